@@ -1,4 +1,4 @@
-"""The one tree of exceptions. Every message says where, what was found, what was expected, and what to do."""
+"""The package's exceptions. Every message has the place, the actual and the expected value, and the remedy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pytest_agentbench.terminal_text import visible
 
 WINDOWS = "pytest-agentbench runs cases on Linux and macOS; on Windows, use WSL"
-"""What sessions with cases and commands say on Windows."""
+"""The message of sessions with cases and of commands on Windows."""
 _VARYING = r"(?<!HTTP )(?<!\w)[\w.-]*\d[\w.-]*"
 
 
@@ -17,9 +17,9 @@ class AgentbenchError(Exception):
 
 
 class ConfigError(AgentbenchError):
-    """A file or an option is wrong. The text holds every problem of the file, one `file:line:column: ...` a line.
+    """A file or an option is invalid. The text has a line `file:line:column: ...` for every problem of the file.
 
-    What it quotes cannot steer a terminal.
+    Quoted text cannot steer a terminal.
     """
 
     def __init__(self, message: str) -> None:
@@ -31,7 +31,7 @@ class CodeNotRun(ConfigError):
 
 
 class InfrastructureError(AgentbenchError):
-    """Something around the agent failed, so the run says nothing about the agent: pytest reports an error."""
+    """A failure around the agent, which says nothing about the agent: pytest reports an error."""
 
 
 UNREACHABLE = "unreachable"
@@ -41,8 +41,8 @@ UNREACHABLE = "unreachable"
 class ProviderError(InfrastructureError):
     """A model's endpoint gave no usable reply after all retries, or refused the request.
 
-    `reason` is how a run ends by it (`records.run.EndReason`), `detail` what more is known of that end
-    (`records.run.EndDetail`), `partial` what the model had written until then.
+    `reason` is the run's end reason (`records.run.EndReason`), `detail` more about that end
+    (`records.run.EndDetail`), `partial` the text that the model had written until then.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class UnwritableError(InfrastructureError):
 
 
 class UnreachableError(InfrastructureError):
-    """The shared store does not answer: what it holds would be paid for again."""
+    """The shared store does not answer: its results would be paid for again."""
 
 
 class DamagedObjectError(InfrastructureError):
@@ -88,7 +88,7 @@ class McpServerError(InfrastructureError):
 
 
 class McpCallError(AgentbenchError):
-    """One call of a tool of an MCP server failed: the agent is told, and its run goes on."""
+    """One call of an MCP server's tool failed: the agent gets the error, and its run goes on."""
 
 
 class JudgeError(InfrastructureError):
@@ -96,17 +96,17 @@ class JudgeError(InfrastructureError):
 
 
 class UnavailableError(AgentbenchError):
-    """A case needs what is not to be had here (a runner, a key, a program): pytest skips it with this reason."""
+    """A case needs something that is missing here (a runner, a key, a program): pytest skips it with this reason."""
 
 
 class UnsupportedError(UnavailableError):
-    """A model's endpoint does not take what the case needs, such as tools."""
+    """A model's endpoint does not support something that the case needs, such as tools."""
 
 
 def is_failure(error: BaseException) -> bool:
     """Return whether an exception is a failure of the code that raised it. False: it ends the session or its task.
 
-    For the code of plugins: `sys.exit()`, `pytest.fail()` and a CancelledError of its own are its failures.
+    `sys.exit()`, `pytest.fail()` and a CancelledError that the code itself raises are failures of a plugin's code.
     """
     if isinstance(error, Exception):
         return True
@@ -121,12 +121,12 @@ def is_failure(error: BaseException) -> bool:
 
 
 def as_alike(text: str) -> str:
-    """Return an error's text without what differs from run to run (numbers, times, ids): equal ones are alike."""
+    """Return an error's text without the parts that differ in each run (numbers, times, ids), to compare errors."""
     return re.sub(_VARYING, "#", text)
 
 
 def missing(module: str, extra: str) -> str | None:
-    """Return what to do where the module of an extra is not installed; None where it is."""
+    """Return the remedy for an extra whose module is not installed; None if it is installed."""
     from importlib.util import find_spec
 
     if find_spec(module) is not None:

@@ -359,7 +359,7 @@ def _send_job(telemetry: Telemetry, job: Job, result: Result) -> None:
         return
     if result.reused and (evaluation is None or result.evaluation_reused):
         return
-    redact = job.plan.lane.redact_record
+    redact = job.plan.model_store.redact_record
     telemetry.run(
         redact(artifact), evaluation and redact(evaluation), job.plan.model or job.plan.author, reused=result.reused
     )

@@ -16,7 +16,7 @@ from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.engine.attempt import Attempt
 from pytest_agentbench.engine.cassettes import kept
 from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest, graders_of, regrade
-from pytest_agentbench.engine.run_plan import deciders, measure_of, verdict_identity, verify_all
+from pytest_agentbench.engine.run_plan import measure_of, verdict_identity, verdict_inputs, verify_all
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import AgentbenchError, ConfigError, JudgeError
 from pytest_agentbench.metrics.registry import (
@@ -258,13 +258,13 @@ def _asks(services: Services, spec: MetricSpec) -> bool:
 
 def _context(attempt: Attempt) -> MetricContext:
     services = attempt.services
-    lane = attempt.plan.lane
+    model_store = attempt.plan.model_store
     return MetricContext(
         case_id=attempt.case.case_id,
         question=question_of(attempt.case),
         client=lambda name: services.client(attempt.plan.judge_model(name), attempt.tape),
-        redactor=lane.redactor,
-        cache=Path(lane.output, JUDGEMENTS),
+        redactor=model_store.redactor,
+        cache=Path(model_store.output, JUDGEMENTS),
         anew=None if services.reuse_evaluations else services.asked_anew,
         remote=model_store.remote,
         signer=model_store.signer,
@@ -298,7 +298,7 @@ async def evaluate(attempt: Attempt) -> None:
     plan, artifact, tape = attempt.plan, attempt.result.artifact, attempt.tape
     assert artifact is not None
     profile = plan.evaluation_profile
-    decided_by = deciders(attempt)  # first: what is run may change what they hold
+    decided_by = verdict_inputs(attempt)  # first: what is run may change what they hold
     identity = verdict_identity(attempt, artifact, decided_by)
     attempt.result.measure = measure_of(decided_by)
     context = CheckContext(
@@ -317,7 +317,7 @@ async def evaluate(attempt: Attempt) -> None:
         # # Graders that need no judge still grade: the stored evaluation shows all results
         regraded = regrade(graders, case, artifact, metrics, None)
         evaluation = attempt.result.evaluation = _unjudged(attempt, artifact, checks, metrics, error, regraded)
-        attempt.result.evaluation_path = await plan.lane.store_evaluation(job.repetition, evaluation)
+        attempt.result.evaluation_path = await plan.model_store.store_evaluation(job.repetition, evaluation)
         if job.by_hand:
             return
         raise
@@ -335,7 +335,7 @@ async def evaluate(attempt: Attempt) -> None:
         evaluation = evaluation.model_copy(update={"cassette": tape.take_state()})
     attempt.result.evaluation = evaluation
     prompts = judgement.prompts if judgement else ()
-    attempt.result.evaluation_path = await plan.lane.store_evaluation(job.repetition, evaluation, prompts)
+    attempt.result.evaluation_path = await plan.model_store.store_evaluation(job.repetition, evaluation, prompts)
     plan.share(artifact, evaluation, made=True)
     if evaluation.outcome == "error" and not job.by_hand:
         raise AgentbenchError(evaluation.error or "the evaluation gave no verdict")
@@ -373,7 +373,7 @@ async def _judge(
             backends=services.registry.judges
             if attempt.tape is None
             else taped_judges(services.registry.judges, attempt.tape),
-            redactor=plan.lane.redactor,
+            redactor=plan.model_store.redactor,
             texts=await _key_texts(attempt, artifact),
             asked=next((each for each in own if each is not None), None),
         )
@@ -393,7 +393,7 @@ async def _key_texts(attempt: Attempt, artifact: RunArtifact) -> dict[str, str |
         return {}
     from pytest_agentbench.engine.workspaces import output_texts
 
-    return await attempt.services.threads.run(partial(output_texts, attempt.plan.lane.output, outputs))
+    return await attempt.services.threads.run(partial(output_texts, attempt.plan.model_store.output, outputs))
 
 
 def _unjudged(

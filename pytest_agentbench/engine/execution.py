@@ -30,7 +30,6 @@ from pytest_agentbench.engine.cassettes import (
 from pytest_agentbench.engine.evaluation import asks_models, evaluate, require_decision, wants_judge
 from pytest_agentbench.engine.job import FixtureValues, Job, KeptFiles, Result
 from pytest_agentbench.engine.run_plan import (
-    deciders,
     expected_sandbox,
     measure_of,
     plan_run,
@@ -135,7 +134,7 @@ async def _execute(attempt: Attempt) -> None:
         # In a session that reuses runs the look-up without the lock finds nearly all of them. In a session that makes
         # runs it finds nearly none, and skipping it saves 3 % of a run's CPU.
         if services.makes_runs or not await _reuse(attempt):
-            async with attempt.plan.lane.claim(run_plan.fingerprint):
+            async with attempt.plan.model_store.claim(run_plan.fingerprint):
                 await _complete(attempt)
 
 
@@ -174,7 +173,7 @@ async def _complete(attempt: Attempt) -> None:
         return
     if await _pull(attempt) and await _reuse(attempt):
         return
-    attempt.plan.lane.refuse_newer(case.case_id, job.repetition)
+    attempt.plan.model_store.refuse_newer(case.case_id, job.repetition)
     profile = attempt.plan.evaluation_profile
     if not job.by_hand and any(check.python_hook is not None for check in case.checks):
         from pytest_agentbench.checks.hooks import require_hooks
@@ -238,8 +237,8 @@ async def _reuse(attempt: Attempt) -> bool:
 async def _find_verdict(attempt: Attempt, artifact: RunArtifact) -> None:
     """Fill in the stored verdict on the run, with its free parts recomputed."""
     result = attempt.result
-    decided_by = deciders(attempt)
-    stored = attempt.plan.lane.find_evaluation(artifact, verdict_identity(attempt, artifact, decided_by))
+    decided_by = verdict_inputs(attempt)
+    stored = attempt.plan.model_store.find_evaluation(artifact, verdict_identity(attempt, artifact, decided_by))
     result.evaluation, result.evaluation_path = stored or (None, None)
     if stored is not None and attempt.services.rules.dry_run is None and not attempt.job.by_hand:
         from pytest_agentbench.engine.rechecks import recheck_verdict
@@ -254,9 +253,9 @@ def _find_run(attempt: Attempt) -> bool:
     """Fill in the stored run. Return whether there is one."""
     if not _reuses_run(attempt):
         return False
-    services, result, lane = attempt.services, attempt.result, attempt.plan.lane
+    services, result, model_store = attempt.services, attempt.result, attempt.plan.model_store
     fingerprint = attempt.run_plan.fingerprint
-    stored = lane.find_run(attempt.case.case_id, attempt.job.repetition, fingerprint, partial(_counts, attempt))
+    stored = model_store.find_run(attempt.case.case_id, attempt.job.repetition, fingerprint, partial(_counts, attempt))
     if stored is None:
         return False
     result.artifact, result.path = artifact, _ = stored
@@ -286,8 +285,8 @@ async def _pull(attempt: Attempt) -> bool:
 
     Raises UnreachableError if the shared store does not answer: its results would be paid for a second time.
     """
-    case, job, run_plan, lane = attempt.case, attempt.job, attempt.run_plan, attempt.plan.lane
-    if lane.remote is None or not _reuses_run(attempt):
+    case, job, run_plan, model_store = attempt.case, attempt.job, attempt.run_plan, attempt.plan.model_store
+    if model_store.remote is None or not _reuses_run(attempt):
         return False
     from pytest_agentbench.store.remote_results import pull_evaluation, pull_run
 
@@ -295,13 +294,13 @@ async def _pull(attempt: Attempt) -> bool:
     if artifact is None:
         unsuccessful = bool(case.expects_status) or attempt.plan.run_profile.reuse_unsuccessful
         key = (case.case_id, job.repetition, run_plan.fingerprint, run_plan.fingerprint_input)
-        artifact = await pull_run(lane, *key, counts=partial(_counts, attempt), unsuccessful=unsuccessful)
+        artifact = await pull_run(model_store, *key, counts=partial(_counts, attempt), unsuccessful=unsuccessful)
     if artifact is None:
         return False
     # A pulled artifact is in the output folder now, where `_reuse` finds it
     pulled = artifact is not attempt.result.artifact
     if _reuses_verdict(attempt):
-        pulled |= await pull_evaluation(lane, artifact, verdict_identity(attempt, artifact))
+        pulled |= await pull_evaluation(model_store, artifact, verdict_identity(attempt, artifact))
     return pulled
 
 
@@ -379,8 +378,10 @@ async def _store(attempt: Attempt, ended: _Ended) -> None:
     for said in ended.context.trace.warnings:
         plan.model_store.warn(f"{plan.model_id}: {visible(services.redactor.text(said))[:200]}")
     for name, said in dict.fromkeys(artifact.broken_tools):
-        plan.lane.warn(f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(said)))[:200]}")
-    attempt.result.path = await plan.lane.store_run(artifact, attempt.run_plan.fingerprint_input)
+        plan.model_store.warn(
+            f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(said)))[:200]}"
+        )
+    attempt.result.path = await plan.model_store.store_run(artifact, attempt.run_plan.fingerprint_input)
     services.makes_runs = True
     plan.share(artifact, made=True)
     if interrupted is not None:

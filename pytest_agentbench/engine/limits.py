@@ -21,7 +21,7 @@ SILENT_SECONDS = 120
 
 
 class Line:
-    """Sends over an execnet channel from a thread of its own: one end that does not read holds up nobody else."""
+    """Sends over an execnet channel from its own thread, so that a receiver that does not read blocks nobody else."""
 
     def __init__(self, channel: Any) -> None:
         self._channel = channel
@@ -34,7 +34,7 @@ class Line:
         self._messages.put(message)
 
     def close(self) -> None:
-        """End the thread, after what was sent before."""
+        """End the thread after all earlier messages are sent."""
         self._messages.put(None)
 
     def _serve(self) -> None:
@@ -44,10 +44,10 @@ class Line:
 
 
 def steady_socket(gateway: Any) -> None:
-    """Give a gateway over a socket what execnet leaves out; others are left alone.
+    """Mend two defects of execnet's gateways over sockets; other gateways are left unchanged.
 
-    - Messages of two threads do not mix: a long one leaves in pieces, and execnet takes no lock meanwhile.
-    - Another end that is gone without a word is noticed after SILENT_SECONDS: execnet would wait for it for ever.
+    - Messages of two threads do not mix: execnet sends a long message in pieces without a lock.
+    - A peer that disappears without closing is noticed after SILENT_SECONDS: execnet would wait for it for ever.
     """
     io: Any = getattr(gateway, "_io", None)
     if not hasattr(io, "sock") or "write" in vars(io):
@@ -80,9 +80,9 @@ Limit = tuple[int, int | None, int | None]
 
 
 class ControllerThrottles:
-    """Keeps the limits in the controller, on an event loop of their own. A worker that is gone gives back what it held.
+    """Keeps the limits in the controller, on its own event loop. Slots of a lost worker are released.
 
-    Its methods may be called from any thread; those who ask are served in order, whichever worker they are in.
+    Its methods may be called from any thread; requests of all workers are served in order.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class ControllerThrottles:
         self._post(self._admit if kind == "admit" else self._release, line, *rest)
 
     def gone(self, line: Line) -> None:
-        """Release what a worker holds that is no more."""
+        """Release the slots of a lost worker."""
         if self._loop is not None:
             self._post(self._forget, line)
 
@@ -177,14 +177,12 @@ class WorkerThrottles:
         return _AskingThrottle(self, of_what, limit)
 
     def of_model(self, concurrency: int, metered: Metered, limits: Limits) -> Throttling:
-        """Return a model's own limits; `concurrency` is how many requests all workers make at once where it does not
-        say.
-        """
+        """Return a model's own limits; `concurrency` is the default for the requests that all workers make at once."""
         in_flight = limits.max_concurrency if "max_concurrency" in limits.model_fields_set else concurrency
         return self.throttle(metered, (in_flight, limits.rpm, limits.tpm))
 
     async def admit(self, of_what: Hashable, limit: Limit, tokens: float) -> int:
-        """Wait until the controller says so. Returns the number to `release`."""
+        """Wait until the controller admits the request. Return the number for `release`."""
         number = next(self._numbers)
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
         self._send(("admit", number, of_what, limit, tokens))
@@ -198,7 +196,7 @@ class WorkerThrottles:
         return number
 
     def release(self, number: int, outcome: Outcome, beyond: float) -> None:
-        """Say that what was admitted is over."""
+        """Report that an admitted request has ended."""
         self._send(("release", number, outcome, beyond))
 
     def receive(self, message: Sequence[Any]) -> None:

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 _QUIET, _BURST = 0.01, 0.2
-"""Seconds of the longest run that is short, and without the end of such a run; and those of a burst.
+"""Seconds: the longest run that counts as short; the longest burst.
 
-Python lets one thread run at a time: where agents answer at once, pytest's thread and the engine's taking turns within
-each run cost a sixth of a session's CPU. So they work by bursts: pytest is answered when the window is full or all is
-quiet, and while it has results to take, the engine starts nothing.
+Python runs one thread at a time. If agents answer at once and the two threads take turns within each run, that costs
+a sixth of a session's CPU. So they work in bursts: pytest is answered when the window is full or no short run has
+ended for a while, and the engine starts nothing while pytest has results to take.
 """
 _BATCH = 128
 """So many results are taken at most before more runs start: 60 ms of pytest's."""
 
 
 class _Flight(NamedTuple):
-    """A run under way, and what it was started with."""
+    """A run in flight, with its runner and its calls to models."""
 
     task: asyncio.Task[None]
     runner: Any
@@ -101,7 +101,7 @@ class LookAhead:
     def result(self, job: Job, runner: Any, *, shared: bool, tick: Callable[[], None]) -> Result:
         """Return the job's result, ready or awaited; `tick` is called several times a second meanwhile.
 
-        `shared` says that the runner lives as long as the session, so that other jobs of the group may use it. A job
+        `shared` means that the runner lives as long as the session, so that other jobs of the group may use it. A job
         that ran ahead with another runner than its item's is run again with its own.
         """
         if self.ending and not self.closed and not self.thread.is_alive():
@@ -127,16 +127,16 @@ class LookAhead:
             tick()
 
     def drain(self, reason: str) -> None:
-        """Start nothing more; what is in flight ends and stays to be fetched."""
+        """Start no further run. Runs in flight end, and their results can still be taken."""
         self.drained = self.drained or reason
 
     def halt(self, reason: str) -> None:
-        """Start nothing more and cancels what is in flight; what is done stays to be fetched."""
+        """Start no further run and cancel runs in flight. Results that are done can still be taken."""
         self.stopped = self.stopped or reason
         self.post(self._cancel)
 
     def finish(self, reason: str, seconds: float, on_idle: Callable[[], None]) -> None:
-        """Start nothing more and let runs send no further request. Cancel what is in flight after `seconds`.
+        """Start no further run, and let runs send no further request. Cancel runs in flight after `seconds`.
 
         Runs that need no further request end as usual. `on_idle` is called on the engine's thread once nothing is in
         flight.
@@ -145,7 +145,7 @@ class LookAhead:
         self.post(self._finish, seconds, on_idle)
 
     def pause(self) -> None:
-        """End what is in flight, and the thread; a job that is asked for after that starts a new one.
+        """Cancel runs in flight and end the thread; a later request for a job starts a new thread.
 
         An agent's plain function cannot be cancelled: its daemon thread is left behind.
         """
@@ -154,7 +154,7 @@ class LookAhead:
         self.ending = True
         if self.thread.ident:
             self.post(self.loop.stop)
-            # Longer than the loop gives its own tasks: it is to end by itself where it can
+            # # Longer than the loop's own grace for its tasks, so that the thread can end by itself
             self.thread.join(self.grace + 2)
             self.watch.end()
         else:  # never started
@@ -294,7 +294,8 @@ class LookAhead:
             self.stopped or self.drained or self.over
         ):
             heads = [jobs for group, jobs in self.waiting.items() if jobs and self._may_start(group)]
-            # In pytest's order over all groups: what it asks for next must not wait behind what comes later
+            # # By pytest's order over all groups: the run that pytest needs next must not wait behind later
+            # ones
             first = min(heads, key=lambda jobs: jobs[0].rank, default=None)
             if first is None:
                 break
@@ -353,7 +354,7 @@ class LookAhead:
             result = self._result_without_run(job, runner)
             if not (self.stopped or self.ending or self.over):
                 result = Result(error=RuntimeError("the run was cancelled from within, by an agent or a library"))
-        # The loop was closed under the task, and nobody is there to be told
+        # # The loop was closed under the task: no waiter is left
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001  # pytest raises it in the item's setup
@@ -379,11 +380,10 @@ async def _as_coroutine(awaitable: Awaitable[None]) -> None:
 
 
 class RunLimits:
-    """Numbers of runs that `workers` processes make at once: `total` of them, and of each run profile what `profiles`
-    says.
+    """Numbers of runs that `workers` processes make at once: `total` of all runs, and `profiles` by run profile.
 
-    A worker gets an even share, `concurrency` of all runs. Where the shares do not come out even they are rounded up,
-    and the controller lets no more begin than the limit says.
+    A worker gets an even share, `concurrency` of all runs. Uneven shares are rounded up, and the controller admits no
+    more runs than the limit.
     """
 
     def __init__(self, total: int, profiles: Mapping[str, int], workers: int) -> None:

@@ -1,4 +1,4 @@
-"""Book what runs and judgements pay for, if they are thrown away too."""
+"""Book the cost of requests of runs and judgements, also if their results are thrown away."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def pay_for_run(services: GradingServices, context: RunContext, tape: Tape | None) -> AsyncIterator[None]:
-    """Add to the run's usage what is asked in the block and gets no reply.
+    """Add requests of the block without a reply to the run's usage.
 
-    At its end wait for the replies that the agent did not wait for. If the block raises, the run is not stored: the
-    replies are given up, and what the run has used is booked here.
+    At the block's end, wait for replies that the agent did not wait for. If the block raises, the run is not stored:
+    stop waiting, and book the run's usage here.
     """
     meter = Meter(lambda usage: context.trace.add_usage(usage))
     token = METER.set(meter)
@@ -40,7 +40,7 @@ async def pay_for_run(services: GradingServices, context: RunContext, tape: Tape
 
 @asynccontextmanager
 async def pay_for_judging(services: GradingServices, tape: Tape | None) -> AsyncIterator[None]:
-    """Book what is asked in the block, gets no reply, and is part of no verdict."""
+    """Book requests of the block without a reply, which are part of no verdict."""
     spent: list[Usage] = []
     try:
         async with metered(spent.append):

@@ -1,4 +1,4 @@
-"""Compare a stored verdict with what its run comes to now: what counts where they differ, and who is told."""
+"""Recompute the free parts of a stored verdict, and warn if they differ from the stored ones."""
 
 from __future__ import annotations
 
@@ -30,17 +30,16 @@ if TYPE_CHECKING:
     from pytest_agentbench.records.check_specs import Check
 
 _NAMED = 5
-"""How many differing verdicts warnings name; that there are others is told once."""
+"""Maximum differing verdicts that warnings name; one more warning covers all others."""
 _LOOKS_AT_FILES = frozenset({"file_exists", "path_exists", "file_contains"})
 _NEAR = 1e-9
 
 
 async def recheck_verdict(attempt: Attempt, artifact: RunArtifact, stored: Evaluation) -> Evaluation | None:
-    """Return the stored verdict, or what counts instead where it differs; None for one that is not whole.
+    """Return the stored verdict, or the recomputed one if it differs; None for an incomplete stored verdict.
 
-    Told again are checks of the run's answer and trace, metrics that ask no model and are done at once, and what
-    all results come to together. What needs the workspace, a process, a judge or code of others stays as it is
-    stored, and so does a result that needs what is not installed here.
+    Recomputed are checks of the run's answer and trace, fast metrics that ask no model, and the common result. Results
+    that need the workspace, a process, a judge, code of others, or a library that is not installed stay as stored.
     """
     case = attempt.case
     registry, profile = attempt.services.registry, attempt.plan.evaluation_profile
@@ -87,7 +86,7 @@ def _warn_of_difference(
     kept: bool,
 ) -> None:
     attempt.services.differing += 1
-    warn = attempt.plan.lane.warn
+    warn = attempt.plan.model_store.warn
     if attempt.services.differing > _NAMED:
         warn("further stored verdicts differ from what their runs come to now, as those above")
         return
@@ -148,6 +147,6 @@ def _alike(one: MetricResult, other: MetricResult) -> bool:
 
 
 def _is_redacted(artifact: RunArtifact) -> bool:
-    """Return whether what was weighed may have held more than is stored."""
+    """Return whether the verdict may have been made from an answer with secrets that the stored one lacks."""
     calls = (str(event.arguments) for event in artifact.trace if isinstance(event, ToolCallEvent))
     return REDACTED in (artifact.final_output or "") or any(REDACTED in call for call in calls)

@@ -60,7 +60,7 @@ async def start_servers(attempt: Attempt, servers: Mapping[str, McpServer], cont
     missing, left_out = [], {}
     for name, server in servers.items():
         services.redactor.know(list_variables(server))
-        # Before anything starts: what the server writes into its first error may hold them
+        # # Before anything starts, because a server's first error may contain these values
         services.redactor.know_values({**server.env, **expand_headers(server, os.environ)})
         made = _server(attempt, name, server, sandboxes)
         # First, for a replay needs no server: one that cannot be had here is no problem then
@@ -112,7 +112,7 @@ def _server(attempt: Attempt, name: str, server: McpServer, sandboxes: ServerSan
 
 
 def web_search(attempt: Attempt, model: Model) -> Search | None:
-    """Return what the tool of that name asks; None where nothing is set up."""
+    """Return the backend of the web search, None if nothing is set up."""
     services = attempt.services
     if model.scripted:
         return _scripted_search(services.scripts, attempt.case)
@@ -122,7 +122,7 @@ def web_search(attempt: Attempt, model: Model) -> Search | None:
 
 
 def web_fetch(attempt: Attempt, model: Model, network: NetworkSettings) -> Fetch | None:
-    """Return what the tool of that name asks; None where its library is not installed."""
+    """Return the backend of the web fetch tool, None if its library is not installed."""
     if WEB_FETCH not in attempt.case.tools:
         return None
     if model.scripted:

@@ -1,4 +1,4 @@
-"""Find what a job runs and is judged by: runner, sandbox and verifiers, and the identities of its run and verdict."""
+"""Plan a job's run and its verdict: runner, sandbox and verifiers, and the fingerprints of run and verdict."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 
 
 def run_spec(attempt: Attempt) -> SandboxSpec:
-    """Return where a run's commands are executed. Raises as `sandbox_spec` does."""
+    """Return the sandbox of a run's commands. Raises as `sandbox_spec` does."""
     if attempt.run_plan.prepared.sandbox is not None:
         return attempt.run_plan.prepared.sandbox()
     return sandbox_spec(attempt)
 
 
 def sandbox_spec(attempt: Attempt) -> SandboxSpec:
-    """Return where the commands of a run with tools, and the verifiers of any, are executed.
+    """Return the sandbox of the commands of a run with tools, and of the case's verifiers.
 
-    Raises ConfigError for an image that is not pinned and for a guest's commands on this machine itself,
-    UnavailableError where there is no such sandbox here.
+    Raises ConfigError for an image that is not pinned, and for commands of a guest without a sandbox. Raises
+    UnavailableError if there is no such sandbox here.
     """
     return case_spec(attempt.services.sandboxes, attempt.plan.root, attempt.plan.run_profile, attempt.case)
 
@@ -70,7 +70,7 @@ def case_spec(sandboxes: Sandboxes, root: ConfigRoot, profile: RunProfile, case:
 
 
 def refuse_floating_images(case: Case, profile: RunProfile) -> None:
-    """Raise ConfigError for an image of the case's that is not pinned, where the profile wants that."""
+    """Raise ConfigError for an image of the case that is not pinned, unless the profile allows it."""
     needs = case.sandbox
     if needs is None or profile.allow_floating_image:
         return
@@ -86,12 +86,11 @@ def refuse_floating_images(case: Case, profile: RunProfile) -> None:
 
 
 async def expected_sandbox(attempt: Attempt) -> SandboxSpec | None:
-    """Return the sandbox that the run will start, as far as the case's tools say: its image is here, a container on its
-    way.
+    """Return the sandbox that the run will probably start, by the case's tools. Its image is pulled or built here.
 
-    None for the sandbox of a runner's own, whose mounts are the run's: only its image is here. Raises as `sandbox_spec`
-    does, and for an image that cannot be had, before anything is paid. A user's own agent may do without the case's
-    tools: it finds out by itself.
+    Return None for a runner's own sandbox, of which only the image is prepared. Raises as `sandbox_spec` does, and for
+    an image that cannot be pulled or built, before anything is paid for. A user's own agent may not use the case's
+    tools and gets no error for them.
     """
     services, case, run_plan, plan = attempt.services, attempt.case, attempt.run_plan, attempt.plan
     if run_plan.prepared.sandbox is not None:
@@ -104,7 +103,7 @@ async def expected_sandbox(attempt: Attempt) -> SandboxSpec | None:
         spec = sandbox_spec(attempt)
         await services.sandboxes.prepare(spec)
     except UnavailableError:
-        # Whoever wrote the agent may not use the case's tools at all: only verifiers make the sandbox a must
+        # # The user's own agent may not use the case's tools: only verifiers require the sandbox
         if case.verify or run_plan.runner_type != "callable":
             raise
         return None
@@ -116,18 +115,18 @@ async def expected_sandbox(attempt: Attempt) -> SandboxSpec | None:
 
 
 def sandbox_identity(attempt: Attempt) -> dict[str, Any]:
-    """Return what of its sandbox can change a run: nothing where the case has no tool that runs commands.
+    """Return the part of the sandbox that can change a run, {} if the case has no tool that runs commands.
 
-    Not which kind `auto` comes to here: a stored run is found again where there is no docker. Raises ConfigError for
-    what cannot be built or is no compose file.
+    The kind that `auto` selects here is left out, so that a stored run is found on a machine without docker. Raises
+    ConfigError for an image that cannot be built, and for an invalid compose file.
     """
     return sandbox_part(attempt) if _runs_commands(attempt) else {}
 
 
 def sandbox_part(attempt: Attempt) -> dict[str, Any]:
-    """Return what of a sandbox can change what is executed in it. Raises ConfigError as `sandbox_identity` does."""
+    """Return the part of a sandbox that can change its commands. Raises ConfigError as `sandbox_identity` does."""
     settings = attempt.plan.run_profile.sandbox_settings
-    # The network of a build is told by the digest of what is built, where there is something to build
+    # # The digest of a build contains its network, if there is a build
     found: dict[str, Any] = settings.model_dump(exclude={"build_network"})
     needs = attempt.case.sandbox
     if needs is None:
@@ -138,7 +137,7 @@ def sandbox_part(attempt: Attempt) -> dict[str, Any]:
     if needs.dockerfile is not None:
         from pytest_agentbench.workspaces.containers.images import build_digest
 
-        # Images may get another id at each build: what they are built from stands for them
+        # # Each build may give an image another id: the digest of its sources replaces the id
         found |= {"image": None, "build": build_digest(needs.dockerfile, network=network)}
     if needs.compose is not None:
         from pytest_agentbench.workspaces.containers.compose import compose_digest
@@ -157,11 +156,11 @@ def _runs_commands(attempt: Attempt) -> bool:
 
 
 _GRADING = 2
-"""Raised where the same verifier may decide otherwise, on what was written against it: 2, reports are signed."""
+"""Version of the verifiers' procedure, raised if it may decide otherwise than before. 2: reports are signed."""
 
 
 async def verify_all(attempt: Attempt, context: CheckContext) -> tuple[CheckResult, ...]:
-    """Return the results of the case's verifiers. Raises UnavailableError where they cannot run here."""
+    """Return the results of the case's verifiers. Raises UnavailableError if they cannot run here."""
     from pytest_agentbench.checks.verifying.run import no_workspace_results, run_verifiers
 
     if attempt.plan.predictions is not None and not all(verifier.answer_file for verifier in attempt.case.verify):
@@ -172,9 +171,8 @@ async def verify_all(attempt: Attempt, context: CheckContext) -> tuple[CheckResu
 
 
 def verifiers_identity(attempt: Attempt) -> dict[str, Any]:
-    """Return what the verifiers are to do, what their hidden files hold, and their sandbox.
-
-    Raises ConfigError for what cannot be read.
+    """Return the identity of the verifiers, their hidden files and their sandbox. Raises ConfigError for unreadable
+    files.
     """
     return {"grading": _GRADING, "verifiers": list(_identities(attempt.case)), "sandbox": sandbox_part(attempt)}
 
@@ -187,7 +185,8 @@ def _identities(case: Case) -> Iterator[dict[str, Any]]:
             files = {hidden.target: source_digest(hidden) for hidden in verifier.files}
         except OSError as error:
             raise ConfigError(f"{case.path}:{case.line}: verify: {error.filename}: {error.strerror}") from error
-        # Only where it is set: fingerprints of verdicts that were stored before the field came stay as they were
+        # # Only fields that are set, so that fingerprints of verdicts stored before the field existed stay
+        # the same
         later: dict[str, Any] = {"apart": True} if verifier.apart else {}
         later |= {"answer_file": verifier.answer_file} if verifier.answer_file is not None else {}
         yield {**verifier.model_dump(exclude={"files", "apart", "canary", "answer_file"}), "files": files, **later}
@@ -197,10 +196,10 @@ _DIGITS = 16
 
 
 def run_extra(attempt: Attempt, agent: Any, model: Model) -> dict[str, Any]:
-    """Return a part of the run's fingerprint: what runs the case, a prediction's digest, a scripted model's script,
-    tools, what the workspace begins with.
+    """Return a part of the run's fingerprint: runner or agent, prediction, script of a scripted model, tools,
+    workspace.
 
-    Raises ConfigError for a script or a workspace template that is wrong.
+    Raises ConfigError for an invalid script or workspace template.
     """
     services, case = attempt.services, attempt.case
     if attempt.plan.predictions is not None:
@@ -225,34 +224,34 @@ def run_extra(attempt: Attempt, agent: Any, model: Model) -> dict[str, Any]:
     return extra
 
 
-def deciders(attempt: Attempt) -> Deciders:
-    """Return all that decides what a run of the case is worth, whichever run: its profile, checks, metrics, judges.
+def verdict_inputs(attempt: Attempt) -> VerdictInputs:
+    """Return the inputs of all verdicts on the case: its profile, checks, metrics and judges.
+
+    Raises ConfigError for an invalid script.
+    """
+    profile = attempt.plan.model_store.evaluation_profile_fingerprint
+    return VerdictInputs(evaluation_input("", attempt.case, profile, attempt.job.judges, _verdict_extra(attempt)))
+
+
+def verdict_identity(attempt: Attempt, artifact: RunArtifact, decided_by: VerdictInputs | None = None) -> str:
+    """Return the fingerprint of the verdict on a run; `decided_by` are its verdict inputs (default: the current ones).
 
     Raises ConfigError for a script that is wrong.
     """
-    profile = attempt.plan.lane.evaluation_profile_fingerprint
-    return Deciders(evaluation_input("", attempt.case, profile, attempt.job.judges, _verdict_extra(attempt)))
-
-
-def verdict_identity(attempt: Attempt, artifact: RunArtifact, decided_by: Deciders | None = None) -> str:
-    """Return the fingerprint of the verdict on a run; `decided_by` are its deciders, None: as they are now.
-
-    Raises ConfigError for a script that is wrong.
-    """
-    found = decided_by if decided_by is not None else deciders(attempt)
+    found = decided_by if decided_by is not None else verdict_inputs(attempt)
     if attempt.services.uses_cassettes(attempt.job):
         extra = {**found.covered["extra"], **verdict_cassette(attempt, artifact)}
-        found = Deciders(Plain(found.covered, extra=extra))
+        found = VerdictInputs(Plain(found.covered, extra=extra))
     return found.fingerprint(artifact.fingerprint or "")
 
 
 def measure_of(decided_by: VerdictInputs) -> str:
-    """Return 16 hex digits over a case's verdict inputs without its title."""
+    """Return 16 hex digits over the inputs of a case's verdict, without its title."""
     return decided_by.measure[:_DIGITS]
 
 
 def _verdict_extra(attempt: Attempt) -> dict[str, Any]:
-    """Return the code of hooks and plugins, what graders grade by, and the script of a scripted judge."""
+    """Return the code of hooks and plugins, the identities of graders, and the script of a scripted judge."""
     services, case = attempt.services, attempt.case
     profile, judges = attempt.plan.evaluation_profile, (*attempt.plan.judges.values(), *attempt.job.judges)
     used: dict[str, Sequence[str | None]] = {
@@ -273,7 +272,7 @@ def _verdict_extra(attempt: Attempt) -> dict[str, Any]:
         found["verify"] = verifiers_identity(attempt)
     if case.mcp_servers:
         found["tool_use"] = TOOL_USE_METRICS
-    # What a grader reads, its prompts for one, is known to itself alone
+    # # Only the grader knows its inputs, for example its prompts
     for grader in attempt.graders:
         found |= grader.identity(services, attempt.job, case)
     if any(judge.scripted for judge in judges):
@@ -288,7 +287,7 @@ _PARTS = {
     "grader": "graders",
     "model provider": "providers",
 }
-"""What an identity calls the things of each kind."""
+"""Keys of an identity, by the kind of the things."""
 
 
 def _added(services: Services, kind: str, names: Iterable[str | None]) -> dict[str, Any]:
@@ -315,7 +314,7 @@ def _tool(attempt: Attempt, name: str, model: Model) -> dict[str, Any]:
     found: dict[str, Any] = {"definition": _definition(tool)}
     if not is_ours(tool.call):
         found["code"] = services.identities.part("tool", name, tool.call)
-    # A scripted model searches its script, whatever backend there is
+    # # A scripted model searches its script, with or without a backend
     if name == WEB_SEARCH and not model.scripted and services.registry.search is not None:
         found["backend"] = services.identities.part("search backend", name, services.registry.search)
     if name in (WEB_SEARCH, WEB_FETCH) and (
@@ -327,7 +326,7 @@ def _tool(attempt: Attempt, name: str, model: Model) -> dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def _definition(tool: Tool) -> str:
-    """Return the SHA-256 of what a model is told of a tool."""
+    """Return the SHA-256 of a tool's name, description and parameters, which models see."""
     return fingerprint({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
 
 
@@ -338,10 +337,10 @@ def _hook(attempt: Attempt, hook: PythonHook) -> Any:
 
 
 def plan_run(attempt: Attempt) -> RunPlan:
-    """Return the job's subject, made of these values of the fixtures.
+    """Return the plan of the attempt's run.
 
-    Raises UnavailableError where there is no such runner or no model, ConfigError for an MCP server that nobody
-    declares, and both where the runner says so.
+    Raises UnavailableError for a missing runner or model, ConfigError for an undeclared MCP server, and both if the
+    runner raises them.
     """
     case = attempt.case
     plan, agent = attempt.plan, attempt.values.agent
@@ -383,9 +382,10 @@ def _refuse_request_fields(plan: Plan, runner: Runner, runner_type: str, setting
 
 
 def require_input(runner: Runner, runner_type: str, case: Case) -> None:
-    """Raise ConfigError for a case whose messages or attachments its runner cannot take, before anything is paid.
+    """Raise ConfigError for a case whose messages or attachments its runner does not support, before anything is paid
+    for.
 
-    The runner asks the same when it runs; what a user's own agent takes is its own matter.
+    The runner repeats the check when it runs; a user's own agent is not checked.
     """
     if isinstance(runner, RunnerKind):
         runner.require_input(case)
@@ -396,7 +396,7 @@ def require_input(runner: Runner, runner_type: str, case: Case) -> None:
 
 
 def _servers(attempt: Attempt, value: Any) -> tuple[Mapping[str, McpServer], dict[str, Any]]:
-    """Return the run's servers and their identity; none are told at once. `value` is the fixture's."""
+    """Return the run's servers and their identity. `value` is the fixture's."""
     profile, is_given = attempt.plan.run_profile, not (isinstance(value, dict) and not value)
     if attempt.plan.predictions is not None:
         return {}, {}
@@ -411,7 +411,7 @@ def _servers(attempt: Attempt, value: Any) -> tuple[Mapping[str, McpServer], dic
 
 @lru_cache(maxsize=256)
 def _own(name: str) -> Model:
-    """Return what stands for a user's own agent."""
+    """Return the stand-in for the model of a user's own agent."""
     return Model(model_id=name, requested_model=name, api_key_env=None)
 
 
@@ -430,15 +430,14 @@ def _runner(attempt: Attempt, agent: Any) -> tuple[Runner, str]:
 
 
 PANEL = "judge"
-"""What the judges of the evaluation profile are called, in all places where metrics go by their names."""
+"""The name of the evaluation profile's judges among the names of metrics."""
 
 
 def judged_by(job: Job, case: Case, evaluation: Evaluation | None) -> list[dict[str, Any]]:
-    """Return the verdicts of models on a run: those of the profile's judges together, and of each metric that took
-    votes.
+    """Return the verdicts of models on a run: one of the profile's judges together, and one of each metric with votes.
 
-    `judge` and `rubric` are 16 hex digits over everything that makes the judge and the measure what they are; `score`
-    is the judges' overall score (0-10), None of votes.
+    `judge` and `rubric` are 16 hex digits over the identity of the judge and of the rubric; `score` is the judges'
+    overall score (0-10), None for votes.
     """
     if evaluation is None:
         return []
@@ -448,7 +447,7 @@ def judged_by(job: Job, case: Case, evaluation: Evaluation | None) -> list[dict[
 
 
 def rubric_hash(case: Case) -> str:
-    """Return 16 hex digits over what the case measures a run by."""
+    """Return 16 hex digits over the case's rubric."""
     return fingerprint(rubric_input(case))[:_DIGITS]
 
 

@@ -1,4 +1,4 @@
-"""The time of a run that its runner has: from its start to its end, with a gateway where the agent asks for one."""
+"""Run a runner from start to end, with its time limit, its cassette, and a gateway if the agent asks for one."""
 
 from __future__ import annotations
 
@@ -63,11 +63,10 @@ Around = Callable[[], AbstractContextManager[Any]]
 async def run_until_end(
     runner: Runner, context: RunContext, limit: float | None, tape: Tape | None, around: Around = nullcontext
 ) -> RunEnd:
-    """Return how the run ended: a provider's failure is a status like any other here, so that its trace is stored.
+    """Return the end of the run. A provider's failure is a status like any other, so that the trace is stored.
 
-    The runner runs in the block that `around` makes, within the run's own variables.
-
-    What its gateway knows goes first: agents hide outages, or fail by them.
+    The runner runs in the block that `around` makes, within the run's own context variables. The gateway's end takes
+    precedence over the runner's, because agents hide outages, or fail by them.
     """
     try:
         end = await _run_to_end(runner, context, limit, tape, around)
@@ -85,9 +84,9 @@ async def run_until_end(
 
 
 def _end_by_gateway(context: RunContext, end: RunEnd | None) -> RunEnd | None:
-    """Return how the run ended by its own gateway, None where it has none, or that says nothing.
+    """Return the end of the run by its own gateway, None without a gateway or if it has seen no reason.
 
-    `end` is what the runner says of it, None where it raised.
+    `end` is the runner's own, None if it raised.
     """
     opened = context.opened_gateway
     if opened is None:
@@ -101,7 +100,7 @@ def _end_by_gateway(context: RunContext, end: RunEnd | None) -> RunEnd | None:
 
 
 async def _conclude(runner: Runner, context: RunContext, around: Around) -> RunEnd:
-    """Return how the run ended by what its runner returned, or by its provider's error."""
+    """Return the end of the run by the runner's value, or by its provider's error."""
     try:
         with around():
             return conclude(await runner(context.case, context), context.trace)

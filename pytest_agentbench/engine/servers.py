@@ -1,4 +1,4 @@
-"""MCP servers: those that a run has, what of them is part of its identity, and those that a session shares."""
+"""MCP servers: those of a run, their part of the run's identity, and those that a session shares."""
 
 from __future__ import annotations
 
@@ -72,23 +72,25 @@ def _adapter() -> TypeAdapter[dict[str, McpServer]]:
 
 
 def servers_of(job: Job, case: Case, given: Mapping[str, McpServer]) -> dict[str, McpServer]:
-    """Return the run's servers by name, where the fixture gives `given`. Raises ConfigError as `list_servers` does."""
+    """Return the run's servers by name, with the fixture's servers `given`. Raises ConfigError as `list_servers`
+    does.
+    """
     return {} if job.plan.predictions is not None else list_servers(job.plan.root, job.plan.run_profile, case, given)
 
 
 def list_servers(
     root: ConfigRoot, profile: RunProfile, case: Case, given: Mapping[str, McpServer] = MappingProxyType({})
 ) -> dict[str, McpServer]:
-    """Return the servers of a case by name, where the fixture gives `given`.
+    """Return the servers of a case by name, with the fixture's servers `given`.
 
-    Of several declarations of a name the fixture's wins, then the case's, the run profile's, that of the nearest file.
-    Where a part of the case chooses the servers, these and its own are given by name, so that nothing shows which are
-    which; any other run has those of its case, the run profile and the fixture. Raises ConfigError for a server
-    that nobody declares, and for an image of one that is not pinned.
+    The order of precedence is: the fixture, the case, the run profile, the nearest file. If a part of the case offers
+    servers, the run has these and its case's, sorted by name, so that their order does not show which ones distract.
+    Any other run has the servers of its case, the run profile and the fixture. Raises ConfigError for an undeclared
+    server, and for a server's image that is not pinned.
     """
     if not (case.mcp_servers or case.case_parts or profile.mcp_servers or given):
         return {}
-    # None: the case only names it, and its declaration stands in a file above
+    # # None: the case only names the server, and a file in a folder above declares it
     own = {name: server for name, server in case.mcp_servers.items() if server is not None}
     known = {**root.mcp_servers(case.path), **profile.mcp_servers, **own, **given}
     offered = {name for part in case.case_parts for name in part.offered_servers(case.case_id, profile, known)}
@@ -128,16 +130,16 @@ def list_optional_servers(job: Job, case: Case, servers: Mapping[str, McpServer]
 
 
 def _floating_image(server: McpServer, profile: RunProfile) -> str | None:
-    """Return what to say of the image that a server names for its own sandbox, where its content may change."""
+    """Return the problem of an image that a server names for its own sandbox, if its content may change."""
     image = server.sandbox.image if isinstance(server.sandbox, SandboxSettings) else None
     return None if image is None or profile.allow_floating_image else pinning_problem(image)
 
 
 def servers_identity(job: Job, servers: Mapping[str, McpServer], given: Mapping[str, McpServer]) -> dict[str, Any]:
-    """Return a part of the run's fingerprint: what of its servers can change a run.
+    """Return a part of the run's fingerprint: the properties of its servers that can change a run.
 
-    Values that may be secret and files that a server is started from are hashes, and paths below the config root are
-    relative, so that it is the same on other machines. The port of a fixture's server on this machine is left out.
+    Values that may be secret and files that a server is started from are hashes. Paths below the config root are
+    relative, so that the identity is the same on other machines. The port of a fixture's local server is left out.
     """
     return {name: _identity(job, server, free_port=name in given) for name, server in servers.items()}
 
@@ -147,7 +149,7 @@ def _identity(job: Job, server: McpServer, *, free_port: bool) -> dict[str, Any]
     secret = {"env": server.env, "headers": server.headers}
     found: dict[str, Any] = {
         "command": server.command,
-        # Relative where they lie below the root, so that the run is found again from another checkout
+        # # Relative below the root, so that another checkout finds the stored run
         "args": [_below(root, argument) for argument in server.args],
         "env_from": server.env_from,
         "cwd": server.cwd and _below(root, server.cwd),
@@ -175,7 +177,7 @@ def _files(root: str, server: McpServer) -> dict[str, str]:
 
 
 def _digest(path: str) -> str | None:
-    """Return the SHA-256 of a file; None where it cannot be read, or is too large for that."""
+    """Return the SHA-256 of a file; None for an unreadable or too large file."""
     try:
         status = os.stat(path)
         # The cache is asked by time and size: 10,000 items with one server read its program once
@@ -194,7 +196,7 @@ def _sha256(content: bytes) -> str:
 
 
 def _below(root: str, path: str) -> str:
-    """Return the path from the config root where it lies below it; any other text as it is."""
+    """Return the path relative to the config root if it is below the root; any other text unchanged."""
     return os.path.relpath(path, root) if path.startswith(f"{root}/") else path
 
 

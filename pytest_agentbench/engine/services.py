@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Registry:
-    """Things by the names that YAML uses, and the web search, None where none is set up."""
+    """Runners, tools, checks and the like by their names in YAML, and the web search, None without a backend."""
 
     runners: Mapping[str, Runner]
     tools: Mapping[str, Tool]
@@ -58,7 +58,7 @@ class Registry:
     search: Search | None
 
     def added(self, kind: str, names: Iterable[str | None]) -> dict[str, Any]:
-        """Return those of these names that are not ours, whose schema version does not tell that they changed.
+        """Return the things with these names that are not ours: no schema version of ours changes with their code.
 
         `kind` is `runner`, `check`, `metric`, `judge`, `grader` or `model provider`.
         """
@@ -92,7 +92,7 @@ class Registry:
         """Return the names, for the loader of case files."""
         return Known(
             runners=frozenset(self.runners),
-            # our own say nothing of themselves that a file is checked against: they need not be imported for that
+            # # files are not checked against built-in runners, which need not be imported for that
             find_runner=lambda name: None if name in BUILTIN_RUNNERS else self.runners.get(name),
             find_check=self.checks.get,
             tools=frozenset(self.tools),
@@ -103,9 +103,9 @@ class Registry:
 
 
 def build_registry(search: Search | None = None) -> Registry:
-    """Return the built-in names with those of packs and of the session's plugins, and the session's web search.
+    """Return the built-in things with those of packs and of the session's plugins, and the session's web search.
 
-    Raises ConfigError where a pack claims one of ours.
+    Raises ConfigError if a pack claims a built-in name.
     """
     return Registry(
         runners=_extended("runner", "runner", BUILTIN_RUNNERS),
@@ -129,7 +129,7 @@ def _find_search() -> Search | None:
 
 
 def is_ours(thing: Any) -> bool:
-    """Return whether it is this package's code, whatever it calls itself."""
+    """Return whether the thing's code is in this package, under any name."""
     if isinstance(thing, FunctionType):
         module = thing.__globals__.get("__name__")
     else:
@@ -152,7 +152,7 @@ _CLIP = 200
 
 
 def could_not_run(result: Result) -> bool:
-    """Return whether an error kept the run from its end; False where it ended, whatever its verdict came to."""
+    """Return whether an error kept the run from its end. A failed verdict is no such error."""
     artifact = result.artifact
     return result.error is not None and (artifact is None or artifact.status == "provider_error")
 
@@ -160,7 +160,7 @@ def could_not_run(result: Result) -> bool:
 class ModelStops:
     """Counts the errors of each model in the order in which its runs end. For the engine's loop.
 
-    A model here is one of a plan: the same config root, and where it is the user's own agent, the same fixture.
+    A model here is a plan's: it has one config root, and one fixture if it is the user's own agent.
     """
 
     def __init__(self, redact: Callable[[str], str]) -> None:
@@ -169,27 +169,25 @@ class ModelStops:
         self._reasons: dict[Any, str] = {}
 
     def reason(self, job: Job) -> str | None:
-        """Return why the job is not to be run, None where it is."""
+        """Return why the job is not run, None if it may run."""
         return self._reasons.get(_model_of(job)) if self._reasons else None
 
     def note(self, job: Job, result: Result) -> None:
-        """Count what a run ended with. What the case file, this machine, a judge or a hook is to blame for is no error
-        of the model.
-        """
+        """Count the error of a run. Errors by the case file, this machine, a judge or a hook are not the model's."""
         error = result.error if could_not_run(result) else None
         if error is None and not self._rows:  # nearly always
             return
         model = _model_of(job)
-        # These say nothing of the model: the next case may be well
+        # # These errors are not the model's: its next case may succeed
         if isinstance(error, (ConfigError, UnavailableError)) or model in self._reasons:
             return
         if error is None:
-            # One run in between that ended says that the model works: what fails is then the cases'
+            # # A run that ended shows that the model works: errors of other runs are then their cases'
             self._rows.pop(model, None)
             return
         if isinstance(error, ProviderError):
-            # Where the endpoint is gone the client has waited already: the next run would wait as long again. And what
-            # a key may not, or an account cannot pay, no other run is spared.
+            # # If the endpoint is down, the client has waited already, and each further run would wait as
+            # long. A missing # permission of the key and an empty account fail all further runs.
             if error.code == UNREACHABLE or error.reason in _REFUSED:
                 self._stop(job, str(error))
                 return
@@ -244,11 +242,11 @@ class SharedExclusiveLock:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SessionRules:
-    """Rules by which the session lets runs be made. `on_ended(job, result)` takes each job that has ended, however.
+    """Rules of the session for making runs. `on_ended(job, result)` is called with each job that has ended.
 
-    `drain(reason)` keeps the whole session from starting more runs, and `drained()` is the reason once that is so.
-    `coming()` is how many runs are about to begin. With `dry_run` nothing is run, only booked there. Where they are
-    `strict`, agents' requests are not translated unless a run's settings say so.
+    `drain(reason)` keeps the whole session from starting more runs, and `drained()` returns that reason. `coming()` is
+    the number of runs about to begin. With `dry_run` nothing is run, only booked there. With `strict`, requests of
+    agents are translated only if a run's settings allow it.
     """
 
     drain: Callable[[str], None]
@@ -315,7 +313,7 @@ class Services(GradingServices):
         return Cassettes(self.cassette_mode, self.session_id, self.redactor)
 
     def uses_cassettes(self, job: Job) -> bool:
-        """Return whether the session, or a model that the job asks, says that cassettes are recorded or replayed."""
+        """Return whether the session, or a model of the job, has a cassette mode."""
         if self.cassette_mode != "off" or job.plan.names_cassettes:
             return True
         return bool(job.judges) and any(judge.cassettes for judge in job.judges)
@@ -350,14 +348,14 @@ class Services(GradingServices):
         return known[1]
 
     def runner_session(self, runner: RunnerKind) -> RunnerSession:
-        """Return what the session's runs on a runner share, made when first asked for."""
+        """Return the state that the session's runs on a runner share, made at its first use."""
         if id(runner) not in self._runner_sessions:
             parts = SessionParts(self.sandboxes, self.identities.template, self.threads.run)
             self._runner_sessions[id(runner)] = runner, runner.open(parts)
         return self._runner_sessions[id(runner)][1]
 
     async def close(self) -> None:
-        """End servers that runs share, connections and idle threads. What is needed after that starts anew."""
+        """Close shared servers, connections and idle threads. Later uses start them again."""
         try:
             if self._servers is not None:
                 await self._servers.running.close()

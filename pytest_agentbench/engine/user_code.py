@@ -1,4 +1,4 @@
-"""Keep agents in the session's process apart: their threads, exceptions, logs, streams, what blocks the loop."""
+"""Isolate agents in the session's process: their threads, exceptions, logs, streams, and steps that block the loop."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 
 def as_raised(error: BaseException, source: str = "the agent") -> BaseException:
-    """Return the error with the frames of its source only; what would end the loop or pytest is the cause of a
-    RuntimeError.
+    """Return the error with the frames of its source only. An error that would end the loop or pytest becomes the
+    cause of a RuntimeError.
     """
     error = error.with_traceback(_agent_frames(error.__traceback__))
     if not isinstance(error, StopIteration | KeyboardInterrupt | SystemExit | GeneratorExit):
@@ -49,8 +49,8 @@ T = TypeVar("T")
 class DaemonThreads:
     """Runs functions off the event loop, like `asyncio.to_thread`, but on daemon threads.
 
-    An executor joins its threads at exit, where an agent that never returns would hang the session; a function cannot
-    be cancelled, so a stuck one is left behind. A thread counts as busy until its function is back.
+    An executor joins its threads at exit, so that an agent that never returns would hang the session. A function cannot
+    be cancelled: a stuck one keeps its thread, which counts as busy until the function returns.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class DaemonThreads:
 
 
 _LONGEST_STEP = 1.0
-"""Seconds that a step may take before it is told."""
+"""Seconds of a step after which it is reported."""
 _CALLERS = frozenset(
     {
         "pytest_agentbench.checks.run",
@@ -121,10 +121,10 @@ _INSTALLED, _PYTHON = (
 
 
 class LoopWatch:
-    """Asks the loop for a sign of life while pytest waits for a run, and looks at what it is at where none comes.
+    """Checks while pytest waits for a run whether the loop still turns, and finds the step that blocks it.
 
-    Runs pay nothing for it. `runs()` are the names of runs by their tasks, `tell(text)` hears of a step that was too
-    long once it has ended, or at the `end`; of steps at one place once.
+    Runs pay nothing for it. `runs()` maps tasks to names of runs. `tell(text)` is called once a slow step has ended, or
+    at `end`; once for each place in the code.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class LoopWatch:
             self._found = self._culprit()
 
     def end(self) -> None:
-        """Tell of a step that never ends."""
+        """Report a step that has not ended."""
         if self._found is not None:
             self._live()
 
@@ -165,10 +165,7 @@ class LoopWatch:
         )
 
     def _culprit(self) -> tuple[str, str] | None:
-        """Return the run whose step it is, and where in the agent's code it is;
-
-        None where it is in none of an agent's.
-        """
+        """Return the run of the step, and the place in the agent's code; None if the step runs no code of an agent."""
         frame = _agent_frame(sys._current_frames().get(self._thread.ident or 0))
         if frame is None:
             return None
@@ -202,28 +199,28 @@ def _owner(frame: FrameType) -> Literal["project", "installed", "other"]:
 
 
 class PlainImports:
-    """A finder of modules before pytest's own: what other threads than pytest's import is no test, and not rewritten.
+    """A finder of modules before pytest's: imports on other threads than pytest's are not rewritten.
 
-    Its loader turns sources into Python's syntax trees, which two threads must not do at once (seen with CPython
-    3.11.7, gh-106905): either gets "SystemError: AST constructor recursion depth mismatch". It is asked about whatever
-    belongs to a plugin, such as anyio, which openai and mcp import.
+    pytest's loader makes syntax trees, which two threads must not do at once (CPython 3.11.7, gh-106905): one of them
+    gets "SystemError: AST constructor recursion depth mismatch". pytest rewrites all modules of plugins, for example
+    anyio, which openai and mcp import.
     """
 
     def __init__(self) -> None:
         self._pytests = threading.get_ident()
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-        """Return where a module lies, None: the next finder is asked."""
+        """Return the spec of a module, or None to ask the next finder."""
         return None if threading.get_ident() == self._pytests else PathFinder.find_spec(name, path, target)
 
     def install(self) -> Callable[[], None]:
-        """Put it before all others; return what takes it away."""
+        """Insert it before all other finders; return a function that removes it."""
         sys.meta_path.insert(0, self)
         return partial(sys.meta_path.remove, self)
 
 
 class RunTexts:
-    """Keep what a run logs and prints, the first characters of each, for the sections of its item's report."""
+    """The first characters of a run's logs and prints, for the sections of its item's report."""
 
     def __init__(self) -> None:
         self._parts: dict[str, io.StringIO] = {}
@@ -240,7 +237,7 @@ class RunTexts:
 
 _MOST = 65_536
 RUN_TEXTS: contextvars.ContextVar[RunTexts | None] = contextvars.ContextVar("agentbench_run_texts", default=None)
-"""Those of the run that a thread or task belongs to."""
+"""The texts of the run that the current thread or task belongs to."""
 _FORMAT = logging.Formatter("%(levelname)-8s %(name)s:%(filename)s:%(lineno)d %(message)s")
 
 
@@ -254,7 +251,7 @@ class RunLogHandler(logging.Handler):
 
 
 def outside_runs(record: logging.LogRecord) -> bool:
-    """Return a filter for pytest's own handlers: they show what did not come from a run ahead."""
+    """Return a filter for pytest's own handlers that drops records of runs ahead."""
     return RUN_TEXTS.get() is None
 
 
@@ -269,11 +266,11 @@ _NUMBERS = (1, 2)
 
 
 class Streams:
-    """Keeps `sys.stdout` and `sys.stderr`, pytest's capturing ones too, open for all but pytest's own thread.
+    """Keeps `sys.stdout` and `sys.stderr`, also pytest's capturing ones, open: only pytest's own thread can close them.
 
-    An agent can still close their descriptors by number, between any two calls of pytest's: what then writes there
-    finds them open again. Where pytest is to capture, what a run prints is the run's: pytest captures while it is at an
-    item, which is another run's, and between items not at all.
+    An agent can still close their descriptors by number, between any two calls of pytest: the next writer finds them
+    open again. With capturing, the prints of a run belong to the run: pytest captures only while an item runs, which is
+    another run's item, and not between items.
     """
 
     def __init__(self, *, captured: bool) -> None:
@@ -295,7 +292,7 @@ class Streams:
             self._write_after_mending(name.strip("_"), stream)
 
     def mend(self) -> None:
-        """Open again what an agent has closed by its number, before something is written there."""
+        """Open descriptors again that an agent has closed by number, before the next write."""
         for number, saved in self._saved.items():
             if not _is_open(number):
                 os.dup2(saved, number)
@@ -338,7 +335,7 @@ class Streams:
 
 
 def _refuse_elsewhere(stream: Any, method: str, name: str) -> None:
-    """Replace a method of one stream, where it has it and lets it be replaced, by one for the main thread alone."""
+    """Replace a method of one stream by a method for the main thread only, if the stream allows it."""
     call: Callable[..., Any] | None = getattr(stream, method, None)
     if call is None or not hasattr(stream, "__dict__"):
         return

@@ -37,9 +37,9 @@ _TYPES = MimeTypes()  # Python's own, not what the machine adds
 def store_outputs(
     job: Job, run_id: str, workspace: Workspace, changes: Sequence[FileChange], named: Iterable[str]
 ) -> tuple[OutputArtifact, ...]:
-    """Keep the files that are `named`, then others that the run made or changed, as far as they are few and small.
+    """Store the `named` files, then other files that the run made or changed, up to the limits of number and size.
 
-    An output's id is its path in the workspace. Raises OSError where they cannot be stored.
+    An output's id is its path in the workspace. Raises OSError if a file cannot be stored.
     """
     made = [each.path for each in changes if each.change != "mode" and each.after is not None]
     outputs: list[OutputArtifact] = []
@@ -57,10 +57,9 @@ def store_outputs(
 
 
 def output_texts(output: str, artifacts: Iterable[OutputArtifact]) -> dict[str, str | None]:
-    """Return what files that were kept in the output folder hold, by their paths in the workspace; None for what is no
-    text.
+    """Return the texts of stored files by their paths in the workspace; None for a file that is not UTF-8.
 
-    Those that are gone or damaged are left out.
+    Missing and damaged files are left out.
     """
     found = ((each.artifact_id, find_whole_file(Path(output), each.uri)) for each in artifacts)
     return {name: _text(read_file(file, follow_link=False)) for name, file in found if file is not None}
@@ -97,7 +96,7 @@ def _store(job: Job, run_id: str, path: str, content: bytes) -> OutputArtifact:
 
 
 def _redacted(content: bytes, redactor: Redactor | None) -> bytes:
-    """Return text without secrets; what is no text as it is."""
+    """Return text without secrets; other content unchanged."""
     if redactor is None:
         return content
     try:
@@ -117,9 +116,9 @@ async def keep_workspace(
     before: Snapshot | None,
     template: Path | None,
 ) -> KeptFiles:
-    """Compare what the run has left with what it began with, a copy of `template` if there is one, and store it.
+    """Compare the run's workspace with its start, and store its files.
 
-    `before` is None where it began empty.
+    `before` is the snapshot of its start, a copy of `template`; None for an empty workspace.
     """
     before = before or EMPTY
     if before == EMPTY and _is_empty(workspace):
@@ -149,7 +148,7 @@ def _expected(case: Case, changes: Sequence[FileChange]) -> list[str]:
 
 
 def _told_first(case: Case) -> set[str]:
-    """Return the paths whose changes count: those of other files may be too many to be told."""
+    """Return the paths that checks read. Their changes are listed first, because the list of changes has a limit."""
     typed = filter(None, map(typed_spec, case.checks))
     checked = {path for spec in typed for path in spec.looks_at}
     return checked if case.expected_artifact is None else {case.expected_artifact, *checked}
@@ -158,7 +157,7 @@ def _told_first(case: Case) -> set[str]:
 def _compare(
     workspace: Workspace, before: Snapshot, template: Path | None, first: Collection[str]
 ) -> tuple[tuple[FileChange, ...] | None, dict[str, Any]]:
-    """Return the changes, and what is to be noted of those that are missing."""
+    """Return the changes, and a note on missing ones."""
     try:
         after = take_snapshot(str(workspace.path))
         if "" in after.unseen:
@@ -170,7 +169,7 @@ def _compare(
 
 
 def _store_archive(job: Job, run_id: str, workspace: Workspace) -> tuple[str, list[str]]:
-    """Return where it lies, and what it lacks."""
+    """Return the path of the stored archive, and the files that it lacks."""
     model_store = job.plan.model_store
     left_out: list[str] = []
 
@@ -184,7 +183,7 @@ def _store_archive(job: Job, run_id: str, workspace: Workspace) -> tuple[str, li
 
 
 async def restore_workspace(attempt: Attempt) -> bool:
-    """Put back what the stored run has left, if anybody looks at it; False where that cannot be had."""
+    """Restore the stored run's workspace, if a check or test reads it. Return False if it cannot be restored."""
     case = attempt.case
     artifact = attempt.result.artifact
     if attempt.result.workspace is not None or artifact is None:
@@ -200,17 +199,17 @@ async def restore_workspace(attempt: Attempt) -> bool:
         problem = await _restore(attempt, artifact)
     if problem is not None:
         what = f"{attempt.result.path}: what the run left"
-        attempt.plan.lane.warn(f"{what} cannot be looked at again ({problem}), so {case.case_id} was run again")
+        attempt.plan.model_store.warn(f"{what} cannot be looked at again ({problem}), so {case.case_id} was run again")
     return problem is None
 
 
 async def _restore(attempt: Attempt, artifact: RunArtifact) -> str | None:
-    """Fill in `result.workspace`; what kept it from that. Raises SandboxError for want of room."""
+    """Fill in `result.workspace`, or return the problem. Raises SandboxError if the disk is full."""
     workspaces = attempt.services.workspaces()
     workspace = workspaces.create(artifact.case_id)
     try:
         await attempt.services.threads.run(
-            partial(_unpack, Path(attempt.plan.lane.output), artifact.workspace or "", workspace)
+            partial(_unpack, Path(attempt.plan.model_store.output), artifact.workspace or "", workspace)
         )
     except ArchiveError as error:
         workspaces.remove(workspace)
@@ -250,7 +249,7 @@ def _is_answered_by_files(case: Case, artifact: RunArtifact) -> bool:
 
 
 def _lacks(left_out: Sequence[str], looked_at: Sequence[str] | None) -> str | None:
-    """Return what the checks would miss in the archive."""
+    """Return the file that the checks would miss in the archive."""
     if looked_at is None:
         return f"{left_out[0] or 'it'} is no regular file or folder" if left_out else None
     for path in looked_at:
