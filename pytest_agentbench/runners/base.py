@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
@@ -367,7 +367,8 @@ RUN: contextvars.ContextVar[RunContext | None] = contextvars.ContextVar("agentbe
 """The run that a task or thread belongs to."""
 
 
-class RunEnd(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RunEnd:
     """How a run ended. `error` is set if and only if `status` is not success.
 
     `reason` and `detail` become those of the RunArtifact. None: `reason_of` derives the reason.
@@ -375,7 +376,7 @@ class RunEnd(NamedTuple):
 
     status: RunStatus
     error: RunError | None = None
-    metadata: Mapping[str, Any] = {}
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     reason: EndReason | None = None
     detail: EndDetail | None = None
 

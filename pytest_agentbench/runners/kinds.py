@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.base import Scope
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 
-class SessionParts(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SessionParts:
     """Parts of a session that runners may use. They end with the session.
 
     `template_digest(folder)` is the fingerprint of a workspace template. `in_thread` runs a plain function off the
@@ -34,7 +36,8 @@ class SessionParts(NamedTuple):
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
-class RunRequest(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RunRequest:
     """A run to be prepared. `suite` is the suite that the session names; `settings` are the merged runner settings."""
 
     case: Case
@@ -45,7 +48,8 @@ class RunRequest(NamedTuple):
     suite: SuiteFile | None = None
 
 
-class Prepared(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Prepared:
     """Results of preparing a run, for the engine.
 
     `identity` are parts of the run's fingerprint, by name. `sandbox()` returns the sandbox specification in place of
@@ -54,7 +58,7 @@ class Prepared(NamedTuple):
     `data` becomes `context.prepared`.
     """
 
-    identity: Mapping[str, Any] = {}
+    identity: Mapping[str, Any] = field(default_factory=dict)
     sandbox: Callable[[], SandboxSpec] | None = None
     template: Callable[[RunContext], AbstractAsyncContextManager[Path | None]] | None = None
     data: Any = None

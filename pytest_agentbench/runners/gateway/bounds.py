@@ -5,8 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from pytest_agentbench.bounded.json_files import lies_deep
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope
+
+_SLOTS, _BYTES_PER_SLOT = 8, 4 * 2**20
+"""Concurrent requests of a run, and bytes of each. A larger request takes several slots, the largest takes all."""
 
 _MOST_VALUES = 100_000
 """Values in a request, outside of its texts: 1,000 messages with 1,000 tools have some 20,000."""
@@ -14,15 +21,27 @@ _MOST_VALUES = 100_000
 _MOST_LEVELS = 100
 
 
-class SlotPool:
-    """A pool of slots. One user may take several."""
+class RequestSlots:
+    """The slots of one run's requests. They bound the number of concurrent requests and the memory of their bodies."""
 
-    def __init__(self, slots: int) -> None:
-        self._free = slots
+    def __init__(self) -> None:
+        self._free = _SLOTS
         self._freed = asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def take(self, number: int) -> AsyncIterator[None]:
+    async def reserve(self, scope: Scope, receive: Receive) -> AsyncIterator[Receive]:
+        """Hold the slots of a request inside the block. Yield a `receive` that starts at the request's beginning."""
+        number = _count_slots(scope)
+        if number is None:
+            # One slot while the first part is read. It is released before more are taken: two requests that each hold
+            # one slot and wait for all would wait for ever
+            async with self._take(1):
+                receive, number = await _read_ahead(receive)
+        async with self._take(number):
+            yield receive
+
+    @contextlib.asynccontextmanager
+    async def _take(self, number: int) -> AsyncIterator[None]:
         """Hold `number` slots inside the block. Wait until that many are free at once."""
         # One event for all: each waiting task checks again, and the loop runs one task at a time
         while self._free < number:
@@ -34,6 +53,31 @@ class SlotPool:
         finally:
             self._free += number
             self._freed.set()
+
+
+def _count_slots(scope: Scope) -> int | None:
+    """Return the slots that a request of this length needs, or None if it comes in chunks of unknown length."""
+    headers = dict(scope["headers"])
+    if b"transfer-encoding" in headers:
+        return None
+    # Certainly a number: the server refuses everything else
+    length = headers.get(b"content-length", b"0")
+    return min(_SLOTS, 1 + int(length) // _BYTES_PER_SLOT)
+
+
+async def _read_ahead(receive: Receive) -> tuple[Receive, int]:
+    """Return a `receive` that starts at the beginning of the request, and its slots: one if the body fits, else all."""
+    body, more = bytearray(), True
+    while more and len(body) < _BYTES_PER_SLOT:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    begun: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": more}]
+
+    async def receive_again() -> Message:
+        return begun.pop() if begun else await receive()
+
+    return receive_again, _SLOTS if more else 1
 
 
 class Pace:

@@ -35,15 +35,15 @@ from pytest_agentbench.runners.asking import Asking
 from pytest_agentbench.runners.base import RUN, Recorder, RunEnd, clean
 from pytest_agentbench.runners.chat import Requests, settled
 from pytest_agentbench.runners.gateway.answering import ReplyStream, canned_reply, count_tokens
-from pytest_agentbench.runners.gateway.bounds import Pace, SlotPool, is_deep, is_plain
+from pytest_agentbench.runners.gateway.bounds import Pace, RequestSlots, is_deep, is_plain
 from pytest_agentbench.runners.gateway.conversations import Conversations, KeptThoughts
 from pytest_agentbench.runners.gateway.keys import NO_KEY, list_keys, name_path
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 from pytest_agentbench.runners.gateway.server import listening
-from pytest_agentbench.runners.gateway.trace import ToolTrace, restore_case_words
+from pytest_agentbench.runners.gateway.trace import GatewayFacts, ToolTrace, restore_case_words
 
 if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
 UsageSource = Literal["gateway", "gateway_partial"]
 
@@ -55,9 +55,6 @@ _PATIENCE_SECONDS = 15.0
 
 _MOST_REQUESTS = 2000
 """Maximum requests of a run: a bound for programs that request in a loop, not for tasks."""
-
-_SLOTS, _BYTES_PER_SLOT = 8, 4 * 2**20
-"""Concurrent requests of a run, and bytes of each. A larger request takes several slots, the largest takes all."""
 
 _PAUSE_SECONDS = 0.1
 """Seconds that a request without a model call is delayed, so that an agent in a loop does not slow other runs."""
@@ -111,7 +108,7 @@ class Gateway:
         self._in_turn = False
         self._asking: set[asyncio.Task[ChatReply]] = set()
         self._asked = 0
-        self._slots, self._pace = SlotPool(_SLOTS), Pace(_PAUSE_SECONDS)
+        self._slots, self._pace = RequestSlots(), Pace(_PAUSE_SECONDS)
         self._over_budget = over_budget
         self._failure: BaseException | None = None
         self._refused: str | None = None
@@ -127,8 +124,7 @@ class Gateway:
         metered = self._variables.get(METER)
         self._meter = Meter(trace.add_usage) if metered is None else metered
         self._owns_meter = metered is None
-        self._dialects: dict[str, dict[str, str]] = {}
-        self._facts: dict[str, Any] = {"tool_seconds": "observed"}
+        self._facts = GatewayFacts(trace, self._conversations)
         trace.provider.update(usage_source=usage_source)
 
     @contextlib.asynccontextmanager
@@ -218,7 +214,7 @@ class Gateway:
 
     def describe(self) -> dict[str, Any]:
         """Return the facts about the gateway for the run's artifact."""
-        return {"dialects": [*self._dialects.values()], **self._facts, **self._conversations.describe()}
+        return self._facts.describe()
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as an ASGI app."""
@@ -229,27 +225,23 @@ class Gateway:
         dialect = DIALECTS[route.dialect]
         if route.kind != "ask":
             await self._pace.wait()
-        # Slots are taken before the body is read, because they also bound the memory of bodies.
-        slots = _count_slots(scope)
-        if slots is None:
-            async with self._slots.take(1):
-                receive, slots = await _read_ahead(receive)
-            request = Request(scope, receive)
-        async with self._slots.take(slots):
+        # Slots are taken before the body is read, because they also bound the memory of bodies
+        async with self._slots.reserve(scope, receive) as receive_body:
+            request = Request(scope, receive_body)
             try:
                 if any(key != self.key for key in list_keys(request.headers, query)):
-                    self._note(foreign_key=True)
+                    self._facts.note(foreign_key=True)
                 if "content-encoding" in request.headers:
                     raise RequestRefused(415, "a compressed request is not read here", "unsupported_encoding")
                 if route.kind == "ask" and route.dialect in (self._policy.dialects or DIALECTS):
-                    await self._respond(await self._read(request, route, dialect), scope, receive, send)
+                    await self._respond(await self._read(request, route, dialect), scope, receive_body, send)
                     return
                 response = await self._answer_aside(request, route, dialect)
             except RequestRefused as refused:
                 body = dialect.error(refused.status, refused.code, str(refused))
                 response = JSONReply(body, refused.status, refused.headers)
                 await asyncio.sleep(_PAUSE_SECONDS)
-            await response(scope, receive, send)
+            await response(scope, receive_body, send)
 
     async def _answer_aside(self, request: Request, route: Route, dialect: Dialect) -> Response:
         """Answer a request that needs no model. Raises RequestRefused."""
@@ -292,7 +284,7 @@ class Gateway:
         if not self._in_turn:
             raise RequestRefused(409, "the agent's turn is over", "no_turn")
         if _is_outage(self._failure):
-            self._note(asked_after_outage=self._facts.get("asked_after_outage", 0) + 1)
+            self._facts.note(asked_after_outage=self._facts.count("asked_after_outage") + 1)
         elif (reason := self._over_budget(self._trace.usage)) is not None:
             self._failure = ProviderError(f"the model was not asked again: {reason}", code="over_budget")
         elif not (passes or self._policy.translates or self._model.scripted):
@@ -316,18 +308,18 @@ class Gateway:
                 require_model(asked)
                 self._refused = asked.model
                 name = clean(asked.model)[:_MOST_OF_A_NAME]
-                if self._note(refused_models=[name]):
+                if self._facts.note(refused_models=[name]):
                     self._trace.event("refused_model", model=name, path=path)
                 self._asking_record.refuse(f"it asked for the model {name!r} at {path}, which is not the run's")
                 message = f"this run has the model {self._model.requested_model!r} and no other, not {asked.model!r}"
                 raise RequestRefused(404, message, "model_not_found")
-            self._note(rewritten_models=[asked.model])
+            self._facts.note(rewritten_models=[asked.model])
         if asked.server_tools and not (passes and self._policy.server_tools == "pass"):
             if self._policy.server_tools == "refuse":
                 self._server_tool = asked.server_tools[0]
                 message = f"the provider would run {self._server_tool!r} itself; 'tools' is to be a list of functions"
                 raise RequestRefused(400, message, "server_tool")
-            if self._note(removed_tools=asked.server_tools):
+            if self._facts.note(removed_tools=asked.server_tools):
                 names = ", ".join(asked.server_tools)
                 self._trace.warnings.append(f"tools that the provider would run were left out of requests: {names}")
         if asked.refusal is not None and not passes:
@@ -392,12 +384,12 @@ class Gateway:
             asked = replace(asked, server_tools=())
         contents, restored = self._signatures.mend(incoming.given.get("contents"))
         if restored:
-            self._note(signature_restored=True)
+            self._facts.note(signature_restored=True)
         body = rewrite_request(name, incoming.body, incoming.given, asked, self._model, self._parameters, contents)
         parameters = self._parameters_of(asked.parameters)
         headers = rewrite_headers(name, incoming.headers, body, incoming.given, self._model)
         if (version := headers.get(VERSION)) != incoming.headers.get(VERSION):
-            self._note(anthropic_version=version)
+            self._facts.note(anthropic_version=version)
         return PassedRequest(
             api=name,
             body=body,
@@ -418,8 +410,8 @@ class Gateway:
         else:
             mode, asked = "translate", translate(asked, wire)
         way = {"dialect": incoming.dialect.name, "wire": wire, "mode": mode}
-        self._dialects.setdefault(incoming.dialect.name, way)
-        self._note(lost=() if mode == "pass" else asked.lost)
+        self._facts.add_dialect(incoming.dialect.name, way)
+        self._facts.note(lost=() if mode == "pass" else asked.lost)
         number = self._conversations.place(asked, self._turns)
         if self._model.scripted and (canned := canned_reply(asked, self._policy.helpers, self._model)) is not None:
             self._trace.event("helper", conversation=number)
@@ -432,7 +424,7 @@ class Gateway:
             note["ignored"] = list(asked.ignored)
         messages: Sequence[Mapping[str, Any]] = asked.messages
         if passed is None and (messages := self._thoughts.restore(asked.messages)) != asked.messages:
-            self._note(signature_restored=True)
+            self._facts.note(signature_restored=True)
         if self._model.scripted:
             messages = restore_case_words(messages, self._turns, self._policy.internal)
         parameters = self._parameters_of(asked.parameters)
@@ -458,19 +450,6 @@ class Gateway:
         # None removes the model's own field if the agent sets a synonym of it.
         replaced = {name for alike in _SYNONYMS if not alike.isdisjoint(sent) for name in alike}
         return {**dict.fromkeys(replaced), **sent, **self._parameters}
-
-    def _note(self, **facts: Any) -> bool:
-        """Add facts about the gateway to the artifact. A list adds its new items. Return whether anything is new."""
-        before = self.describe()
-        for name, value in facts.items():
-            if isinstance(value, list | tuple):
-                before_items = self._facts.get(name, [])
-                new = [item for item in dict.fromkeys(map(str, value)) if item not in before_items]
-                value = [*before_items, *new[: _MOST_NOTED - len(before_items)]]
-            if value:
-                self._facts[name] = value
-        self._trace.provider["gateway"] = self.describe()
-        return self.describe() != before
 
     def _make_refusal(self, failure: BaseException) -> RequestRefused:
         """Return the refusal for the agent. It gets no details of an outage."""
@@ -514,9 +493,6 @@ def _refuse_translation(model: Model, asked: str) -> UnavailableError:
 
 
 _MOST_OF_A_NAME = 200
-_MOST_NOTED = 50
-"""Maximum different names in a fact, because agents may invent names."""
-
 _AGENTS_ERRORS = frozenset({"bad_request", "context_exceeded", "filtered"})
 """Codes of errors that the agent can react to, for example by condensing a conversation."""
 
@@ -524,28 +500,3 @@ _AGENTS_ERRORS = frozenset({"bad_request", "context_exceeded", "filtered"})
 def _is_outage(failure: BaseException | None) -> bool:
     """Return whether a failure is independent of the request's content, so that a changed request would fail, too."""
     return failure is not None and not (isinstance(failure, ProviderError) and failure.code in _AGENTS_ERRORS)
-
-
-def _count_slots(scope: Scope) -> int | None:
-    """Return the slots that a request of this length needs, or None if it comes in chunks of unknown length."""
-    headers = dict(scope["headers"])
-    if b"transfer-encoding" in headers:
-        return None
-    # Certainly a number: the server refuses everything else
-    length = headers.get(b"content-length", b"0")
-    return min(_SLOTS, 1 + int(length) // _BYTES_PER_SLOT)
-
-
-async def _read_ahead(receive: Receive) -> tuple[Receive, int]:
-    """Return a `receive` that starts at the beginning of the request, and its slots: one if the body fits, else all."""
-    body, more = bytearray(), True
-    while more and len(body) < _BYTES_PER_SLOT:
-        message = await receive()
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-    begun: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": more}]
-
-    async def receive_again() -> Message:
-        return begun.pop() if begun else await receive()
-
-    return receive_again, _SLOTS if more else 1

@@ -12,6 +12,7 @@ from pytest_agentbench.models.prompts import message_text
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.runners.base import Recorder
 from pytest_agentbench.runners.gateway.bounds import is_deep
+from pytest_agentbench.runners.gateway.conversations import Conversations
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 
 Messages = Sequence[Mapping[str, Any]]
@@ -21,6 +22,9 @@ _MOST_LOOKED_AT = 200
 
 _MOST_RESULTS = 64 * 2**20
 """Maximum characters of results in one trace. With most agents the result of a whole file has about 50,000."""
+
+_MOST_NOTED = 50
+"""Maximum different names in a fact, because agents may invent names."""
 
 
 def restore_case_words(
@@ -53,6 +57,40 @@ def _find_turn(message: Mapping[str, Any], turns: Sequence[str], internal: tuple
         return None
     # The longest, because one turn's text may contain another's.
     return max((turn for turn in turns if turn.strip() and turn.strip() in text), key=len, default=None)
+
+
+class GatewayFacts:
+    """Facts about a run's gateway in its trace: the APIs of requests, and other notes by name."""
+
+    def __init__(self, trace: Recorder, conversations: Conversations) -> None:
+        self._trace, self._conversations = trace, conversations
+        self._dialects: dict[str, dict[str, str]] = {}
+        self._notes: dict[str, Any] = {"tool_seconds": "observed"}
+
+    def add_dialect(self, name: str, way: dict[str, str]) -> None:
+        """Record how the first request in an API was sent to the model. `note` writes it into the trace."""
+        self._dialects.setdefault(name, way)
+
+    def count(self, name: str) -> int:
+        """Return a number that was noted, 0 without one."""
+        return int(self._notes.get(name, 0))
+
+    def note(self, **facts: Any) -> bool:
+        """Add facts to the trace. A list adds its new items. Return whether anything is new."""
+        before = self.describe()
+        for name, value in facts.items():
+            if isinstance(value, list | tuple):
+                items = self._notes.get(name, [])
+                new = [item for item in dict.fromkeys(map(str, value)) if item not in items]
+                value = [*items, *new[: _MOST_NOTED - len(items)]]
+            if value:
+                self._notes[name] = value
+        self._trace.provider["gateway"] = self.describe()
+        return self.describe() != before
+
+    def describe(self) -> dict[str, Any]:
+        """Return all facts."""
+        return {"dialects": [*self._dialects.values()], **self._notes, **self._conversations.describe()}
 
 
 @dataclass(slots=True)
