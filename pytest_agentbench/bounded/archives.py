@@ -1,6 +1,6 @@
-"""Archives that somebody made: bounded in members and in what they unpack to, without links and devices.
+"""Archives of others: bounded in members and in unpacked bytes, without links and devices.
 
-A name that leads out is refused by whoever writes the member: see `pytest_agentbench.workspaces.confined`.
+Names that lead out of the target are refused when a member is written: see `pytest_agentbench.workspaces.confined`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pytest_agentbench.errors import AgentbenchError
 MAX_MEMBERS = 100_000
 """Members of an archive. The names of all are held."""
 MAX_TOTAL = 16 * 2**30
-"""Bytes that all members of a zip archive unpack to: where they share what is packed, that has no other bound."""
+"""Maximum unpacked bytes of a zip archive. Members may share packed data, so nothing else bounds the sum."""
 
 _PLAIN_ZIP = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-"""What Python unpacks a piece at a time. All that a read gets of bzip2 and LZMA is unpacked in one go, to any size."""
+"""Methods that Python unpacks in pieces. It unpacks each piece of bzip2 and LZMA at once, to any size."""
 _ZSTD = 93
 """Number of the compression method in a zip archive."""
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
@@ -35,14 +35,14 @@ _BLOCK = 64 * 1024
 
 
 class ArchiveRefusedError(AgentbenchError):
-    """An archive that is none, is damaged, or holds more than it may, or something else than files and folders."""
+    """A file that is no archive, is damaged or too large, or has members other than files and folders."""
 
 
 def read_tar(path: Path, most: int, members: int = MAX_MEMBERS) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
-    """Yield the members of a tar file that is not packed: each with its content, None for a folder.
+    """Yield the members of an uncompressed tar file, each with its content, None for a folder.
 
-    `most` is how many bytes the file may have, and its members together. Raises ArchiveRefusedError for links, devices,
-    sparse files and more than that, OSError and tarfile.TarError where it cannot be read.
+    `most` is the maximum of bytes, of the file and of all members. Raises ArchiveRefusedError for links, devices,
+    sparse files and larger archives, OSError and tarfile.TarError if it cannot be read.
     """
     total = 0
     with open_file(path, most) as file, tarfile.open(fileobj=file, mode="r:") as archive:
@@ -58,9 +58,9 @@ def read_tar(path: Path, most: int, members: int = MAX_MEMBERS) -> Iterator[tupl
 
 
 class ZipReader:
-    """A zip archive that is read by its members' names. A context manager.
+    """A zip archive, read by its members' names. A context manager.
 
-    Raises ArchiveRefusedError where it is none or has too many members, OSError where it cannot be opened.
+    Raises ArchiveRefusedError if the file is no archive or has too many members, OSError if it cannot be opened.
     """
 
     def __init__(self, path: Path, most: int = MAX_DOCUMENT) -> None:
@@ -96,7 +96,7 @@ class ZipReader:
     def read(self, name: str, most: int) -> bytes:
         """Unpack a member of at most `most` bytes.
 
-        Raises ArchiveRefusedError, and NotImplementedError where it is packed in a way that is not read.
+        Raises ArchiveRefusedError, and NotImplementedError for an unsupported compression method.
         """
         member, place = self._members[name], f"{self._path}!{name}"
         if member.compress_type not in _PLAIN_ZIP | {_ZSTD}:
@@ -108,7 +108,7 @@ class ZipReader:
                 content = self._read_zstd(member)
             else:
                 with self._archive.open(member) as file:
-                    # The size in the archive's directory is the packer's word; what really comes is counted.
+                    # The size in the archive's directory is untrusted, so the unpacked bytes are counted.
                     content = file.read(most + 1)
         except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
             raise ArchiveRefusedError(f"{place}: cannot be read: {error}") from error
@@ -123,7 +123,7 @@ class ZipReader:
         `zipfile` does not: it knows the method from Python 3.14 on only, and reads the first of several frames there.
         Raises BadZipFile if the member is damaged.
         """
-        # A library of its own, which few sessions need.
+        # A separate library, which few sessions need.
         from pytest_agentbench.bounded.zstd import unpack_zstd
 
         content = unpack_zstd(self._read_packed(member), member.file_size)

@@ -1,8 +1,8 @@
-"""Files of columns (Parquet, Arrow) that somebody made: a few kilobytes of them may say a terabyte.
+"""Column files of others (Parquet, Arrow), in which a few kilobytes can expand to a terabyte.
 
-A dictionary with one text of a megabyte, and a run of a million references to it, is a legal page of Parquet; what the
-file says of its own size is not to be believed. So it is unpacked once, in a process of its own with little memory, a
-few rows at a time, and counted. This module is that process's program too, and needs nothing of this package there.
+A dictionary with one text of a megabyte and a run of a million references to it is a legal page of Parquet, so the
+sizes in the file prove nothing. The file is unpacked once, in a process with little memory, a few rows at a time, and
+counted. This module is the program of that process too, which imports nothing else of this package.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def require_bounded_columns(path: Path) -> None:
 
 @lru_cache(maxsize=256)
 def _find_problem(path: str, _size: int, _mtime_ns: int) -> str | None:
-    """Return why the file is refused; None where it is not, or where its own library will say what is wrong."""
+    """Return why the file is refused, or None. Errors of the format are left to the library that reads it."""
     import subprocess
 
     # Arrow's other pools reserve address space ahead of need, which counts against RLIMIT_AS.
@@ -48,7 +48,7 @@ def _find_problem(path: str, _size: int, _mtime_ns: int) -> str | None:
 
 
 def _measure(path: str) -> str:
-    """Unpack the file. Return what is too much of it; "" where all is well, or where it is no such file."""
+    """Unpack the file. Return which bound it exceeds, or "" if none or if it is not such a file."""
     import pyarrow
     import pyarrow.ipc
     import pyarrow.parquet

@@ -1,7 +1,7 @@
-"""Files that somebody names: opened without waiting, and refused where they are no plain file, or larger than they may.
+"""Open files that others name: without blocking, and only regular files up to a size.
 
-A FIFO would make whoever opens it wait for ever, a device and a sparse file would fill the memory. What is looked at is
-the open file itself: a path may lead elsewhere by the time that it is opened.
+Opening a FIFO would block for ever, and reading a device or a sparse file would exhaust the memory. The checks are made
+on the open file, because the path may lead elsewhere by then.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _KINDS = {
 
 
 class FileRefusedError(AgentbenchError, OSError):
-    """A path that leads to no plain file, or to one that is too large. `strerror` says it without the path."""
+    """A path that is not a regular file, or a file that is too large. `strerror` is the message without the path."""
 
     def __str__(self) -> str:
         return visible(f"{self.filename}: {self.strerror}")
@@ -67,7 +67,7 @@ def open_descriptor(path: AnyPath, limit: int | None = MAX_RECORD, *, follow_lin
 
 
 def plain_size(descriptor: int, path: AnyPath, limit: int | None = MAX_RECORD) -> int:
-    """Return the size of an open file. Raises FileRefusedError where it is no plain one of at most `limit` bytes."""
+    """Return the size of an open file. Raises FileRefusedError unless it is a regular file of at most `limit` bytes."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         raise _make_refusal(path, _KINDS.get(stat.S_IFMT(found.st_mode), "something else"), limit)

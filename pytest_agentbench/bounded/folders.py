@@ -1,4 +1,4 @@
-"""Names of files and folders: safe ones for any text, and whether a path lies in a folder."""
+"""Safe names of folders for any text, and checks of paths."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _UNSAFE = re.compile(r"[^a-z0-9._-]+")
 
 
 def slug(name: str) -> str:
-    """Return `name` as a folder name: itself where that is safe, else what is safe of it with 8 digits of its hash.
+    """Return `name` as a folder name: unchanged if it is safe, else its safe characters and 8 digits of its hash.
 
     Safe are lower-case letters, digits and `_ - .` (not first; no dot last), at most 100 characters, so that no two
-    names meet on a file system that ignores case.
+    names collide on a file system that ignores case.
     """
     if _SAFE.fullmatch(name):
         return name
@@ -25,9 +25,9 @@ def slug(name: str) -> str:
 
 
 def lies_below(folder: str, path: str) -> bool:
-    """Return whether a path that others wrote names something in the folder, wherever links lead that lie there.
+    """Return whether a path of others names something in the folder, after following links.
 
-    Raises ValueError for what is no name of a file.
+    Raises ValueError if the path is no file name.
     """
     parts = path.replace("\\", "/").split("/")
     if os.path.isabs(path) or os.path.splitdrive(path)[0] or ".." in parts:
@@ -41,7 +41,7 @@ def lies_below(folder: str, path: str) -> bool:
 
 
 def make_folder(path: str) -> bool:
-    """Make the folder `path`, with its parents where they are missing; False where it exists already."""
+    """Make the folder `path`, with missing parents. Return False if it exists."""
     try:
         os.mkdir(path)
     except FileExistsError:

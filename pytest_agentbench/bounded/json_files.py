@@ -1,4 +1,4 @@
-"""JSON and JSONL files as streams of values, each with the line it stands on, and the places of values in JSON text."""
+"""JSON and JSONL files as streams of values with their lines, and positions of values in JSON text."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, FileRefusedError, find_repeated, open_file, read_lines
 from pytest_agentbench.errors import ConfigError
 
-# JSON text by hand: where in it each value begins and ends. For files whose values are errors, or cases, of their own.
+# Positions of values in JSON text, for files whose values are reported, or run, one by one.
 #
-# All offsets are 0-based. What is no JSON raises ValueError, or RecursionError where it is nested too deeply.
+# All offsets are 0-based. Malformed JSON raises ValueError, or RecursionError if it is nested too deeply.
 
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
@@ -25,13 +25,13 @@ _STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(NaN|-?Infinity)')
 
 
 def skip_blanks(text: str, at: int) -> int:
-    """Return where what comes next begins, behind white space."""
+    """Return the offset of the next character that is not white space."""
     found = _BLANKS.match(text, at)
     return found.end() if found else at
 
 
 def scan_value(text: str, at: int) -> tuple[Any, int]:
-    """Return the value that begins at `at`, and where it ends."""
+    """Return the value that begins at `at`, and its end."""
     try:
         return FAST.raw_decode(text, at)
     except ValueError as error:
@@ -47,7 +47,7 @@ def expect_end(text: str, at: int) -> None:
 
 
 def list_pairs(text: str, at: int) -> Iterator[tuple[str, int]]:
-    """Yield each key of the object that begins at `at`, and where its value begins, up to what is no such pair."""
+    """Yield each key of the object that begins at `at`, and the offset of its value, up to the first malformed pair."""
     at = skip_blanks(text, at + 1)
     while text[at : at + 1] == '"':
         key, at = scan_value(text, at)
@@ -67,12 +67,12 @@ def _scan_element(text: str, at: int) -> tuple[Any, int]:
         return _ROWS.raw_decode(text, at)
     except KeyTwiceError as error:
         raise json.JSONDecodeError(str(error), text, at) from error
-    except ValueError:  # a long integer, or what is refused again
+    except ValueError:  # a long integer, or malformed JSON, which raises again
         return scan_value(text, at)
 
 
 def list_elements(text: str, at: int) -> Generator[tuple[int, int, Any], None, int]:
-    """Start, end and value of each element of the list that begins at `at`. Returns where the list ends."""
+    """Yield start, end and value of each element of the list that begins at `at`. Returns the end of the list."""
     at = skip_blanks(text, at + 1)
     while text[at : at + 1] != "]":
         value, end = _scan_element(text, at)
@@ -86,7 +86,7 @@ def list_elements(text: str, at: int) -> Generator[tuple[int, int, Any], None, i
 
 
 def locate_value(text: str, at: int, way: tuple[int | str, ...]) -> int:
-    """Return where the value is that keys and indexes lead to from the one at `at`, or as near to it as they go."""
+    """Return the offset of the value at keys and indexes from the value at `at`, or of the nearest one on the way."""
     for part in way:
         if isinstance(part, int):
             starts = [start for start, _, _ in list_elements(text, at)] if text[at] == "[" else []
@@ -102,7 +102,7 @@ def locate_value(text: str, at: int, way: tuple[int | str, ...]) -> int:
 
 
 def constant(text: str, start: int) -> int:
-    """Return where the first NaN or infinity stands that is in no string; `start` is outside of strings."""
+    """Return the offset of the first NaN or infinity outside of strings; `start` is outside of strings."""
     return next((found.start() for found in _STRING_OR_CONSTANT.finditer(text, start) if found[1]), start)
 
 
@@ -113,7 +113,7 @@ def place(text: str, offset: int) -> tuple[int, int]:
 
 
 def explain_error(error: Exception) -> tuple[int, str]:
-    """Return the offset of what is wrong (0 where unknown), and a reason for people."""
+    """Return the offset of an error (0 if unknown), and a reason for people."""
     match error:
         case json.JSONDecodeError():
             message = re.sub(r"( starting)? at$", "", error.msg)
@@ -132,10 +132,8 @@ def is_long_integer(error: Exception) -> bool:
 
 
 def lies_deep(value: object, levels: int) -> bool:
-    """Return whether a JSON value holds others so many levels below itself. What goes through it by recursion asks
-    first.
-    """
-    # Only what can hold others is kept: of a document that is most of the time the smaller part
+    """Return whether a JSON value is nested at least so many levels deep. Check this before recursion."""
+    # Keep only objects and lists, which usually are the smaller part of a document
     level = [value] if isinstance(value, _HOLDERS) else []
     for _ in range(levels - 1):
         level = [
@@ -153,7 +151,7 @@ _HOLDERS = (dict, list)
 
 
 class NoJSONValueError(ValueError):
-    """NaN or an infinity: Python's parser takes them and does not say where they are."""
+    """NaN or an infinity. Python's parser accepts them and does not report their offset."""
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -188,14 +186,14 @@ def _take_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 FAST = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
-"""What `scan_value` tries first."""
+"""Decoder that `scan_value` tries first."""
 
 _ROWS = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_take_pairs)
 
 _LONG = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_integer)
 
 
-# A JSON or JSONL file as a stream of values, each with the line it stands on. What the values mean is not known here.
+# A JSON or JSONL file as a stream of values, each with its line. The values are not interpreted here.
 #
 # A bad line of a JSONL file does not keep the others from being read; a JSON document is read up to its first error.
 
@@ -203,7 +201,7 @@ _LONG = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=
 _SPACE = b" \t\r\n"
 _UTF8_BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
-"""What a file of the wrong encoding begins with."""
+"""First bytes of files in the wrong encoding."""
 
 _INCOMPLETE = object()
 
@@ -211,8 +209,8 @@ _INCOMPLETE = object()
 class Item(NamedTuple):
     """One value: its 1-based `line`, its `number` for a default id (that line in JSONL, its position from 1 in JSON).
 
-    `raw` stands `offset` bytes behind the beginning of its file; values that stand in none have 0.
-    `column`, 1-based, is told of the elements of a document.
+    `raw` begins `offset` bytes after the beginning of its file, 0 for values of no file. `column`, 1-based, is set for
+    the elements of a document.
     """
 
     line: int
@@ -232,11 +230,10 @@ class BadItem(NamedTuple):
 
 
 def read_items(path: Path, inside: str = "items") -> Iterator[Item | BadItem]:
-    """Yield every value of the file, in order and in one pass; of a document the elements of its list.
+    """Yield every value of the file, in order and in one pass; for a document the elements of its list.
 
-    That list is the document itself or, in an object, what the key `inside` holds; without one the document is the only
-    value. JSONL is streamed line by line, a document is held whole. Raises ConfigError where the file cannot be read at
-    all.
+    The list is the document, or the value of the key `inside` of an object; without a list the document is the only
+    value. JSONL is streamed line by line, a document is read whole. Raises ConfigError if the file cannot be read.
     """
     try:
         with open_file(path, limit=None) as file:
@@ -250,7 +247,7 @@ def read_items(path: Path, inside: str = "items") -> Iterator[Item | BadItem]:
 
 
 def parse_value(raw: bytes) -> Any:
-    """Return the value of an item's `raw`. Raises ValueError or RecursionError where it is not one."""
+    """Return the value of an item's `raw`. Raises ValueError or RecursionError if it is malformed."""
     text = raw.decode()
     value, end = scan_value(text, 0)
     expect_end(text, end)
@@ -268,7 +265,7 @@ def is_document(path: Path, inside: str = "items") -> bool:
 
 
 def first_character(path: Path) -> str:
-    """Return what the file's first value begins with, "" where there is none.
+    """Return the first character of the file's first value, or "" if there is none.
 
     For files that `read_items` could read.
     """
@@ -299,9 +296,9 @@ def first_object(text: str) -> dict[str, Any] | None:
 
 
 def first_element(text: str) -> dict[str, str] | None:
-    """Return the keys of the first object in the list, or the `items`, of a document that may be cut off.
+    """Return the keys of the first object in the list, or in the `items`, of a document that may be truncated.
 
-    Each with the character that its value begins with. None where the text shows no such object.
+    Each key has the first character of its value. None if the text has no such object.
     """
     try:
         at = _list_start(text, "items")
@@ -311,14 +308,14 @@ def first_element(text: str) -> dict[str, str] | None:
 
 
 def first_keys(text: str) -> dict[str, str]:
-    """Return the same of the object that the document itself is; none where it is something else."""
+    """Return the keys of the top-level object like `first_element`, or {} if the document is not an object."""
     at = skip_blanks(text, 0)
     return _keys(text, at) if text[at : at + 1] == "{" else {}
 
 
 def _keys(text: str, at: int) -> dict[str, str]:
     found: dict[str, str] = {}
-    with suppress(ValueError, RecursionError):  # the text ends, or goes on as no JSON: what was seen so far decides
+    with suppress(ValueError, RecursionError):  # the text ends or is malformed: the pairs so far decide
         found.update((key, text[start : start + 1]) for key, start in list_pairs(text, at))
     return found
 
@@ -347,7 +344,7 @@ def _two_lines(file: BinaryIO) -> tuple[bytes, bytes]:
 
 
 def _whole(file: BinaryIO) -> bytes:
-    """Return the rest of a document. Raises FileRefusedError where it is too large to be held."""
+    """Return the rest of a document. Raises FileRefusedError if it is too large."""
     content = file.read(MAX_DOCUMENT + 1)
     if len(content) > MAX_DOCUMENT:
         said = (
@@ -362,9 +359,7 @@ def _strip(line: bytes) -> bytes:
 
 
 def _holds_lines(first: bytes, second: bytes, suffix: str, inside: str) -> bool:
-    """Return whether every line is a value of its own, told by the first two lines; the suffix decides only what is
-    open.
-    """
+    """Return whether every line is a value, judging by the first two lines; the suffix decides ambiguous files."""
     jsonl = suffix == ".jsonl"
     value = _parsed(first)
     if value is not _INCOMPLETE:
@@ -456,7 +451,7 @@ def _values(text: str, inside: str) -> Iterator[tuple[int, int, Any]]:
 
 
 def _list_start(text: str, inside: str) -> int | None:
-    """Return where the list begins that the document is, or has under the key `inside`. None: neither."""
+    """Return the offset of the document's list, or of the list under the key `inside`, or None."""
     at = skip_blanks(text, 0)
     if text[at : at + 1] == "[":
         return at

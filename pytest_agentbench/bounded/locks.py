@@ -8,10 +8,10 @@ import os
 import sys
 
 NO_LOCKS_HERE = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
-"""What a file system says that has no locks."""
+"""Error numbers of file systems without locks."""
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _MACOS_FILES = 10_240
-"""What a process of macOS may have open (OPEN_MAX) where its hard limit says that there is none."""
+"""Maximum of open files of a process on macOS (OPEN_MAX) if its hard limit is infinite."""
 
 
 def try_lock(descriptor: int) -> bool:
@@ -101,7 +101,7 @@ def allow_open_files(count: int) -> int:
         wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         if soft == resource.RLIM_INFINITY or soft >= wanted:
             return count if soft == resource.RLIM_INFINITY else soft
-        with contextlib.suppress(ValueError, OSError):  # more than the kernel has, whatever the hard limit says
+        with contextlib.suppress(ValueError, OSError):  # the kernel's maximum may be below the hard limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             return wanted
     return soft

@@ -41,7 +41,7 @@ _VERSION_1 = re.compile(r"\(\?[A-Za-z0-9-]*V")
 
 
 def compile_pattern(pattern: str, *, ignore_case: bool = False) -> regex.Pattern[str]:
-    """Compile a pattern, as Python has them. Raises ValueError, with a reason for people, where it cannot be used."""
+    """Compile a pattern in Python's syntax. Raises ValueError, with a reason for people, if it cannot be used."""
     import regex
 
     if (problem := _find_problem(pattern)) is not None:
@@ -61,7 +61,7 @@ def search_pattern(pattern: str, text: str, seconds: float, *, ignore_case: bool
 
 @lru_cache(maxsize=1024)
 def _find_problem(pattern: str) -> str | None:
-    """Return why a pattern is not compiled; None where it can be."""
+    """Return why a pattern is refused, or None."""
     if len(pattern) > MAX_PATTERN:
         return f"a pattern has {len(pattern):,} characters, more than {MAX_PATTERN:,}"
     if _VERSION_1.search(pattern):
@@ -75,7 +75,7 @@ def _find_problem(pattern: str) -> str | None:
 
 
 def _measure_at_worst(pattern: str) -> tuple[int, int]:
-    """Return parts and nesting of a pattern in which nobody tells what is a comment, as they could be at worst."""
+    """Return an upper bound of parts and nesting of a pattern whose comments cannot be recognised."""
     return len(pattern) * prod(max(int(least[:9]), 1) for least in _LEAST.findall(pattern)), pattern.count("(")
 
 
@@ -102,7 +102,7 @@ def _measure(pattern: str) -> tuple[int, int]:
     return sum(groups), nesting
 
 
-# JSONPath queries (RFC 9535) of case files over what agents wrote: bounded in nodes, in time, and in their patterns.
+# JSONPath queries (RFC 9535) of case files over agents' files: bounded in nodes, in time, and in their patterns.
 #
 # `$..*..*..*` visits a node once for each way to it, and a filter's own query once for each node: a short query over a
 # small text would run for days.
@@ -140,7 +140,9 @@ _QUERY_BOUNDS: ContextVar[_QueryBounds] = ContextVar("left")
 
 
 def select_values(query: str, value: Any) -> list[Any]:
-    """Return the values that a query selects. Raises ValueError, or the library's error, where that cannot be told."""
+    """Return the values that a query selects. Raises ValueError, or the library's error, if the query cannot be
+    evaluated.
+    """
     if len(query) > MAX_QUERY:
         raise ValueError(f"the query has {len(query):,} characters, more than {MAX_QUERY:,}")
     before = _QUERY_BOUNDS.set(_QueryBounds())
@@ -223,7 +225,7 @@ def _environment() -> Any:
 
 
 def _compile_checked(function: Any, value: object, pattern: object) -> Any:
-    """Return the pattern as the library compiles it; None where nothing is to be matched. Raises ValueError."""
+    """Return the compiled pattern, or None if nothing can match. Raises ValueError."""
     if not isinstance(value, str) or not isinstance(pattern, str):
         return None
     compile_pattern(pattern)

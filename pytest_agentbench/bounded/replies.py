@@ -1,7 +1,7 @@
-"""Replies over HTTP: refused where they are longer than they may be, unpacked, or packed in a way that nobody bounds.
+"""Bounds of HTTP replies: refuse those that are too long, unpacked, or in an encoding without bounds.
 
-It is a hook of the client, `httpx2.AsyncClient(event_hooks=bounded_replies(limit), ...)`, which sees each reply, those
-of redirects too, before a byte of its body is read. A reply that is neither packed nor long costs 2 µs.
+This is a hook of the client, `httpx2.AsyncClient(event_hooks=bounded_replies(limit), ...)`, called for each reply,
+redirects included, before its body is read. A short reply without encoding costs 2 µs.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import httpx2
 MAX_REPLY = 32 * 2**20
 """Bytes of a model's reply, unpacked: a hundred times the longest answer that a model writes."""
 MAX_LISTING = 4 * 2**20
-"""Bytes of what a service answers that is asked for a list or a status."""
+"""Maximum bytes of a service's reply with a list or a status."""
 
 ACCEPTED = "gzip, deflate"
-"""What a client may say it accepts. The library unpacks these a piece at a time."""
+"""Value of `accept-encoding`. The library unpacks these encodings in pieces."""
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
 _PLAIN = frozenset({"", "identity"})
 
@@ -32,10 +32,10 @@ def bounded_replies(limit: int = MAX_REPLY) -> dict[str, list[Callable[..., Awai
 
 
 async def bound_reply(limit: int, response: httpx2.Response) -> None:
-    """Bound the body of a reply that is not read yet: who reads it gets ReplyRefusedError where it is too long."""
+    """Bound the body of an unread reply: reading it raises ReplyRefusedError if it is too long."""
     packed = response.headers.get("content-encoding", "").strip().lower()
     response.stream = _Bounded(response, packed, limit)
-    response.headers.pop("content-encoding", None)  # what is read from here on is unpacked
+    response.headers.pop("content-encoding", None)  # the reader gets unpacked bytes
 
 
 async def _accept_bounded(request: httpx2.Request) -> None:
@@ -43,7 +43,7 @@ async def _accept_bounded(request: httpx2.Request) -> None:
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The body of a reply, unpacked, that ends with an error where it is too long."""
+    """The unpacked body of a reply, which raises an error if it is too long."""
 
     def __init__(self, response: httpx2.Response, packed: str, limit: int) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -53,14 +53,14 @@ class _Bounded(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = self._limit
         async for part in self._open_body():
-            # Counted after unpacking: content-length tells of what is packed, and may be absent or wrong.
+            # Counted after unpacking: content-length is the packed size, and may be absent or wrong.
             left -= len(part)
             if left < 0:
                 raise self._make_too_long()
             yield part
 
     def _open_body(self) -> AsyncIterator[bytes] | httpx2.AsyncByteStream:
-        """Return the body's parts, of at most 1 MiB where they are unpacked."""
+        """Return the body's parts, of at most 1 MiB each if they are unpacked."""
         status, length = self._head
         if self._packed in _PACKED:
             packed = httpx2.Response(status, headers={"content-encoding": self._packed}, stream=self._body)

@@ -1,7 +1,7 @@
-"""Check values by JSON Schemas. The schema is a file's or a server's, the value a model's: trust neither.
+"""Check values by JSON Schemas. Schemas of files and servers and values of models are untrusted.
 
-Nothing is fetched, and nothing runs without bounds: neither a schema that refers to itself, nor one whose branches
-multiply, nor a pattern that backtracks for hours. What cannot be told is said so, and never held against the agent.
+Nothing is fetched, and all work is bounded: schemas that refer to themselves, branches that multiply, and patterns that
+backtrack for hours. A value that cannot be checked is reported so, and never counts against the agent.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of checking one value: keywords that are applied, seconds for all, seconds of them for patterns.
+    """Bounds for checking one value: applied keywords, seconds in total, seconds for patterns.
 
-    Time is counted beside steps, as a single keyword may go through a million items.
+    Time is bounded in addition to steps, because a single keyword may visit a million items.
     """
 
     steps: int = 50_000
@@ -39,9 +39,9 @@ class Bounds:
 
 
 OF_ARGUMENTS = Bounds()
-"""For what a model calls a tool with."""
+"""Bounds for arguments of tool calls."""
 OF_ANSWERS = Bounds(steps=2_000_000, seconds=2.0, pattern_seconds=2.0)
-"""For what a check looks at, which may be a file of some megabytes."""
+"""Bounds for values of checks, which may be files of some megabytes."""
 MAX_UNEVALUATED = 2_000
 """Items that `unevaluatedItems` and `unevaluatedProperties` go through: the library compares each with all others."""
 MAX_SCHEMA = 1_000_000
@@ -54,13 +54,13 @@ _VALUES = frozenset({"const", "enum", "default", "examples"})
 
 
 class UncheckableError(Exception):
-    """Nobody can tell whether a value satisfies a schema; the text is the reason."""
+    """The value cannot be checked by the schema. The text is the reason."""
 
 
 class BoundedSchema:
     """A JSON Schema of the draft that its `$schema` names (default: 2020-12), compiled. Formats are not asserted.
 
-    `problem` is why nothing can be checked by it: it is no schema, or refers to what is not in it. None: all is well.
+    `problem` is the reason why the schema is unusable (malformed, or with references to other documents), or None.
     """
 
     def __init__(self, schema: Any, problem: str | None = None) -> None:
@@ -69,21 +69,21 @@ class BoundedSchema:
             self._make_validator = _make_validator(schema)
         except RecursionError:
             self.problem = "it nests too deep"
-        except Exception as error:  # noqa: BLE001 - whatever a server sends, what is wrong with it is the finding
+        except Exception as error:  # noqa: BLE001 - any error of an untrusted schema is the finding
             self.problem = _describe_error(error)
 
     def accepts(self, value: Any, bounds: Bounds = OF_ARGUMENTS) -> bool:
-        """Return whether the value satisfies the schema. Raises UncheckableError where that cannot be told."""
+        """Return whether the value satisfies the schema. Raises UncheckableError if it cannot be checked."""
         with self._within(bounds):
             return bool(self._make_validator.is_valid(value))
 
     def first_errors(self, value: Any, count: int, bounds: Bounds = OF_ARGUMENTS) -> list[ValidationError]:
-        """Return what is wrong with the value, at most `count` errors. Raises UncheckableError as `accepts` does."""
+        """Return the first `count` errors of the value. Raises UncheckableError like `accepts`."""
         with self._within(bounds):
             return list(islice(self._make_validator.iter_errors(value), count))
 
     def best_error(self, value: Any, bounds: Bounds = OF_ANSWERS) -> ValidationError | None:
-        """Return the error that says best what is wrong with the value; None: nothing is. Raises as `accepts` does."""
+        """Return the most relevant error of the value, or None. Raises UncheckableError like `accepts`."""
         from jsonschema.exceptions import best_match
 
         with self._within(bounds):
@@ -92,10 +92,10 @@ class BoundedSchema:
 
     @contextmanager
     def _within(self, bounds: Bounds) -> Iterator[None]:
-        """Keep the bounds inside of the block, and word what goes wrong there."""
+        """Apply the bounds inside of the block, and describe errors there."""
         if self.problem is not None:
             raise UncheckableError(self.problem)
-        # Keywords are functions of the library's signature: what they may use comes by the context
+        # The library fixes the signature of keywords, so the bounds are passed in a context variable
         before = _LIMITS.set(_Limits(bounds))
         try:
             yield
@@ -164,7 +164,7 @@ def _make_validator(schema: Any) -> Any:
     from referencing.jsonschema import EMPTY_REGISTRY
 
     draft: Any = validator_for(schema, default=Draft202012Validator)
-    # jsonschema takes what is no schema, too, and raises whatever its keywords meet later
+    # jsonschema accepts malformed schemas, whose keywords raise arbitrary errors later
     if (error := next(_metaschema(draft).iter_errors(schema), None)) is not None:
         raise ValueError(f"{error.json_path}: {error.message}")
     schema = _drop_draft(schema)
@@ -196,7 +196,7 @@ def _metaschema(draft: Any) -> Any:
 
 
 def _drop_draft(schema: Any) -> Any:
-    """Return the schema without `$schema`: where one stands, the library would leave the bounded keywords."""
+    """Return the schema without `$schema`, which would make the library use its own keywords without bounds."""
     if isinstance(schema, list):
         return [_drop_draft(each) for each in schema]
     if not isinstance(schema, dict):
@@ -209,7 +209,9 @@ def _drop_draft(schema: Any) -> Any:
 
 
 def _require_closed(draft: Any, schema: Any) -> None:
-    """Raise where a reference leads nowhere or to another document, and for keywords that nobody bounds together."""
+    """Raise an error for references that lead nowhere or to another document, and for keywords whose combination has
+    no bound.
+    """
     from jsonschema_specifications import REGISTRY
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import specification_with
@@ -346,6 +348,6 @@ def _make_error(message: str) -> Exception:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return what is wrong, in a line."""
+    """Return an error in one line."""
     first = next(iter(str(error).splitlines()), "")
     return first[:200] if type(error) is ValueError else f"{type(error).__name__}: {first[:200]}".removesuffix(": ")

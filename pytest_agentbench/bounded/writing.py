@@ -21,12 +21,12 @@ _session = secrets.token_hex(4)
 
 
 def write_atomically(folder: str, name: str, data: bytes) -> None:
-    """Put `data` at `folder/name` through a temporary file beside it. Raises OSError; then nothing has changed.
+    """Write `data` to `folder/name` through a temporary file in the folder. Raises OSError; then nothing has changed.
 
-    A link in the place of the file is replaced and not followed, as by all that writes files whole (`replace_file`).
+    A link in the place of the file is replaced, not followed (like in `replace_file`).
 
-    There is no fsync: it costs milliseconds a file, and a killed process loses nothing that was written. A power cut
-    may leave an empty file, which does not load, so that its run counts as missing.
+    There is no fsync: it takes milliseconds per file, and a killed process loses nothing that was written. A power cut
+    may leave an empty file, which cannot be parsed, so its run counts as missing.
     """
     temporary = _temporary(folder)
     try:

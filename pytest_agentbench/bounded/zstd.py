@@ -16,17 +16,18 @@ MAX_FRAMES = 10_000
 
 
 def _next_input(frame: ZstdDecompressor) -> bytes | None:
-    """Return what a frame is to be given next; None if it takes more than it was given so far."""
+    """Return the next input of a frame, or None if it needs more than there is."""
     if frame.eof:
         return frame.unused_data or None
-    # Without new data it goes on with what it holds.
+    # Without new input it continues with its buffer.
     return None if frame.needs_input else b""
 
 
 def unpack_zstd(blocks: Iterable[bytes], most: int) -> bytes:
-    """Unpack Zstandard data of one or several frames, to at most `most` bytes and one more, which says that it is more.
+    """Unpack Zstandard data of one or several frames, to at most `most` + 1 bytes: the last byte shows that there are
+    more.
 
-    Raises BadZipFile if the data are damaged or cut off.
+    Raises BadZipFile if the data are damaged or truncated.
     """
     content, frame, frames = bytearray(), ZstdDecompressor(), 1
     try:

@@ -1,8 +1,8 @@
-"""What all records share, and parts that packs and plugins add: frozen models of their own, under keys of their own.
+"""Base classes of all records, and parts: frozen models that packs and plugins add under unique keys.
 
-A part of a case is named by an entry point `case_part NAME` or the hook `pytest_agentbench_case_parts`, one of an
-evaluation by `evaluation_part NAME` or `pytest_agentbench_evaluation_parts`; the value is its model. Wherever a record
-is written, its parts stand beside its own fields, as if they were some.
+A part of a case is named by an entry point `case_part NAME` or the hook `pytest_agentbench_case_parts`, a part of an
+evaluation by `evaluation_part NAME` or `pytest_agentbench_evaluation_parts`; the value is its model. In JSON the parts
+of a record are written like its fields.
 """
 
 import re
@@ -53,17 +53,18 @@ DIMENSIONS: tuple[Dimension, ...] = ("task", "process", "autonomy", "closeness",
 RunStatus = Literal["success", "failed", "timed_out", "invalid", "provider_error"]
 
 
-# Modules of models do without `from __future__ import annotations`: pydantic would evaluate each field's text, which
-# is a third of what it takes to make a class.
+# When schemas are built: pydantic builds a model's validator and serializer when its class is created. With
+# `defer_build` it builds them when the model first validates a value: a session of one case needs 22 of 87 models. Two
+# limits of pydantic before 2.14 prevent that there: a record inside of another whose model was never used cannot be
+# serialised ("MockValSer cannot be converted"), and two threads cannot build models at once.
 #
-# A model is built when it first validates something: of 87 a session of one case uses 22. Before 2.14 pydantic cannot
-# write a record inside of another whose own model was never used ("MockValSer cannot be converted"), nor build models
-# in two threads at once.
+# Modules of models do not use `from __future__ import annotations`: pydantic would evaluate the text of each
+# annotation, which takes a third of the time of creating a class.
 BUILT_LATER = tuple(map(int, VERSION.split(".")[:2])) >= (2, 14)
 
 
 class _BuiltLater:
-    """Validates by a model that is built when there first is something to validate."""
+    """Validates by a model that is built at its first use."""
 
     def __init__(self, model: type[BaseModel] | str) -> None:
         self._named = model
@@ -95,10 +96,10 @@ if TYPE_CHECKING:
 else:
 
     class Later:
-        """`Later[Model]`, for a field that many records leave empty, or whose model is used by itself as well.
+        """`Later[Model]`: a field whose model is built at its first value, not with the record.
 
-        Else the model is built with that of the record, once more for each record that has it. A model that is given by
-        its name, `package.module.Model`, is imported then too.
+        For models that many records leave empty or that are used separately too: without it, each record with such a
+        field builds the model once more. A model given by name, `package.module.Model`, is also imported at that time.
         """
 
         def __class_getitem__(cls, model: type[BaseModel] | str) -> Any:
@@ -120,7 +121,7 @@ Tags = Annotated[tuple[str, ...], AfterValidator(_normal_tags)]
 
 
 def _variable_name(text: str) -> str:
-    # The text is not shown: what people put here by mistake is the key itself.
+    # The message omits the text: a common mistake is to put the key itself here.
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
         raise ValueError("expected the name of an environment variable, never a key itself")
     return text
@@ -128,7 +129,7 @@ def _variable_name(text: str) -> str:
 
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 PortableName = Literal["shell", "write", "read", "edit"]
-"""Tools that most agents have, whatever they call them."""
+"""Kinds of tools that most agents have, under various names."""
 AtLeastOne = Annotated[StrictInt, Field(ge=1)]
 Seconds = Annotated[float, Field(strict=True, gt=0)]
 
@@ -165,7 +166,7 @@ class _SandboxNames:
 
 
 SANDBOXES = ("auto", "docker", "bubblewrap", "local")
-"""What a profile may say where no plugin adds to it."""
+"""Values of a profile's sandbox without plugins."""
 SandboxType = Annotated[str, _SandboxNames(*SANDBOXES)]
 SandboxKind = Annotated[str, _SandboxNames(*SANDBOXES[1:])]
 
@@ -174,7 +175,7 @@ Part = TypeVar("Part", bound=Record)
 
 
 class RecordWithParts(Record):
-    """A record with parts by their names. A name without its part says nothing, whoever's it is."""
+    """A record with parts by name. A name without a value is ignored, whether or not it is known."""
 
     seam: ClassVar[str]
     """The seam whose entry points name the models of its parts."""
@@ -182,7 +183,7 @@ class RecordWithParts(Record):
     parts: dict[str, SerializeAsAny[Record]] = Field(default_factory=dict)
 
     def part(self, model: type[Part]) -> Part | None:
-        """Return the part of this model, None where there is none."""
+        """Return the part of this model, or None."""
         return next((part for part in self.parts.values() if isinstance(part, model)), None)
 
     if not TYPE_CHECKING:
@@ -198,12 +199,12 @@ class RecordWithParts(Record):
     @model_validator(mode="before")
     @classmethod
     def _gather_parts(cls, given: Any) -> Any:
-        """Read parts from the keys beside the record's own fields; what no pack knows is refused as a field."""
+        """Read parts from the keys other than the record's fields. Unknown keys are refused like unknown fields."""
         if not isinstance(given, dict) or given.keys() <= cls.__pydantic_fields__.keys():
             return given
         others = given.keys() - cls.__pydantic_fields__.keys()
         names = extension_names(cls.seam)
-        # Null for a name that nobody knows any more was written while somebody did: it says nothing, and is no mistake.
+        # Null for an unknown name was written while a pack added that part. It is ignored.
         parts = dict(given.get("parts") or {})
         for name in others & names:
             if given[name] is not None:
@@ -221,12 +222,14 @@ class RecordWithParts(Record):
 
 
 class CasePart(Record):
-    """A part that a system adds to a case, and what the engine asks of it. A subclass overwrites what applies to it."""
+    """A part that a system adds to a case, and its answers for the engine. Subclasses override the methods that
+    apply.
+    """
 
     is_section: ClassVar[bool] = False
-    """Whether a test.yaml may have it, as a section of its name. What it says is a part of the run's fingerprint then.
+    """Whether a test.yaml may have the part, as a section of its name, which is then in the run's fingerprint.
 
-    Else it is made by the source of the case alone.
+    Otherwise only the source of the case makes it.
     """
 
     has_own_id: ClassVar[bool] = False
@@ -234,12 +237,14 @@ class CasePart(Record):
 
     @property
     def measure(self) -> tuple[str, str] | None:
-        """Return the title and the text by which people measure a run, as judges do; None where it is no measure."""
+        """Return the title and the text by which people grade a run, like judges, or None."""
         return None
 
     @property
     def deciders(self) -> tuple[str, ...]:
-        """Return the names of what decides the case instead of checks, metrics and judges; none: these do."""
+        """Return the names of the means that decide the case in place of checks, metrics and judges; () if those
+        decide.
+        """
         return ()
 
     @property
@@ -249,12 +254,14 @@ class CasePart(Record):
 
     @property
     def required_calls(self) -> Mapping[str, Collection[str]] | None:
-        """Return what has to succeed before each tool, by ids or plain names of tools; None where none is declared."""
+        """Return the calls that must succeed before each tool, by ids or plain names of tools; None if none are
+        declared.
+        """
         return None
 
     @property
     def named_servers(self) -> tuple[str, ...]:
-        """Return the MCP servers that it names beside those of its case."""
+        """Return the MCP servers that it names in addition to those of its case."""
         return ()
 
     @property
@@ -263,9 +270,9 @@ class CasePart(Record):
         return False
 
     def offered_servers(self, case_id: str, profile: Any, declared: Collection[str]) -> Collection[str]:
-        """Return the MCP servers that a run is offered beside its case's, none where it does not choose them.
+        """Return the MCP servers that a run is offered in addition to its case's; () if the part does not choose any.
 
-        `profile` is the RunProfile. `declared` are the names of all that files, fixtures and profiles declare.
+        `profile` is the RunProfile. `declared` are the names of all servers that files, fixtures and profiles declare.
         """
         return ()
 

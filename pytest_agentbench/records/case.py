@@ -1,4 +1,4 @@
-"""A case: what an agent is asked, with which servers, and what decides whether it did well."""
+"""A case: messages for an agent, servers, and the checks, metrics and judges that decide."""
 
 import re
 from hashlib import sha256
@@ -38,10 +38,10 @@ VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class SandboxSettings(Record):
-    """The place where the agent's commands run, and what they may take."""
+    """The sandbox of the agent's commands, and its limits."""
 
     type: SandboxType = "auto"
-    """auto: docker where a daemon runs and an image is named, else bubblewrap; local isolates nothing."""
+    """auto: docker if a daemon runs and an image is named, else bubblewrap; local isolates nothing."""
     image: Text | None = None
     """Image of the containers, pinned by tag or digest; a case may name its own."""
     network: Literal["deny", "allow"] = "deny"
@@ -55,7 +55,7 @@ class SandboxSettings(Record):
     processes: AtLeastOne = 512
     """Processes and threads of a run."""
     workspace_mb: AtLeastOne = 512
-    """What a run's workspace may hold."""
+    """Maximum size of a run's workspace."""
 
 
 def _form(sandbox: Any) -> str:
@@ -130,9 +130,9 @@ class McpServer(Record):
     args: tuple[Annotated[str, AfterValidator(_argument)], ...] = ()
     """Its arguments."""
     env: Annotated[dict[str, str], AfterValidator(_environment)] = Field(default_factory=dict)
-    """Its environment; it gets nothing else but what `env_from` names, and AGENTBENCH_WORKSPACE."""
+    """Environment of the server: only these variables, those of `env_from`, and AGENTBENCH_WORKSPACE."""
     env_from: tuple[VariableName, ...] = ()
-    """Names of variables that it gets from this process; what a case declares gets those that keys.yaml grants."""
+    """Names of variables that it gets from this process. Servers of cases get those that keys.yaml grants."""
     cwd: str | None = None
     """The folder it starts in, which it can read; relative to the file that declares it. Default: the workspace."""
     url: Annotated[Text, AfterValidator(_address)] | None = None
@@ -146,7 +146,7 @@ class McpServer(Record):
     sandbox: SandboxChoice | None = None
     """Where its program runs, in servers.yaml and run profiles only; default: the run profile's sandbox."""
     category: Text | None = None
-    """What it is about: a tag of the tasks that it serves."""
+    """Its subject: a tag of the tasks that it serves."""
     exclude_tools: tuple[Text, ...] = ()
     """Names of its tools that no run is offered."""
 
@@ -188,7 +188,7 @@ def _test_id(text: str) -> str:
 
 
 TestId = Annotated[Text, AfterValidator(_test_id)]
-"""A file, folder or node id of pytest, relative to the workspace; a test function stands for all its parameters."""
+"""A file, folder or node id of pytest, relative to the workspace. A test function includes all its parameters."""
 
 
 class Expected(Record):
@@ -199,7 +199,7 @@ class Expected(Record):
     output_contains: tuple[Text, ...] = ()
     """Texts that it prints, on stdout or stderr."""
     result: dict[str, Any] | None = None
-    """What the JSON object that it writes to the file named by $AGENTBENCH_RESULT includes."""
+    """Members that the JSON object in the file named by $AGENTBENCH_RESULT must include."""
 
 
 class PytestTests(Record):
@@ -242,11 +242,11 @@ class HiddenFile(Record):
 
 
 class Verifier(Record):
-    """Decides a run by what it left. Exactly one of `command` (its argv) and `pytest` is set.
+    """Decides a run by the files that it left. Exactly one of `command` (its argv) and `pytest` is set.
 
     `keep` are paths whose files stay as the agent left them although their names could steer Python or pytest. `apart`:
-    what the agent left is in a sandbox of its own. `canary` is a folder with what is known to be wrong; None: the
-    case's workspace as it is in the beginning. `answer_file` is a path that the code of the final answer is put at.
+    the agent's files are in a separate sandbox. `canary` is a folder with a known wrong solution; None: the case's
+    workspace before the run. `answer_file` is the path for the code of the final answer.
     """
 
     check_id: Slug
@@ -268,7 +268,7 @@ class GivenCall(Record):
     """A tool call that a message of the case makes."""
 
     id: Text
-    """What the message with its result says as tool_call_id; unique in the conversation."""
+    """The tool_call_id of the message with its result; unique in the conversation."""
     name: Text
     """The tool."""
     arguments: dict[str, Any] = Field(default_factory=dict)
@@ -286,7 +286,7 @@ class Message(Record):
 
     @property
     def calls(self) -> dict[str, Any]:
-        """Return what it says of tool calls as JSON: the calls that it makes, or the id of the one it answers."""
+        """Return the tool calls of the message as JSON: the calls that it makes, or the id of the answered one."""
         if not self.tool_calls and self.tool_call_id is None:
             return {}
         return self.model_dump(mode="json", include={"tool_calls", "tool_call_id"}, exclude_defaults=True)
@@ -302,9 +302,9 @@ class Attachment(Record):
 
 
 class SandboxNeeds(Record):
-    """Needs of a case's commands around them, all of it docker's. `image` is pinned, `dockerfile` built in its folder.
+    """Requirements of a case's commands that docker meets. `image` is pinned, `dockerfile` is built in its folder.
 
-    `compose` is a file with services that run beside the agent's container.
+    `compose` is a file with services that run in addition to the agent's container.
     """
 
     image: Text | None = None
@@ -332,7 +332,7 @@ class Expectation(Record):
     text: Text
     """What should be so."""
     weight: Annotated[float, Field(strict=True, ge=0)] = 1.0
-    """How much it counts beside others of its kind."""
+    """Its weight among others of its kind."""
     metadata: dict[str, Any] = Field(default_factory=dict)
     """Anything you like; not used by the framework."""
 
@@ -341,9 +341,9 @@ class Expectations(Record):
     """Hard ones are critical; soft ones earn partial credit."""
 
     hard_expectations: tuple[Expectation, ...] = ()
-    """What has to be so; with `require_hard`, one that is not fails the case."""
+    """Mandatory expectations; with `require_hard`, an unmet one fails the case."""
     soft_expectations: tuple[Expectation, ...] = ()
-    """What should be so."""
+    """Desired expectations."""
 
 
 _NO_EXPECTATIONS = Expectations()
@@ -357,7 +357,7 @@ class RubricScale(Record):
     max: StrictFloat = 10
     """The highest score."""
     anchors: dict[str, str] = Field(default_factory=dict)
-    """What scores mean, by score."""
+    """Meanings of scores, by score."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -372,9 +372,9 @@ class Criterion(Record):
     name: Text
     """What it is called."""
     what_good_looks_like: str | None = None
-    """What earns a high score."""
+    """Properties that earn a high score."""
     what_bad_looks_like: str | None = None
-    """What earns a low one."""
+    """Properties that earn a low score."""
 
 
 class Rubric(Record):
@@ -383,11 +383,11 @@ class Rubric(Record):
     version: StrictInt = 1
     """For people: count it up when the rubric changes."""
     scale: RubricScale = Field(default_factory=RubricScale)
-    """From where to where scores go, and what they mean."""
+    """Range of the scores, and their meanings."""
     criteria: tuple[Criterion, ...] = ()
-    """What the judge looks at."""
+    """Criteria for the judge."""
     scoring_instructions: str | None = None
-    """What else the judge is told."""
+    """Further instructions for the judge."""
 
 
 COMPARING_METRICS = frozenset(
@@ -396,7 +396,7 @@ COMPARING_METRICS = frozenset(
         *("json_match", "llm_judgement", "math_equal", "multiple_choice", "pass_at_k", "pass_hat_k"),
     }
 )
-"""This package's metrics that compare with an answer, so that they say nothing where there is none."""
+"""Metrics of this package that compare with an answer, and are undefined without one."""
 
 
 Compat = Literal["v1", "v2"]
@@ -429,14 +429,13 @@ class Thresholds(Record):
 
 
 class Case(RecordWithParts):
-    """One benchmark case with every file it names resolved.
+    """One benchmark case with all files that it names resolved.
 
-    `path` and `line` (1-based) say where it was written. `reference` is a right answer, None where there is none;
-    `golds` are all right answers if they are no single text, which metrics compare with.
-    `workspace` is the folder that a run's workspace starts as a copy of, None for an empty one.
-    `mcp_servers` are the servers whose tools the agent may call; None stands for one that is declared elsewhere.
-    `parts` are what packs add, by name: `case.part(Model)`.
-    `context` and `metadata` are the file's own mappings; `checks`, `verify`, `metrics` and the judge decide.
+    `path` and `line` (1-based) are its place. `reference` is a right answer, or None; `golds` are all right answers for
+    metrics if they are more than one text. `workspace` is the folder whose copy is a run's initial workspace, None for
+    an empty one. `mcp_servers` are the servers whose tools the agent may call; None stands for a server that is
+    declared elsewhere. `parts` are the parts of packs by name: `case.part(Model)`. `context` and `metadata` are the
+    file's mappings; `checks`, `verify`, `metrics` and the judge decide.
     """
 
     seam: ClassVar[str] = "case_part"
@@ -476,7 +475,7 @@ class Case(RecordWithParts):
 
     @property
     def gold(self) -> Gold:
-        """Return what metrics compare with, "" if there is no answer."""
+        """Return the answer for metrics, "" if there is none."""
         return self.golds or self.reference or ""
 
     @property
@@ -523,7 +522,7 @@ generateContent."""
 
 
 class Dialect(Record):
-    """The way that an endpoint speaks Chat Completions where they differ; the defaults are what most of them take."""
+    """How an endpoint's Chat Completions differ. The defaults are accepted by most endpoints."""
 
     limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """The request field for the most tokens to generate."""
@@ -532,13 +531,13 @@ class Dialect(Record):
     auth_header: Text = "Authorization"
     """The header that holds the key: as `Bearer KEY` in Authorization, as it is in any other."""
     never_back: tuple[Text, ...] = ("annotations", "audio", "executed_tools")
-    """Keys of the model's messages and calls that are not sent back; `*unknown`: what the protocol does not have."""
+    """Keys of the model's messages and calls that are not sent back; `*unknown`: all keys outside of the protocol."""
     always_back: tuple[Text, ...] = ()
     """Keys that `*unknown` does not mean."""
     return_empty_in_tool_loop: tuple[Text, ...] = ()
     """Keys that all of the model's messages get, as empty text, once one of them had it."""
     call_ids: Literal["any", "nine"] = "any"
-    """Ids of calls that it takes: any, or those of nine letters and digits, which others get then."""
+    """Ids of calls that it accepts: any, or only nine letters and digits, into which other ids are then changed."""
     final_without_tools: bool = True
     """A final answer is asked for without tools; false: with them, and `tool_choice: none`."""
     temperature_max: Annotated[float, Field(strict=True, gt=0)] = 2.0
@@ -552,16 +551,17 @@ class Dialect(Record):
     truncation_watch: bool = False
     """It cuts prompts that are too long without a word, which the counts of tokens are watched for."""
     prompt_cache: Literal["marks", "key"] | None = None
-    """What makes it cache prompts: `cache_control` in messages for Anthropic's models, a `prompt_cache_key`; null:
-    nothing that a request says."""
+    """How requests enable the prompt cache: `cache_control` in messages for Anthropic's models, or a
+    `prompt_cache_key`; null: not at all.
+    """
 
 
 CassetteMode = Literal["off", "record", "replay", "auto"]
-"""What is done with a model's answers: nothing, kept anew, taken from what was kept, or that as far as it goes."""
+"""Use of a model's cassette: none, record anew, replay, or replay as far as it goes and record the rest."""
 
 
 Streamed = Literal["auto"] | StrictBool
-"""Whether replies are asked for in a stream; auto: where a request may take over a minute, or stall_seconds is set."""
+"""Whether replies are streamed; auto: if a request may take over a minute, or stall_seconds is set."""
 
 
 BatchKind = Literal["auto", "openai", "anthropic", "gemini"]
@@ -584,7 +584,7 @@ class Prices(Record):
 
 
 class PromptCache(Record):
-    """Parts of a prompt that the provider is asked to cache, where it wants to be asked."""
+    """Parts of a prompt that the provider is asked to cache, if it needs a request for that."""
 
     system: StrictBool = True
     """All up to the end of the system prompt."""
@@ -606,17 +606,17 @@ class Limits(Record):
 
 
 class Model(Record):
-    """A model as one session reaches it: identity, route, request parameters, prices, limits.
+    """A model as a session reaches it: identity, route, request parameters, prices, limits.
 
-    `scripted` models answer from scripts and are never mistaken for real ones. `provider` is a plugin's way to the
-    model. `api_key_env` names a variable, never a key; None means that the endpoint needs none. `judge` is the model id
-    that judges this one's runs, if it says so; `cassettes` wins over the session's mode. `headers` and `query` go with
-    each request, the address has no query of its own. `api` is the protocol that it is asked in, and `wires` has the
-    model as its further protocols reach it, for agents that speak them. `dialect` "auto" is
-    found by the endpoint's host, and `dialect_overrides` holds what is otherwise there. `anthropic_version` is that of
-    Anthropic's API; None: the newest that takes the request. `stream` and `stall_seconds`
-    say how replies come where a run's settings do not; with `batch` single requests go in batches. With `prompt_cache`
-    its provider is asked to cache prompts, under `prompt_cache_key` where it wants one.
+    `scripted` models answer from scripts and are never presented as real ones. `provider` is a plugin's route to the
+    model. `api_key_env` names a variable, never contains a key; None if the endpoint needs none. `judge` is the model
+    id that judges this model's runs, if set; `cassettes` overrides the session's mode. `headers` and `query` are sent
+    with each request; the address has no query. `api` is the protocol of requests, and `wires` is the model under
+    further protocols, for agents that use them. `dialect` "auto" is determined by the endpoint's host, and
+    `dialect_overrides` replace parts of it. `anthropic_version` is that of Anthropic's API; None: the newest that
+    accepts the request. `stream` and `stall_seconds` apply unless a run's settings set them; with `batch` single
+    requests are sent in batches. With `prompt_cache` the provider is asked to cache prompts, under `prompt_cache_key`
+    if it needs one.
     """
 
     model_id: str
@@ -647,11 +647,11 @@ class Model(Record):
 
     @property
     def variables(self) -> list[str]:
-        """Return the names of the variables that requests take keys from, but for those of `wires`."""
+        """Return the names of the variables for keys of requests, except those of `wires`."""
         return [name for name in (self.api_key_env, *map(header_variable, self.headers.values())) if name is not None]
 
     def find_wire(self, api: str) -> "Model | None":
-        """Return the model as an agent's own requests in a protocol reach it; None where they have to be translated."""
+        """Return the model as an agent's requests in a protocol reach it; None if they must be translated."""
         if self.scripted or self.provider is not None:
             return None
         return self if api == self.api else self.wires.get(api)  # type: ignore[call-overload]
@@ -662,9 +662,7 @@ _ILLEGAL = re.compile("::|[\\[\\]\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud
 
 
 def legal_id(identifier: str) -> str:
-    """Return the identifier as a node id can carry it; a hash keeps what was replaced or cut apart from its
-    neighbours.
-    """
+    """Return the identifier as a node id can contain it. A hash distinguishes identifiers that were changed or cut."""
     if len(identifier) <= _LONGEST_ID and _ILLEGAL.search(identifier) is None:
         return identifier
     digest = sha256(identifier.encode("utf-8", "surrogatepass")).hexdigest()

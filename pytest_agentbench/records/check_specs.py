@@ -1,4 +1,4 @@
-"""What a case declares about its deterministic checks: one small model per kind (seed 002, spec/config.md)."""
+"""Declarations of a case's deterministic checks: one small model per kind (seed 002, spec/config.md)."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
@@ -68,9 +68,9 @@ class JsonPathEquals(Record):
 
     kind: Literal["json_path_equals"]
     json_path: Text
-    """Where the value stands, such as `$.items[0].name`."""
+    """Path of the value, such as `$.items[0].name`."""
     value: Any
-    """What it has to equal."""
+    """Value that it must equal."""
     path: Text | None = None
     """A file to look at instead of the final output: in the workspace, else in the case's folder."""
 
@@ -101,7 +101,7 @@ class CustomCheck(Record):
 
 
 def _kind(value: Any) -> str:
-    # A model is given where a record is copied or made in Python, a mapping where a file or JSON is read
+    # The value is a model if a record is copied or made in Python, a mapping if a file or JSON is read
     kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
     return kind if kind in BUILTIN_KINDS else "custom"
 
@@ -145,7 +145,7 @@ BUILTIN_KINDS: frozenset[str] = frozenset(kind.__metadata__[-1].tag for kind in 
 
 
 class PythonHook(Record):
-    """A callable of the case author's that checks a run; runs only where the evaluation profile allows it."""
+    """A callable of the case's author that checks a run. It runs only if the evaluation profile allows it."""
 
     path: Text | None = None
     """A Python file, relative to test.yaml."""
@@ -164,16 +164,16 @@ class PythonHook(Record):
 
 
 class Check(Record):
-    """One deterministic check of a case. `dimensions` is empty where the file leaves the kind's default."""
+    """One deterministic check of a case. `dimensions` is empty if the file uses the kind's default."""
 
     check_id: Slug
-    """What reports call it; unique in the case."""
+    """Its name in reports; unique in the case."""
     description: str | None = None
     """For people."""
     dimensions: tuple[Dimension, ...] = ()
-    """What it counts towards; default: what its kind does."""
+    """Dimensions to which it counts; default: those of its kind."""
     declarative: Declarative | None = None
-    """What is checked: a kind and its fields."""
+    """The check: a kind and its fields."""
     python_hook: Later[PythonHook] | None = None
     """Python that checks, instead of a kind."""
 

@@ -1,4 +1,4 @@
-"""An evaluation: what checks, metrics and judges say of one run, and the verdict that follows."""
+"""An evaluation: the results of checks, metrics and judges for one run, and the verdict."""
 
 from typing import Any, ClassVar, Literal
 
@@ -12,7 +12,7 @@ Outcome = Literal["passed", "failed", "error", "skipped"]
 
 
 class CheckResult(Record):
-    """One deterministic check. `message` says it in a sentence; `expected` and `actual` are short texts."""
+    """One deterministic check. `message` is a sentence; `expected` and `actual` are short texts."""
 
     check_id: str
     kind: str
@@ -25,11 +25,10 @@ class CheckResult(Record):
 
 
 class MetricResult(Record):
-    """One metric, 0-1, or in the unit that its name says. `passed` is None without a threshold. `score` is None where
-    `error` kept it from one, and, without an error, where there is nothing to measure, such as a rate of tool calls
-    where there are none.
+    """One metric, 0-1, or in the unit of its name. `passed` is None without a threshold. `score` is None if `error` is
+    set, and, without an error, if there is nothing to measure, such as a rate of tool calls without calls.
 
-    `details` explain the score in JSON values; `usage` is what a metric used that asks a model.
+    `details` explain the score in JSON values; `usage` is the usage of a metric that asks a model.
     """
 
     name: str
@@ -74,9 +73,9 @@ class JudgeVerdict(Record):
 
 
 class JudgeIteration(Record):
-    """One iteration of one judge run: a verdict, or why there is none after all re-asking.
+    """One iteration of one judge run: a verdict, or the reason if re-asking gave none.
 
-    `scripted` judges answer from scripts. `shuffled` says that the rubric came in an order of this iteration's own.
+    `scripted` judges answer from scripts. `shuffled`: this iteration had its rubric in a random order.
     """
 
     judge_run_id: str
@@ -94,13 +93,13 @@ class JudgeIteration(Record):
 
 
 class JudgeResult(Record):
-    """All iterations and what they come to, 0-10. `passed` compares `overall` with `10 * pass_threshold`.
+    """All iterations and their aggregate, 0-10. `passed` compares `overall` with `10 * pass_threshold`.
 
-    `expectations` is the weighted mean (0-1) over the case's expectations, None where it has none;
-    `unmet_hard` are the texts of hard expectations below 1. `sampled` counts the iterations that were aggregated.
-    `dimensions` are DIMENSIONS, or those of a grader's own judge; then `spread` is the population standard
-    deviation of each over the iterations, and `cv_percent` sigma / mu of task completion over one judge's, in percent
-    (the mean over the judges).
+    `expectations` is the weighted mean (0-1) over the case's expectations, None if it has none; `unmet_hard` are the
+    texts of hard expectations below 1. `sampled` counts the aggregated iterations. `dimensions` are DIMENSIONS, or
+    those of a grader's judge; then `spread` is the population standard deviation of each over the iterations, and
+    `cv_percent` is sigma / mu of task completion over the iterations of one judge, in percent (averaged over the
+    judges).
     """
 
     method: Literal["median", "mean", "majority_vote", "all_pass"]
@@ -120,12 +119,12 @@ class JudgeResult(Record):
 
 
 class Evaluation(RecordWithParts):
-    """The verdict on one run. `reasons` are the lines of the assertion report, empty where it passed.
+    """The verdict on one run. `reasons` are the lines of the assertion report, empty if it passed.
 
-    `outcome` is `error` where infrastructure kept it from a verdict (`error` says what), never a score of 0.
-    `judge_usage` is what judges used that came to no verdict. `run_id` is the one run that it is of: a
-    second run of the same fingerprint is another draw. `cassette` says of judges what RunArtifact's says of the run.
-    `parts` are what graders of packs found out, by name: `evaluation.part(Model)`.
+    `outcome` is `error` if infrastructure prevented a verdict (`error` is the reason), never a score of 0.
+    `judge_usage` is the usage of judges without a verdict. `run_id` is the judged run: a second run of the same
+    fingerprint is another draw. `cassette` is like RunArtifact's, for judges. `parts` are the findings of graders from
+    packs, by name: `evaluation.part(Model)`.
     """
 
     seam: ClassVar[str] = "evaluation_part"

@@ -1,11 +1,11 @@
-"""A forecast: what a session would do on a model, and what that is expected to use."""
+"""A forecast: the runs and verdicts of a session on a model, and their expected usage."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass
 class Expected:
-    """A sum of what is expected; `unknown` parts of it nobody can tell."""
+    """A sum of expected values; `unknown` is the number of parts without an estimate."""
 
     known: float = 0.0
     unknown: int = 0
@@ -18,10 +18,9 @@ class Expected:
 
 @dataclass
 class Forecast:
-    """Hold what a session would do on one model. `new` runs are of cases that have no history: the model's mean stands
-    in.
+    """Expected work of a session on one model. `new` runs are of cases without history, estimated by the model's mean.
 
-    `to_judge` counts verdicts that models are asked for. Tokens are those of runs and judges, costs are USD.
+    `to_judge` counts verdicts that need a model. Tokens are those of runs and judges, costs are USD.
     """
 
     model_id: str

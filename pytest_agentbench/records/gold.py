@@ -28,7 +28,7 @@ class Golds(Record):
 
     @property
     def reply(self) -> str:
-        """Return what a right reply says: the first answer, or all of them, a line each."""
+        """Return a right reply: the first answer, or all of them, one per line."""
         first = [spellings[0] for spellings in self.answers]
         return first[0] if self.rule == "any_of" else "\n".join(first)
 
@@ -39,9 +39,9 @@ Gold = str | Golds
 def read_gold(value: Any) -> Gold:
     """Return the answer of a row as metrics compare it; "" for null.
 
-    A list is "any of these"; `{any_of: ...}` and `{all_of: ...}` say a rule. Values are spelled as JSON spells them;
-    the spelling of Python is right too, and so is a whole number without its `.0`.
-    Raises ValueError, with a reason for people, for other objects and for lists that are no answers.
+    A list is "any of these"; `{any_of: ...}` and `{all_of: ...}` are rules. Values are spelled as in JSON; Python's
+    spelling is right too, and so is a whole number without `.0`. Raises ValueError, with a reason for people, for other
+    objects and for lists that are no answers.
     """
     if isinstance(value, str):
         return value

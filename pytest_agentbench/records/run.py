@@ -28,10 +28,10 @@ class MessageEvent(Event):
 
 
 class ToolCallEvent(Event):
-    """The agent called a tool. `arguments` is None where the model's text was no JSON object; `raw` then holds it.
+    """A call of a tool. `arguments` is None if the model's text was no JSON object; `raw` then contains the text.
 
-    `offered` says whether the run had a tool of that name, None where nobody knows. `schema_valid` says whether the
-    arguments satisfy the tool's schema, None where that cannot be told: no such tool, or a broken schema.
+    `offered` is whether the run had a tool of that name, None if unknown. `schema_valid` is whether the arguments
+    satisfy the tool's schema, None if they cannot be checked: no such tool, or a broken schema.
     """
 
     type: Literal["tool_call"] = "tool_call"
@@ -44,9 +44,9 @@ class ToolCallEvent(Event):
 
 
 class ToolResultEvent(Event):
-    """A tool's answer. `is_error` marks a call that failed; `duration_seconds` is the tool's own time.
+    """A tool's answer. `is_error` marks a call that failed; `duration_seconds` is the duration of the tool's execution.
 
-    `broken` says that the tool's own code failed, which is no fault of the agent's.
+    `broken` marks a failure of the tool's code, which does not count against the agent.
     """
 
     type: Literal["tool_result"] = "tool_result"
@@ -180,10 +180,10 @@ class OutputArtifact(Record):
 
 
 class FileFacts(Record):
-    """Facts of what lay at a path of a workspace. `mode` are the permission bits, `size` is in bytes, for files only.
+    """Facts of a path in a workspace. `mode` are the permission bits, `size` is in bytes, for files only.
 
-    `sha256` (hex) is None for what is no file and for files that could not be read or were too much. `target` is what a
-    link says, and is never followed.
+    `sha256` (hex) is None for other kinds than files, for unreadable files, and for files beyond the limits. `target`
+    is the text of a link, which is never followed.
     """
 
     kind: Literal["file", "folder", "link", "other"]
@@ -199,10 +199,10 @@ class FileFacts(Record):
 
 
 class FileChange(Record):
-    """A change of one path of a run's workspace. `before` and `after` are the facts, None where there was nothing.
+    """A change of one path of a run's workspace. `before` and `after` are the facts, None if the path did not exist.
 
     A file of the same content at another path is `renamed`, from `renamed_from`; `mode` changed only the permissions.
-    `diff` is a unified diff of text, without a header; `note` says why there is none, or that it was cut.
+    `diff` is a unified diff of text, without a header; `note` is the reason if it is missing or was cut.
     """
 
     path: str
@@ -232,9 +232,9 @@ class SandboxUsed(Record):
 
 
 WORKSPACE_NOTE = "agentbench.workspace"
-"""In a run's metadata, where its workspace is not kept as it was: `not_kept` says why, `left_out` are paths.
+"""Key in a run's metadata, set if its workspace is not kept entirely: `not_kept` is the reason, `left_out` are paths.
 
-`not_compared` says why there are no changes, `more_changes` how many there are besides those that are listed.
+`not_compared` is the reason why there are no changes, `more_changes` the number of changes that are not listed.
 """
 
 SERVERS_NOTE = "agentbench.servers"
@@ -274,8 +274,9 @@ EndReason = Literal[
     "agent_failed",
     "invalid_output",
 ]
-"""How a run ended, whoever's words it was told in. The last two are the word of a user's own agent: it reported a
-failure, or returned what no runner may."""
+"""How a run ended, with the same words for all providers. A user's agent sets the last two: it reported a failure,
+or returned a value that runners may not return.
+"""
 CALL_AS_TEXT = "tool_call_as_text"
 """Name of the runner event of a reply whose text calls a tool that was offered."""
 STEADY_ENDS: frozenset[EndReason] = frozenset({"filtered", "context_exceeded", "length", "max_turns"})
@@ -283,11 +284,11 @@ STEADY_ENDS: frozenset[EndReason] = frozenset({"filtered", "context_exceeded", "
 
 
 class EndDetail(Record):
-    """Hold what is known of a run's end beside its reason.
+    """Details of a run's end, in addition to its reason.
 
-    `side` is what a filter withheld, `categories` what it found. `at` says whether it was the first request that ended
-    the run, `request` is that request's number. `raw` is the endpoint's own word. `truncated` says that the endpoint
-    cut a prompt without a word.
+    `side` is the side that a filter withheld, `categories` are its findings. `at` is whether the first request
+    or a later one ended the run, `request` is that request's number. `raw` is the endpoint's word. `truncated`: the
+    endpoint cut a prompt silently.
     """
 
     side: Literal["input", "output"] | None = None
@@ -309,8 +310,8 @@ def describe_end(
 ) -> str:
     """Return the end of a run in a few words, for people.
 
-    `limit` are the tokens that a reply might have, `thoughts` those of them that reasoning took, `turns` the most
-    requests of the run.
+    `limit` is the maximum of tokens of a reply, `thoughts` is how many of them were reasoning, `turns` is the maximum
+    number of requests of the run.
     """
     detail = detail or EndDetail()
     if reason == "filtered":
@@ -336,14 +337,13 @@ def describe_end(
 
 
 class RunArtifact(Record):
-    """Everything known of one run. `error` is present exactly where `status` is not success.
+    """The stored record of one run. `error` is set exactly if `status` is not success.
 
-    `model` holds the identity only: model_id, requested_model, label, scripted. Times are UTC, durations in seconds.
-    `workspace` is the archive of the folder that the run left, relative to the store, None where it used none.
-    `changes` are what the run did to that folder, sorted by path; None where it used none, or nobody could tell.
-    `sandbox` is where commands were executed, None where there were none.
-    `cassette` says that model replies were recorded, or that the run was replayed from such a record and asked nobody.
-    `end_reason` is None in runs of versions that did not tell it.
+    `model` contains the identity only: model_id, requested_model, label, scripted. Times are UTC, durations in seconds.
+    `workspace` is the archive of the run's folder, relative to the store, None without a folder. `changes` are the
+    changes to that folder, sorted by path; None without a folder, or if they are unknown. `sandbox` is the kind of
+    sandbox of its commands, None if it had none. `cassette` is set if model replies were recorded, or if the run was
+    replayed from a record without asking a model.
     """
 
     schema_version: Literal[2] = 2
@@ -374,7 +374,7 @@ class RunArtifact(Record):
 
     @property
     def final_output(self) -> str | None:
-        """Return the last final output, None where there is none."""
+        """Return the last final output, or None."""
         return next((e.content for e in reversed(self.trace) if isinstance(e, FinalOutputEvent)), None)
 
     @property
@@ -400,10 +400,7 @@ class RunArtifact(Record):
 
     @property
     def changes_untold(self) -> str | None:
-        """Return what `changes` leaves out: why nothing was compared, or how many there are besides;
-
-        None for nothing.
-        """
+        """Return the reason why nothing was compared, or how many changes `changes` omits; None if it is complete."""
         note = self.metadata.get(WORKSPACE_NOTE) or {}
         if (reason := note.get("not_compared")) is not None:
             return f"not compared: {reason}"
@@ -423,10 +420,10 @@ class RunArtifact(Record):
 
     @property
     def rounds(self) -> int | None:
-        """Return in how many rounds tools were called, None where its runner records none.
+        """Return the number of rounds in which tools were called, None if its runner records no rounds.
 
-        A round of Algorithm 1 (seed 004, 3.1) plans and executes: one that only ends the planning, or is the answer, is
-        not counted, so that native function calling and the planner compare.
+        A round of Algorithm 1 (seed 004, 3.1) plans and executes. A round that only ends the planning, or is the
+        answer, does not count, so that native function calling and the planner are comparable.
         """
         name, begun, with_calls = self.round_event, 0, set[int]()
         for event in self.trace:
@@ -438,7 +435,7 @@ class RunArtifact(Record):
 
     @property
     def broken_tools(self) -> tuple[tuple[str, str], ...]:
-        """Return the tools whose own code failed, each with the first line of what it raised."""
+        """Return the tools whose code failed, each with the first line of the error."""
         results = (event for event in self.trace if isinstance(event, ToolResultEvent) and event.broken)
         return tuple((event.name, event.content.partition("\n")[0]) for event in results)
 
@@ -449,5 +446,5 @@ class RunArtifact(Record):
 
 
 def answers_with_files(runner_type: str) -> bool:
-    """Return whether files may stand for the answer of a run of this runner."""
+    """Return whether files may be the answer of a run of this runner."""
     return bool(getattr(find_extension("runner", runner_type), "answers_with_files", False))

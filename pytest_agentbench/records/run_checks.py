@@ -1,4 +1,4 @@
-"""Kinds of checks of what a run did and what it left: imported for the first case that has one."""
+"""Kinds of checks of a run's calls and files: imported for the first case that has one."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -72,14 +72,14 @@ class OutputArtifactPresent(Record):
 
 
 class _OfTool(Record):
-    """Calls of a tool: by its name, or by what it does."""
+    """Calls of a tool, selected by its name or by its kind."""
 
     name: Text | None = None
     """The tool."""
     portable: PortableName | None = None
-    """In place of `name`: a tool that does this, whatever the run's agent calls it."""
+    """A kind of tool, in place of `name`, since agents use different names."""
     arguments: dict[str, Any] = Field(default_factory=dict)
-    """What the call's arguments have to include; others may be there."""
+    """Members that the call's arguments must include."""
 
     @model_validator(mode="after")
     def _one_name(self) -> Self:
@@ -89,7 +89,7 @@ class _OfTool(Record):
 
     @model_serializer(mode="wrap")
     def _leave_unsaid(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # What is stored of checks by name stays what it was
+        # The unset one is left out, so that adding `portable` changed no fingerprint of checks by name
         unsaid = "name" if self.name is None else "portable"
         return {name: value for name, value in dump(self).items() if name != unsaid}
 
