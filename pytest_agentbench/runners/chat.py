@@ -285,7 +285,9 @@ class Requests:
             self._calls[call.id] += 1
             times = self._calls[call.id]
             calls.append(call if times == 1 else replace(call, trace_id=f"{call.id}-{times}"))
-        return replace(reply, tool_calls=tuple(calls)) if any(call.trace_id for call in calls) else reply
+        if not any(call.trace_id for call in calls):
+            return reply
+        return replace(reply, tool_calls=tuple(calls))
 
     def _watch_prompt(self, messages: Sequence[Mapping[str, Any]], reply: ChatReply, number: int) -> None:
         """Record a truncated prompt: the endpoint counts fewer tokens although messages were only added."""

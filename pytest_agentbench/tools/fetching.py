@@ -60,7 +60,9 @@ async def read_body_text(body: bytes, media_type: str, charset: str | None) -> s
     parser for hours or crash it, so a separate process reads it, in bubblewrap if available. Raises UnreadableError.
     """
     length, text = await _read_html(body, charset) if is_html(media_type) else _decode(body, charset)
-    return text if length <= MAX_TEXT else f"{text}\n[... {length - MAX_TEXT:,} characters left out ...]"
+    if length <= MAX_TEXT:
+        return text
+    return f"{text}\n[... {length - MAX_TEXT:,} characters left out ...]"
 
 
 async def _read_html(body: bytes, charset: str | None) -> tuple[int, str]:
@@ -183,7 +185,9 @@ def _read_answer(answer: Answer, seconds: float) -> Page:
 
 
 def _keep_refusal(error: Exception) -> Refusal | None:
-    return Refusal(code="fetch_error", message=str(error)) if isinstance(error, FetchError) else None
+    if not isinstance(error, FetchError):
+        return None
+    return Refusal(code="fetch_error", message=str(error))
 
 
 _FORM: Form[Page] = Form(_write_answer, _read_answer, _keep_refusal, lambda refusal: FetchError(refusal.message))

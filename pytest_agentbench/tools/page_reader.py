@@ -221,7 +221,9 @@ def _decode(body: bytes, charset: str) -> str:
     """
     from resiliparse.parse import encoding
 
-    text = _decode_as(body, encoding.map_encoding_to_html5(charset) or "utf-8") if charset else ""
+    text = ""
+    if charset:
+        text = _decode_as(body, encoding.map_encoding_to_html5(charset) or "utf-8")
     if not charset or text.count("\ufffd") > max(10, len(text) // 100):
         detected = _decode_as(body, encoding.detect_encoding(body, from_html_meta=not charset) or "utf-8")
         if not charset or detected.count("\ufffd") < text.count("\ufffd"):

@@ -220,7 +220,9 @@ def _describe_os_error(error: OSError, arguments: dict[str, Any]) -> str:
     """Return the reason of an OSError without paths of this machine."""
     path = arguments.get("path")
     reason = error.strerror or type(error).__name__
-    return f"{json.dumps(path, ensure_ascii=False)}: {reason}" if isinstance(path, str) else reason
+    if not isinstance(path, str):
+        return reason
+    return f"{json.dumps(path, ensure_ascii=False)}: {reason}"
 
 
 def _make_error(message: str, *, broken: bool = False) -> ToolOutput:

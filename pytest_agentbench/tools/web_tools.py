@@ -173,7 +173,9 @@ def _read_answer(answer: Answer, seconds: float) -> Sequence[SearchResult]:
 
 
 def _keep_refusal(error: Exception) -> Refusal | None:
-    return Refusal(code="search_error", message=str(error)) if isinstance(error, SearchError) else None
+    if not isinstance(error, SearchError):
+        return None
+    return Refusal(code="search_error", message=str(error))
 
 
 _FORM: Form[Sequence[SearchResult]] = Form(

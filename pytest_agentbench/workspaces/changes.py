@@ -298,7 +298,9 @@ def _hunk_lines(group: Sequence[tuple[str, int, int, int, int]], old: list[str],
 def _hunk_range(start: int, stop: int) -> str:
     """Return lines in the form of a hunk's header, counted from 1. An empty range names the line before."""
     lines = stop - start
-    return f"{start + 1}" if lines == 1 else f"{start + 1 if lines else start},{lines}"
+    if lines == 1:
+        return f"{start + 1}"
+    return f"{start + 1},{lines}" if lines else f"{start},0"
 
 
 def _count_diff_steps(old: list[str], new: list[str]) -> int:

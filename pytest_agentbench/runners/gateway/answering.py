@@ -121,7 +121,9 @@ def count_tokens(asked: Asked, counter: TokenCounter) -> int:
     texts = [message_text(message) for message in asked.messages]
     texts += [json.dumps(tool, ensure_ascii=False) for tool in asked.tools]
     text = "\n".join(texts)
-    return counter.count(text) if counter.tokenizer is not None else -(-len(text) // _CHARACTERS_PER_TOKEN)
+    if counter.tokenizer is not None:
+        return counter.count(text)
+    return -(-len(text) // _CHARACTERS_PER_TOKEN)
 
 
 _CHARACTERS_PER_TOKEN = 4

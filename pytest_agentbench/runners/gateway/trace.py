@@ -211,7 +211,9 @@ class ToolTrace:
         """Return the part of a result that the trace has room for."""
         shown = content[: self._room]
         self._room -= len(shown)
-        return shown if len(shown) == len(content) else f"{shown}[{len(content) - len(shown):,} more characters]"
+        if len(shown) == len(content):
+            return shown
+        return f"{shown}[{len(content) - len(shown):,} more characters]"
 
     def _unique_id(self, call_id: str) -> str:
         """Return the id, with a number appended if an earlier call has the same id."""

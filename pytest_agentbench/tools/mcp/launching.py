@@ -157,7 +157,9 @@ def choose_sandbox(server: McpServer, profile: SandboxSettings) -> SandboxSettin
     """Return the sandbox settings of the server's program: its own, else the run profile's."""
     if server.sandbox is None:
         return profile
-    return server.sandbox if isinstance(server.sandbox, SandboxSettings) else SandboxSettings(type=server.sandbox)
+    if isinstance(server.sandbox, SandboxSettings):
+        return server.sandbox
+    return SandboxSettings(type=server.sandbox)
 
 
 def server_refusal(name: str, server: McpServer, root: ConfigRoot, profile: RunProfile) -> str | None:

@@ -275,8 +275,9 @@ def _keep_refusal(error: Exception) -> Refusal | None:
 
     For the agent a server that cannot be started for a call is such an error, too.
     """
-    failed = isinstance(error, McpCallError | McpServerError)
-    return Refusal(code="mcp_call_error", message=str(error)) if failed else None
+    if not isinstance(error, McpCallError | McpServerError):
+        return None
+    return Refusal(code="mcp_call_error", message=str(error))
 
 
 _CALL: Form[CallResult] = Form(_write_call, _read_call, _keep_refusal, lambda refusal: McpCallError(refusal.message))

@@ -95,7 +95,9 @@ class Container:
         if self._found_pids_at != self.starts:
             self._found_pids_at, self._pids = self.starts, self._find_pids()
         try:
-            return [] if self._pids is None else list(map(int, self._pids.read_text(encoding="ascii").split()))
+            if self._pids is None:
+                return []
+            return list(map(int, self._pids.read_text(encoding="ascii").split()))
         except OSError:  # the container has ended
             return []
 

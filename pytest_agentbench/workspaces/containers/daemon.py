@@ -227,4 +227,6 @@ def _problem(address: str) -> str | None:
     except (OSError, HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return f"no docker daemon answers at {path} ({reason}): start docker, or set DOCKER_HOST"
-    return None if status == 200 else f"the docker daemon at {path} answers with HTTP status {status}"
+    if status == 200:
+        return None
+    return f"the docker daemon at {path} answers with HTTP status {status}"
