@@ -1,7 +1,7 @@
-"""Hooks of mkdocs: the pages of docs/ are written for a repository's browser; here they become those of a site.
+"""Hooks of mkdocs that turn the pages of docs/, written for a repository's browser, into pages of a site.
 
-The pages beside docs/ join it, links between the two are turned, and the name of a file that a block is written to,
-which is a comment in the page, becomes the block's title.
+They add the pages next to docs/ and turn the links between the two. Comments that name a block's file become the
+block's title.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 OUTSIDE = {"README.md": "readme.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-"""Pages beside docs/, and what they are called in it."""
+"""Pages next to docs/, with their names in the site."""
 
 _FILE = re.compile(r"^<!-- file: ([^>\n]+?) -->\n(?:\n)?^```(\w+)$", re.MULTILINE)
 _DIRECTIVE = re.compile(r"^<!-- (?:ci|serve|needs)\b[^\n]*-->\n", re.MULTILINE)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages beside docs/."""
+    """Add the pages next to docs/."""
     root = Path(config.config_file_path).parent
     for name, page in OUTSIDE.items():
         text = (root / name).read_text(encoding="utf-8").replace("](docs/", "](")
@@ -37,7 +37,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _links(text: str, before: str) -> str:
-    """Links to pages beside docs/ as links to pages in it."""
+    """Turn links to pages next to docs/ into links to the site's pages."""
     for name, page in OUTSIDE.items():
         text = text.replace(f"]({before}{name}", f"]({before.removeprefix('../')}{page}")
     return text

@@ -8,5 +8,5 @@ from pytest_agentbench.runners.agents.adapter import find_adapter
 
 
 def agent_lacks(name: str) -> str | None:
-    """Why the agent cannot be run here; None where it can. Asked once."""
+    """Return the reason why the agent cannot run on this machine, or None. The daemon is asked once."""
     return docker_lacks(find_adapter(name).image, f"agentbench agents image {name}")

@@ -1,7 +1,7 @@
-"""A real browser without a window, for pages that this package writes; `NEEDS_BROWSER` skips where there is none.
+"""A headless browser for the pages that this package writes; `NEEDS_BROWSER` skips tests on machines without one.
 
-It reaches nothing but 127.0.0.1: every name resolves to nothing. While a browser is open, no other event loop can run
-in the thread (playwright's own does), so a browser is a fixture of one module at most.
+It reaches only 127.0.0.1: no other name resolves. While a browser is open, no other event loop can run in its thread,
+because playwright runs one. So a browser is a fixture of at most one module.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 PROGRAM = shutil.which("chromium") or shutil.which("google-chrome")
 NEEDS_BROWSER = pytest.mark.skipif(PROGRAM is None, reason="needs chromium (Debian: apt-get install chromium)")
 TIMEOUT = 30_000
-"""Milliseconds until what is waited for is taken for missing."""
+"""Milliseconds until a wait fails."""
 OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A page that is open, with what the browser complained of and asked for since."""
+    """An open page, with the browser's complaints and its requests since it was opened."""
 
     page: Page
     complaints: list[str] = field(default_factory=list)
@@ -38,11 +38,11 @@ class Shown:
         self.page.goto((place.as_uri() if isinstance(place, Path) else place) + fragment)
 
     def value(self, expression: str) -> Any:
-        """What the JavaScript expression comes to."""
+        """Return the value of the JavaScript expression."""
         return self.page.evaluate(expression)
 
     def settle(self) -> None:
-        """Returns once the page has done what it was told last: a link's `hashchange` comes after the click."""
+        """Return once the page has handled the last click: a link's `hashchange` comes after the click."""
         self.value("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
 
     def scrolls_sideways(self) -> bool:

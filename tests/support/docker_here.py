@@ -1,6 +1,6 @@
-"""Marks for tests of real sandboxes: they are skipped, with the reason, where a machine has none.
+"""Marks for tests of real sandboxes: a machine without the sandbox skips them with the reason.
 
-What is tried here is not what the package tries, so that its own trial cannot skip the tests that would show it wrong.
+The checks differ from the package's own, so that a wrong check of the package cannot skip the tests that would find it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ _SECONDS = 5
 
 
 def docker_lacks(image: str = IMAGE, maker: str = "tests/support/make_image") -> str | None:
-    """Why no container of the image, which `maker` makes, can be had here; None where it can. Asked once."""
+    """Return the reason why no container of the image can run, or None. `maker` makes the image. The daemon is asked
+    once.
+    """
     return _docker_lacks(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"), image, maker)
 
 
 @functools.cache
 def bubblewrap_lacks() -> str | None:
-    """Why bubblewrap does not work here; None where it does. Tried once."""
+    """Return the reason why bubblewrap does not work on this machine, or None. It is tried once."""
     command = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "true"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)

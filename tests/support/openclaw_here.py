@@ -17,7 +17,7 @@ OPENCLAW_IMAGE = "localhost/agentbench-openclaw:2026.9.6"
 
 
 def openclaw_lacks() -> str | None:
-    """Why no real OpenClaw can be run here; None where it can. Asked once."""
+    """Return the reason why OpenClaw cannot run on this machine, or None. The daemon is asked once."""
     return docker_lacks(OPENCLAW_IMAGE, "agentbench openclaw image")
 
 
@@ -25,7 +25,7 @@ needs_openclaw = pytest.mark.skipif(openclaw_lacks() is not None, reason=opencla
 
 
 def stub_image() -> str:
-    """An image with the stub programs, built at first use; `docker_lacks()` says where it cannot be had."""
+    """Return the tag of an image with the stub programs, built at first use. It needs docker: see `docker_lacks()`."""
     stub = Path(stub_openclaw.__file__).read_bytes()
     tag = f"agentbench-test-openclaw:{hashlib.sha256(stub).hexdigest()[:12]}"
     with closing(docker.from_env()) as client, tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""A second bound around what would take the machine with it, should the sandbox under test fail.
+"""A second limit around code that would take the machine down if the sandbox under test failed.
 
     output = bounded(attack, "bubblewrap", processes=500)   # `attack` is a function of the test's module
 
@@ -28,11 +28,13 @@ _PIDS, _MEMORY = "pids.max", "memory.limit_in_bytes"
 PROCESSES = 4_000
 MEMORY_BYTES = 3 * 2**29
 SECONDS = 90
-"""What `bounded` allows: processes and threads, bytes, wall-clock time; far above what tests give sandboxes."""
+"""Limits of `bounded`: processes and threads, bytes, wall-clock seconds; far above the limits that tests give
+sandboxes.
+"""
 
 
 BOUNDED = "AGENTBENCH_TEST_BOUNDED"
-"""The variable that says that the whole session has such a bound around it, and a small disk."""
+"""Variable that is set if the whole session runs below such a limit, on a small disk."""
 
 
 class Breached(AssertionError):
@@ -40,10 +42,10 @@ class Breached(AssertionError):
 
 
 def bounded(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function of a module in a process of its own, which with all it starts may take no more than this allows.
+    """Call a function of a module in a new process, which may not exceed these limits together with its children.
 
-    What it returns or raises is handed on (both must be picklable). Raises Breached where the bound was reached.
-    Containers are not below it, see `bound_containers`. Skips the test where there are no cgroups v1 to write.
+    The result or exception is handed on (both must be picklable). Raises Breached if a limit was reached. Containers
+    are not counted, see `bound_containers`. Skips the test on machines without writable cgroups v1.
     """
     if os.environ.get(BOUNDED):
         return function(*args, **kwargs)
@@ -141,7 +143,7 @@ def _group() -> Iterator[_Group]:
 
 
 def _answer(connection: Connection) -> None:
-    """Call what comes through the pipe, and send back what it gave."""
+    """Call the function that comes through the pipe, and send its result back."""
     function, args, kwargs = connection.recv()
     answer: tuple[bool, Any]
     try:

@@ -1,4 +1,4 @@
-"""Podman for tests, with containers and images of its own, where it can run at all."""
+"""Podman for tests, with separate containers and images, on machines that can run it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.docker_here import IMAGE, docker_lacks
 
 _SECONDS = 120
 _RESTRICTED = ("--runtime runc", "--ulimit nofile=1024:1024 --ulimit nproc=1000:1000")
-"""For machines on which it may not raise limits, and whose cgroups are of both versions: options, and those of run."""
+"""Options of podman, and of `podman run`, for machines that forbid raising limits or have cgroups of both versions."""
 
 
 class PodmanLacks(Exception):
@@ -45,7 +45,7 @@ def podman(owner: int | None = None, inside: tuple[str, ...] = ()) -> Iterator[s
             yield program
         finally:
             for ending in (("rm", "--all", "--force"), ("rmi", "--all", "--force"), ("system", "migrate")):
-                _call(inside, program, *ending)  # the last one ends what keeps an ordinary user's namespace
+                _call(inside, program, *ending)  # the last one ends the process that holds the namespace
     finally:
         subprocess.run(["umount", folder / "root/overlay"], capture_output=True, check=False)
         shutil.rmtree(folder)

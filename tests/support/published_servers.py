@@ -41,9 +41,9 @@ _SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A server, how many tools it has, a call with a text of its result, and a call that it refuses.
+    """A server with its number of tools, a call with a part of its result, and a call that it refuses.
 
-    `{workspace}` in what it is given is the run's workspace as the server sees it.
+    `{workspace}` in the arguments stands for the run's workspace as the server sees it.
     """
 
     name: str
@@ -56,11 +56,11 @@ class Published:
 
     @property
     def program(self) -> str:
-        """What its command line has in it."""
+        """Return a part of its command line."""
         return f"mcp_server_{self.name}" if self.kind == "python" else f"@modelcontextprotocol/server-{self.name}/"
 
     def server(self, workspace: str) -> McpServer:
-        """Its declaration, for a run with that workspace. Raises KeyError where it is not to be had here."""
+        """Return its declaration for a run with that workspace. Raises KeyError if it is not installed."""
         args, env = tuple(_filled(self.args, workspace)), _filled(self.env, workspace)
         if self.kind == "python":
             python = f"{os.environ[_PYTHON]}/bin/python"
@@ -113,7 +113,7 @@ PUBLISHED = (
 
 
 def lacks(published: Published) -> str | None:
-    """Why the server is not to be had here; None where it is."""
+    """Return the reason why the server is not installed, or None."""
     variable = _PYTHON if published.kind == "python" else _NPM
     if variable not in os.environ:
         return f"{variable} is not set: .ci/full installs published MCP servers and sets it"
@@ -141,7 +141,7 @@ def repository() -> Path:
 async def connected(
     published: Published, kind: Literal["local", "bubblewrap"], environ: Mapping[str, str] = os.environ
 ) -> AsyncIterator[tuple[Connection, str]]:
-    """A connection to the server in a sandbox of its own, and the workspace as the server sees it."""
+    """Yield a connection to the server in a new sandbox, and the workspace as the server sees it."""
     workspaces = Workspaces()
     sandboxes = Sandboxes(workspaces)
     spec = sandboxes.spec(SandboxSettings(type=kind))
@@ -162,7 +162,9 @@ async def connected(
 
 @dataclass(frozen=True, slots=True)
 class Driven:
-    """What came of it. Times are in seconds, the texts what the agent would read; `starts` of the process in all."""
+    """Results of the calls. Times are in seconds, texts as the agent reads them; `starts` counts the process's
+    starts.
+    """
 
     tools: int
     list_seconds: float
@@ -214,7 +216,7 @@ async def drive(published: Published, connection: Connection, workspace: str) ->
 async def _failure(
     connection: Connection, tool: str, arguments: Mapping[str, Any], seconds: float | None = None
 ) -> str:
-    """What an agent reads of a call that fails; AssertionError where it does not."""
+    """Return the text that an agent reads of a failed call. Raises AssertionError if the call succeeds."""
     try:
         result = await connection.call(tool, arguments, seconds)
     except McpCallError as error:

@@ -1,4 +1,4 @@
-"""Podman: the real one, and a stand-in for it that needs nothing."""
+"""The real podman, and a stub of it that needs no installation."""
 
 from __future__ import annotations
 
