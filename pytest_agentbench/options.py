@@ -146,7 +146,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def parse_store(text: str) -> str:
-    """Return the URL of a shared store, as it is compared and shown. What may be a secret in it is refused unshown."""
+    """Return the URL of a shared store in its normal form. A possible secret in it is refused without being shown."""
     match = re.fullmatch(r"(s3|gs|az|file)://([^?#]+?)/*", text)
     if match is None or "@" in text or (match[1] == "file") != match[2].startswith("/"):
         shown = re.sub(r"^(\w*://)?.*(?=@)|(?<=\?).*", r"\1[redacted]", text, flags=re.DOTALL)
@@ -158,9 +158,10 @@ def parse_store(text: str) -> str:
 
 
 def parse_variable(text: str) -> str:
-    """Return the name of an environment variable that holds a key, and is known for that by its name.
+    """Return the name of an environment variable whose name shows that it holds a key.
 
-    Then no command of an agent's gets it. What is no such name may be the key itself, and is refused unshown.
+    Commands of agents do not get such variables. Any other text may be the key itself, and is refused without being
+    shown.
     """
     if re.fullmatch(r"(?=[A-Z0-9_]*(KEY|SECRET|TOKEN))[A-Z_][A-Z0-9_]{0,79}", text) is None:
         raise argparse.ArgumentTypeError(
@@ -336,7 +337,7 @@ def read_settings(config: pytest.Config) -> Settings:
 
 
 def _refuse_missing_extra(chart: Path | None) -> None:
-    """Raise UsageError where an output needs an extra that is not installed, before anything runs."""
+    """Raise UsageError for an output that needs a missing extra, before anything runs."""
     if chart is not None and (lacking := missing("vl_convert", "charts")) is not None:
         raise pytest.UsageError(f"--agentbench-chart: {chart.name} {lacking}")
 
@@ -351,7 +352,7 @@ def _refuse_short_key(variable: str | None) -> None:
 
 
 def _refuse_shared_paths(values: Mapping[str, Any]) -> None:
-    """Raise UsageError where an output replaces another one, or what the session is compared with.
+    """Raise UsageError for an output that would replace another output, or the baseline of another path.
 
     A report may replace its baseline.
     """
@@ -421,9 +422,9 @@ def _read_models(config: pytest.Config) -> tuple[str, ...]:
 
 
 def _read_roots(config: pytest.Config) -> dict[str, Any]:
-    """Return what the command line says of configuration roots.
+    """Return the command line's options of configuration roots.
 
-    What a pytest file says is read anew by `search_root`: the file that pytest takes may be a guest's.
+    `search_root` reads pytest files again, because pytest's own ini-file may be a guest's.
     """
     typed = (*map(str, config.invocation_params.args), *shlex.split(os.environ.get("PYTEST_ADDOPTS", "")))
     is_named = any(text.startswith(("-c", "--config-file")) or "agentbench_configs=" in text for text in typed)

@@ -1,4 +1,4 @@
-"""What hand-written tests get of a run."""
+"""The run of a case, for hand-written tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run. `artifact` is the whole record, `evaluation` what the case's own checks and judge say of it."""
+    """A finished run. `artifact` is the whole record, `evaluation` the verdict of the case's own checks and judge."""
 
     case: Case
     artifact: RunArtifact
@@ -24,7 +24,7 @@ class Run:
 
     @property
     def output(self) -> str:
-        """Return the final answer, empty where there is none."""
+        """Return the final answer, "" if there is none."""
         return self.artifact.final_output or ""
 
     @property
@@ -39,12 +39,12 @@ class Run:
 
     @property
     def changes(self) -> tuple[FileChange, ...]:
-        """Return what the run did to the files of its workspace, sorted by path; nothing where it used none."""
+        """Return the run's changes to the files of its workspace, sorted by path; () without a workspace."""
         return self.artifact.changes or ()
 
     @property
     def workspace(self) -> Workspace:
-        """Return the folder the run worked in. Raises LookupError where the run never used one."""
+        """Return the workspace folder of the run. Raises LookupError if the run used none."""
         if self.made_workspace is None:
             raise LookupError(f"the run of {self.case.case_id!r} used no workspace")
         return self.made_workspace

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BEGAN = pytest.StashKey[int]()
 """When the session did, in ns since the epoch: before any conftest was loaded."""
 _CANCEL_SECONDS = 6.0
-"""Seconds that workers have beyond the grace to cancel what is still in flight."""
+"""Seconds that workers get after the grace to cancel runs in flight."""
 _WORST_LAST = ("passed", "skipped", "failed", "error")
 
 
@@ -72,7 +72,7 @@ class SessionReport:
         self.written: dict[str, Path] = {}
         self.lists = ShortLists(settings.show_failures)
 
-    # -- what pytest tells
+    # # -- hooks of pytest
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Remember the session, whose flags stop it, and look at the clock."""
@@ -90,7 +90,7 @@ class SessionReport:
             self.config.add_cleanup(timer.cancel)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Count what could not be collected. Where only case files failed, the other cases still run."""
+        """Count files that could not be collected. If all of them are case files, the other cases still run."""
         if report.failed:
             mine = getattr(report, "agentbench_case_file", False)
             self.case_file_errors += mine
@@ -160,7 +160,7 @@ class SessionReport:
             self.journal.discard()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print what people see at the end."""
+        """Print the summary."""
         if self.dry_run is not None:
             from pytest_agentbench.reports.progress import write_forecast
 
@@ -176,7 +176,7 @@ class SessionReport:
 
                 write_annotations(terminalreporter, self.report, self.config.rootpath)
 
-    # -- what runs tell, from any thread
+    # # -- called for runs, from any thread
 
     def open_budget(self) -> Budget:
         """Open the budget of the session, all workers together, before the first run starts."""
@@ -186,7 +186,7 @@ class SessionReport:
         return self.budget
 
     def attach(self, ahead: RunAhead, dry_run: DryRun | None) -> None:
-        """Store what runs the session's cases, in the only process, or what books them instead."""
+        """Store the engine of the only process, and the forecast of a dry run."""
         self.ahead, self.dry_run = ahead, dry_run
         if self.drained is not None:
             ahead.drain(self.drained)
@@ -203,20 +203,20 @@ class SessionReport:
             self.journal.plan(runs)
 
     def spend(self, part: Part, spendings: Sequence[Spending]) -> None:
-        """Book what runs and judges used; no more start once the budget is used up."""
+        """Book usages of runs and judges. Start no further run once the budget is used up."""
         assert self.budget is not None
         if (reason := self.budget.book(part, spendings)) is not None:
             self.drain(reason)
 
     def drain(self, reason: str) -> None:
-        """Start nothing more, here and in all workers: what is in flight ends, the rest is skipped with the reason."""
+        """Start no further run, here and in all workers: runs in flight end, the rest is skipped with the reason."""
         self.drained = self.drained or reason
         if self.ahead is not None:
             self.ahead.drain(reason)
         if self.link is not None:
             self.link.tell("drain", reason)
 
-    # -- what it comes to
+    # # -- results
 
     def _keep_row(self, nodeid: str, row: Mapping[str, Any], at: int) -> None:
         if self.journal is not None:  # else it is a dry run, which reports none
@@ -287,7 +287,7 @@ class SessionReport:
             self._fail_session(session, report)
 
     def _fail_session(self, session: pytest.Session, report: dict[str, Any]) -> None:
-        """Fail a session that cannot write what it is asked for."""
+        """Fail a session that cannot write one of its outputs."""
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
         report["session"]["exit_status"] = int(session.exitstatus)
 
@@ -314,7 +314,7 @@ class SessionReport:
         return apply_gate(counts, fail_under, self.settings.min_completion, failures, compared=compared)
 
     def _compare_baseline(self, report: dict[str, Any]) -> list[str]:
-        """Compare with the baseline where there is one; return why that fails the gate, in sentences."""
+        """Compare with the baseline, if there is one. Return sentences on why the comparison fails the gate."""
         if self.baseline is None:
             return []
         from pytest_agentbench.reports.comparison.campaigns import build_campaign
@@ -327,7 +327,7 @@ class SessionReport:
         return comparison.failures
 
     def _list_faults(self, exitstatus: int) -> list[str]:
-        """Return what went wrong beside the cases: it fails a gated session whatever its pass rate."""
+        """Return problems outside of cases, which fail a session with a gate at any pass rate."""
         crashes = self.link.unplaced if self.link is not None else []
         broken = sum(outcome in ("failed", "error") for outcome in self.others.values()) - len(crashes)
         uncollected = self.case_file_errors + self.other_collection_errors
@@ -353,7 +353,7 @@ class SessionReport:
         return sorted(found.values(), key=lambda row: str(row["model_id"]))
 
     def _list_unshared(self) -> list[str]:
-        """Return what of this session is not in the shared store, in sentences."""
+        """Return sentences on results of this session that are missing in the shared store."""
         return [*self.unshared, *(self.link.unshared if self.link is not None else ())]
 
     def _decide_exit_status(self, gate: Gate, exitstatus: int) -> int:
@@ -363,12 +363,12 @@ class SessionReport:
 
     @property
     def _stop_reason(self) -> str | None:
-        """Return why some runs were not started; what came too late to skip any has stopped nothing."""
+        """Return why some runs were not started; None if the reason came after the last start."""
         return "; ".join(self.not_run) or None
 
     @cached_property  # looking for a distribution's version takes 3 ms
     def _facts(self) -> dict[str, Any]:
-        """Return what is known of the session before it has made a run."""
+        """Return the facts about the session before its first run."""
         return {
             "started_at": self.started_at.isoformat(),
             "command": [os.fspath(arg) for arg in self.config.invocation_params.args],
@@ -398,7 +398,7 @@ class SessionReport:
         }
 
     def _list_late_warnings(self) -> Iterator[str]:
-        """Yield what only the end shows, and a reader of the figures has to know."""
+        """Yield warnings for readers of the figures that are known only at the end."""
         yield from self.budget.gaps() if self.budget is not None else ()
         for reason, count in self.not_run.items():
             yield f"{reason}; {'1 run was' if count == 1 else f'{count} runs were'} not started"
@@ -420,14 +420,14 @@ class SessionReport:
 
 
 def _severity(outcome: str) -> int:
-    """Return how bad an outcome is; an outcome of another plugin's (`rerun`, `retried`) is none yet."""
+    """Return the rank of an outcome, the worst last; outcomes of other plugins (`rerun`, `retried`) have none."""
     return _WORST_LAST.index(outcome) if outcome in _WORST_LAST else -1
 
 
 def _merge_attempts(before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of an item that was run again, with what is known of the attempts that do not count.
+    """Return the row of an item that was run again, with facts about the attempts that do not count.
 
-    The first that has a verdict does: to run what failed until it passes is no way to a pass rate.
+    The first attempt with a verdict counts: repeating failed runs until they pass would falsify the pass rate.
     """
     counts, other = (before, row) if before["outcome"] in ("passed", "failed") else (row, before)
     attempt = {name: other[name] for name in ("repetition", "outcome", "message", "artifact")}
@@ -451,7 +451,7 @@ def _describe_repeats(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _read_baseline(config: pytest.Config, settings: Settings) -> Campaign | None:
-    """Return what the session is to be compared with, read before the session's own report may replace it."""
+    """Return the baseline report, read before the session's own report may replace it."""
     if settings.compare is None:
         return None
     from pytest_agentbench.errors import ConfigError
@@ -466,7 +466,7 @@ def _read_baseline(config: pytest.Config, settings: Settings) -> Campaign | None
 
 
 def _has_line(entry: Any) -> bool:
-    """Return whether pytest can show a traceback's entry: CPython 3.11 gives the jump back to a loop's head no line.
+    """Return whether pytest can show a traceback's entry: in CPython 3.11 the jump back to a loop's head has no line.
 
     Its number is None, or -1 in the first versions of 3.11; pytest counts from 0.
     """

@@ -37,15 +37,15 @@ _compiled = cache(re.compile)  # when a pattern is first used: all of them take 
 
 
 def visible(text: str) -> str:
-    """Return the text with escapes for what a terminal obeys, hides or turns around and a CI takes for its commands.
+    """Return the text with escapes for characters that steer or deceive a terminal, and for commands of a CI.
 
-    Lines and tabs stay.
+    Line breaks and tabs stay.
     """
     return defuse_ci_commands(legible(text))
 
 
 def legible(text: str) -> str:
-    """Return the text like `visible`, where no CI reads it."""
+    """Return the text like `visible`, but with the commands of a CI."""
     return text if text.isascii() and text.isprintable() else _compiled(_STEERING).sub(_escape, text)
 
 
@@ -63,7 +63,7 @@ def wholly_visible(text: str) -> str:
 
 
 def shorten_text(text: str, width: int, dots: str = "…") -> str:
-    """Return at most `width` characters of a text, with `dots` in place of its end where it is longer."""
+    """Return at most `width` characters of a text; a longer text ends in `dots`."""
     return text if len(text) <= width else text[: width - len(dots)].rstrip() + dots
 
 
@@ -77,9 +77,9 @@ def sendable(text: str, limit: int | None = None) -> str:
 
 
 def defuse_ci_commands(text: str) -> str:
-    """Return the text with escapes where a CI would take a line for a command of its own.
+    """Return the text with escapes in lines that a CI would execute as its commands.
 
-    Within JSON the escapes are JSON's, so that a document stays what it was.
+    In JSON the escapes are JSON's, so that the document keeps its meaning.
     """
     shown = text
     if "::" in text or "##" in text or "section_" in text:  # nearly all that is printed has none of them
@@ -88,7 +88,7 @@ def defuse_ci_commands(text: str) -> str:
 
 
 def on_github(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether this is a job of GitHub Actions, whose runner reads what a session prints."""
+    """Return whether this process is a job of GitHub Actions, whose runner reads its output."""
     return environ.get("GITHUB_ACTIONS") == "true"
 
 

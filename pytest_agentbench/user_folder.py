@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 TRUST_FILE = "trust.json"
-"""What the user granted to folders of others."""
+"""The file of the user's grants to folders of others."""
 
 
 def user_folder(environ: Mapping[str, str] = os.environ) -> Path:

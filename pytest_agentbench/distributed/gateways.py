@@ -47,7 +47,7 @@ class Gateways:
 
     @pytest.hookimpl(optionalhook=True, trylast=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Wait for the next gateway: this one is up, and its worker has yet to say that it is ready."""
+        """Wait for the next gateway: this one is up, but its worker is not ready yet."""
         if self._is_awaited(node):
             self._start_timer(node.gateway.id, self._report_not_ready, node)
         if self._starting:
@@ -63,13 +63,13 @@ class Gateways:
     def pytest_xdist_node_collection_finished(self, node: Any) -> None:
         """Note a worker that has collected.
 
-        Once all have, the cases are dealt, and the others can take over what a lost worker had.
+        Once all workers have collected, the cases are dealt, and other workers can take over a lost worker's share.
         """
         self._collected.add(node.gateway.id)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
-        """Raise Exit where a worker elsewhere never came up: to start it again and again would change nothing."""
+        """Raise Exit if a worker on another machine never came up: starting it again would not help."""
         self._stop_timer(node.gateway.id)
         if error and self._is_awaited(node):
             pytest.exit(_describe_failed_start(node.gateway.spec, error), returncode=pytest.ExitCode.USAGE_ERROR)
@@ -123,7 +123,7 @@ class Gateways:
 
 def _is_of_start(error: BaseException) -> bool:
     """Return whether xdist raised the error while it started a worker."""
-    # The same types are raised for a broken start as for a lost connection: only the frames tell them apart.
+    # # A failed start and a lost connection raise the same types: only the frames differ.
     return any(frame.f_code.co_name == "setup_node" for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
@@ -137,7 +137,7 @@ def _describe_failed_start(spec: Any, error: object) -> str:
 
 
 def _describe_reason(error: object) -> str:
-    """Return what happened, in a line: of a worker's traceback the last one."""
+    """Return the reason in one line: the last line of a worker's traceback."""
     if isinstance(error, EOFError):
         return "the connection was closed; what the other end says of it is in its own output"
     said = ["", *str(error).strip().splitlines()][-1].strip()

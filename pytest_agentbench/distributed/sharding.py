@@ -15,10 +15,10 @@ _OUTPUT = "agentbench_selection"
 
 
 class Sharding:
-    """One part of a session: keeps what part `part` of `parts` (from 1) is to run, and knows where each item came.
+    """One shard of a session: selects the items of part `part` of `parts` (from 1), and counts the items of all parts.
 
     Cases are dealt in turn in the order of their first items; a case's models and repetitions stay together. Tests that
-    are no cases are all of part 1. In xdist's controller it learns from the workers what they kept.
+    are no cases belong to part 1. xdist's controller gets the selected items from its workers.
     """
 
     def __init__(self, part: int, parts: int) -> None:
@@ -33,7 +33,7 @@ class Sharding:
         return self.kept == 0 and self.selection is not None and self.selection[0] > 0
 
     def facts(self, nodeids: Iterable[str]) -> dict[str, Any]:
-        """Return what report.json's `session` says of the part that made these runs."""
+        """Return the entry of this part for `session` in report.json."""
         if self.selection is None:
             return {"shard": f"{self.part}/{self.parts}", "selection": None}
         runs, digest, inputs = self.selection
@@ -83,7 +83,7 @@ class Sharding:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Note what a worker that ended without a crash selected from."""
+        """Note the items that a worker without a crash had collected."""
         found = getattr(node, "workeroutput", {}).get(_OUTPUT)
         if found is not None:
             self.kept, *selection = found

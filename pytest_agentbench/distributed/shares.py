@@ -1,20 +1,19 @@
-"""Sessions over xdist's workers: shares dealt to them, what they and the controller tell each other. Needs xdist.
+"""Sessions over xdist's workers: their shares, and the messages between workers and controller. Needs xdist.
 
 Every worker gets its whole share at once, so that it can run ahead of its own pytest.
 
-Controller and worker talk over a channel of their own (execnet lets channels travel in `workerinput`):
+Controller and worker send messages over their own channel (execnet lets channels travel in `workerinput`):
 
 - worker to controller: `("cases", n, in_flight)` and `("warnings", texts)` after collection, then
-  `("spent", part, spendings)` after each paid run and judgement, `("drain", reason)` where it can go on no more, and
-  `("unshared", text)` at the end where results are not in the shared store, `("limited", model_id, replies, seconds)`
-  at the end for 429s that were waited out, `("ended", number)` where a signal ended it, `("finished",)` once it has
-  nothing in flight after `finish`
-- controller to worker: `("share", indices, suspects, culprits)`, the last a mapping from index to what is said of it;
-  `("drain", reason)`: start nothing more, skip the rest; `("finish", reason)`: the same, and ask no model for more;
-  `("stop", reason)`: end the session, because xdist's own
-  shutdown order would queue behind the share
+  `("spent", part, spendings)` after each paid run and judgement, and `("drain", reason)` if it cannot go on. At the
+  end follow `("unshared", text)` for results that are missing in the shared store, `("limited", model_id, replies,
+  seconds)` for replies of status 429, `("ended", number)` for the signal that ended it, and `("finished",)` once
+  nothing is in flight after `finish`
+- controller to worker: `("share", indices, suspects, culprits)`, the last a mapping from index to the crash's text;
+  `("drain", reason)`: start no further run, skip the rest; `("finish", reason)`: also send no further request;
+  `("stop", reason)`: end the session, because xdist's own shutdown order would queue behind the share
 
-and what `engine.limits` says of limits that hold over all workers.
+`engine.limits` describes the messages for limits over all workers.
 """
 
 from __future__ import annotations
@@ -101,13 +100,13 @@ def deal(indices: Sequence[int], workers: int) -> list[list[int]]:
 
 
 class ControllerLink:
-    """The controller's side: hands out channels, adds up spending, keeps limits, tells workers to stop.
+    """The controller's side: sends shares, adds up spending, keeps limits, and stops workers.
 
-    `spend(part, spendings)` books what was paid, `drain(reason)` is for what a worker cannot go on after,
-    `expect(runs)` is told how many runs all workers together are to make, by each of them, in a thread of its own.
-    `in_flight` is how many runs one worker makes at a time. `culprits` are the items that crashed a worker, with what
-    is said of them: another worker reports them, because it can make their rows. `unplaced` are crashes that no worker
-    could take over. `no_more_restarts` says that xdist does not replace a worker that died.
+    `spend(part, spendings)` books payments. `drain(reason)` is called if a worker cannot go on. `expect(runs)` is
+    called with the number of runs of all workers together, once for each worker, in its own thread. `in_flight` is the
+    number of runs that one worker makes at a time. `culprits` are the items that crashed a worker, with the crash's
+    text: another worker reports them, because it can make their rows. `unplaced` are crashes that no worker could take
+    over. `no_more_restarts` is True if xdist does not replace a dead worker.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ class ControllerLink:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Put a private channel into what the worker is started with."""
+        """Add a private channel to the worker's input."""
         for gateway in node.nodemanager.group:  # also the one that others are reached through
             steady_socket(gateway)
         channel = node.workerinput[CHANNEL] = node.gateway.newchannel()
@@ -146,7 +145,9 @@ class ControllerLink:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
-        """Count crashes as xdist is about to. Where a worker ended the session by itself, the others end theirs."""
+        """Count crashes like xdist, which does so after this. If a worker ended the session by itself, end the
+        others.
+        """
         if error:
             from xdist.dsession import get_default_max_worker_restart
 
@@ -160,7 +161,7 @@ class ControllerLink:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
-        """Hand an item on whose worker crashed, or keep what is said of it.
+        """Give the item of a crashed worker to another worker, or keep the crash's text.
 
         A crash is an error of the case, and with many runs in flight pytest's item is rarely the culprit.
         """
@@ -241,9 +242,10 @@ class RunAheadScheduling(LoadScheduling):
     """A schedule for sessions with cases, whose workers run ahead; without cases it is LoadScheduling.
 
     - The whole share is sent at once, in blocks dealt to the workers in turn: files stay together, durations even out.
-    - No worker is sent home before all are nearly done, so a dead worker's share moves to the living at once. What it
-      may have had in flight is marked suspect and runs alone, when pytest is on it: a second crash names the culprit.
-    - When xdist may replace no more of the dead, the living still make up for them, and are sent home at the end.
+    - No worker is shut down before all are nearly done, so that a dead worker's share moves to the living at once.
+      Items that it may have had in flight are suspects and run alone, when pytest is at them: a second crash shows the
+      culprit.
+    - If xdist may replace no more workers, the living ones take over, and are shut down at the end.
     """
 
     def __init__(self, config: pytest.Config, log: Any, link: ControllerLink) -> None:
@@ -255,9 +257,9 @@ class RunAheadScheduling(LoadScheduling):
         self.doubtful: set[str] = set()
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
-        """Note what a worker collected.
+        """Note the items that a worker collected.
 
-        One that took the place of a dead worker, and was sent home before it had collected, is not asked again.
+        A worker that replaced a dead one, and was shut down before it had collected, is not asked again.
         """
         if node in self.node2pending:
             super().add_node_collection(node, collection)
@@ -277,7 +279,7 @@ class RunAheadScheduling(LoadScheduling):
 
     @property
     def nodes(self) -> list[Any]:
-        """Return the workers; none where xdist looks for whom to send home because it may restart no more of them."""
+        """Return the workers; [] while xdist looks for workers to shut down because it may restart no more."""
         return [] if self._makes_up and not self.tests_finished else list(self.node2pending)
 
     @property
@@ -299,7 +301,7 @@ class RunAheadScheduling(LoadScheduling):
                     each.shutdown()
 
     def remove_node(self, node: Any) -> str | None:
-        """Forget a worker that is gone: what it may have had in flight becomes suspect."""
+        """Forget a lost worker: items that it may have had in flight become suspects."""
         pending = self.node2pending[node]
         if self.ahead and pending:
             assert self.collection is not None

@@ -79,7 +79,7 @@ class RunAhead:
         self.engine = LookAhead(
             _refuse_work,
             concurrency=concurrency,
-            window=at_once - 1 if stops else WINDOW * concurrency,  # what lies past a stop is paid for nothing
+            window=at_once - 1 if stops else WINDOW * concurrency,  # runs past a stop would be paid for in vain
             limits=profiles if limits.profiles else None,
             warn=warn,
         )
@@ -143,23 +143,23 @@ class RunAhead:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Report what crashed another worker, and do not run it here."""
+        """Report an item that crashed another worker, without running it."""
         __tracebackhide__ = True
         if item in self.culprits:
             pytest.fail(self.culprits[item], pytrace=False)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
-        """Also after -x: session fixtures, the runner among them, are torn down next.
+        """Pause the engine before session fixtures, for example the runner, are torn down; also after -x.
 
-        Not for good: pytest-rerunfailures sets the last item up again after this.
+        The engine is not closed, because pytest-rerunfailures sets the last item up again after this.
         """
         if nextitem is None:
             self.engine.pause()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
-        """However the loop ends (Ctrl-C, pytest.exit, an internal error), nothing stays in flight.
+        """Cancel runs in flight at any end of the loop (Ctrl-C, pytest.exit, an internal error).
 
         After a signal, requests in flight have the grace to end. A second Ctrl-C cancels them.
         """
@@ -295,7 +295,7 @@ class Origins:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Generator[None, Any, Any]:
-        """Yield every fixture may be asked for by the one that makes the agent."""
+        """Record the parameters of every fixture, because any of them may feed the agent fixture."""
         value = yield
         param = getattr(request, "param", _NO_PARAM)
         told = None if param is _NO_PARAM else (param, getattr(request, "param_index", 0))

@@ -42,13 +42,33 @@ class _Flight(NamedTuple):
 
 
 class LookAhead:
-    """Runs jobs in order on one daemon thread: `concurrency` in flight, none more than `window` ahead of pytest.
+    """Runs jobs in order on one daemon thread: at most `concurrency` in flight, at most `window` ahead of pytest.
 
-    Jobs of a group share a runner and start once pytest has resolved it for one of them. `done` (atomic dictionary
-    operations), `at`, `starved` and `over` are shared between the threads; all else belongs to the engine's own, which
-    others reach through `post`. Every step on the loop is guarded and every waiter polls, so that a broken engine
-    ends in an error of each pending item and never in a session that hangs. A job is "not run" only where somebody has
-    asked for that with a reason (`drain`, `halt`); any other job without a result is an error.
+    The jobs of a start group share a runner, and start once pytest has resolved the runner for one of them.
+
+        pytest's thread                                  the engine's thread (runs the event loop)
+
+        result(job) -- in `done`? ----> take it
+            | no
+            +-- post(_demand, job) ----------------> start the job now, or wait for its flight
+            |   wait for `answer`, at most 0.1 s         |
+            |   at a time, and call tick()               v
+            +<---------------------- answer.put -- _answer, when the flight has landed
+
+        at = rank of pytest's item ------------> _pump: start waiting jobs while rank <= at + window
+
+    A job is in one of these states. Only the engine's thread changes the state, except for the last step:
+
+        waiting -> running (a _Flight in `running`) -> done (a Result in `done`) -> taken by pytest's thread
+        running, but parked: it waits for a batch and does not count as in flight
+
+    Owners: both threads use `done` (atomic operations of a dictionary), `at`, `starved`, `stopped`, `drained`, `over`
+    and `ending` (single assignments). All other state belongs to the engine's thread; other threads change it by
+    `post`.
+
+    Failures: `_guard` surrounds every step on the loop, and every waiter polls `over`. So a broken engine is an error
+    of each pending item and never a session that hangs. A job is "not run" only after `drain`, `halt` or `finish`,
+    with their reason; any other job without a result is an error.
     """
 
     def __init__(
@@ -64,8 +84,8 @@ class LookAhead:
         self.work, self.concurrency, self.window, self.limits = work, concurrency, window, limits or {}
         self.on_close, self.warn = on_close, warn
         self.batch = min(window - window // 8, _BATCH)
-        self.at = self.planned = 0
-        self.starved = 0
+        self.at = self.planned = 0  # ranks: of pytest's item, and of the last job of the order
+        self.starved = 0  # rank of the first job beyond the window, 0 if the engine does not wait for pytest
         self.short_ended = 0.0
         self.closed = False
         self.stopped: str | None = None
@@ -81,12 +101,12 @@ class LookAhead:
         self.on_idle: Callable[[], None] | None = None
         self.died: BaseException | None = None
         self.death = ""
-        self.asked = 0
+        self.asked = 0  # items that wait for an answer
         self.runners: dict[Hashable, Any] = {}
         self.running: dict[Job, _Flight] = {}
         self.parked: dict[asyncio.Task[Any], int] = {}
         self.groups: dict[asyncio.Task[Any], Hashable] = {}
-        self.busy: dict[Hashable, int] = {}
+        self.busy: dict[Hashable, int] = {}  # runs in flight by start group, without parked ones
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self._serve, name="agentbench-engine", daemon=True)
         self.watch = LoopWatch(self.loop, self.thread, self._runs, self.warn)
@@ -94,7 +114,7 @@ class LookAhead:
     # -- called by pytest's thread
 
     def post(self, function: Callable[..., None], *args: Any) -> None:
-        """Hands a step to the engine's thread. Once the loop is closed nothing is done: waiters see `over`."""
+        """Call a function on the engine's thread. Once the loop is closed this does nothing: waiters poll `over`."""
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self._guard, function, *args)
 
@@ -188,7 +208,7 @@ class LookAhead:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
-        except BaseException as error:  # noqa: BLE001  # whatever ends the loop is told to every waiter
+        except BaseException as error:  # noqa: BLE001  # every waiter gets the exception that ended the loop
             self.died = self.died or error
         if not self.ending:
             died = self.died or RuntimeError("its event loop was stopped from within")
@@ -218,11 +238,11 @@ class LookAhead:
         return f"in flight were {', '.join([*names[:3], *more]) or 'no runs'}"
 
     def _settled(self, tasks: set[asyncio.Task[Any]]) -> bool:
-        """Return whether they end in time."""
+        """Return whether the tasks end within the grace."""
         return not tasks or not self.loop.run_until_complete(asyncio.wait(tasks, timeout=self.grace))[1]
 
     def _guard(self, function: Callable[..., None], *args: Any) -> None:
-        try:  # asyncio only logs what a callback raises: a broken step would hang the session
+        try:  # asyncio only logs a callback's exception: the session would hang
             function(*args)
         except BaseException as error:  # noqa: BLE001
             self.died = self.died or error
@@ -246,7 +266,9 @@ class LookAhead:
             self.on_idle()
 
     def _demand(self, job: Job, runner: Any, shared: bool, answer: queue.SimpleQueue[Result]) -> None:
-        self.at = max(self.at, job.rank)  # here, not in result(): by then the plan that ranks the job has arrived
+        self.at = max(
+            self.at, job.rank
+        )  # here, not in result(): a worker's share, which ranks the job, precedes this step
         if shared:
             self.runners.setdefault(job.start_group, runner)  # opens the group
         ready = self.done.pop(job, None)
@@ -257,7 +279,7 @@ class LookAhead:
             answer.put(self._result_without_run(job, runner))
             return
         flight = self.running.get(job)
-        if flight is None or flight.runner is not runner:  # not started, or with a runner that is not this item's
+        if flight is None or flight.runner is not runner:  # not started, or started with another runner
             if self.drained:
                 answer.put(self._result_without_run(job, runner))
                 return
@@ -396,7 +418,7 @@ class RunLimits:
         return -(-limit // self.workers)
 
     def within(self, work: Work, throttles: WorkerThrottles) -> Work:
-        """Work that begins once its limits let it."""
+        """Return the work, which waits for the limits over all workers first."""
         total = self._uneven(throttles, "session", self.total)
         profiles = {name: self._uneven(throttles, name, limit) for name, limit in self.profiles.items()}
 
