@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def agentbench_runner() -> Any:
-    """Provide the agent under test: as each case's file says. Override it in a conftest.py to bring your own.
+    """Provide the agent under test. The default runs each case by its file; override it in a conftest.py for your own.
 
     Return a callable, sync or async, that takes `(case)` or `(case, context)` and returns the answer as text, or a
     `RunOutput`. With session scope its runs start ahead of pytest; with a narrower scope they are made one at a time.
@@ -30,10 +30,10 @@ def agentbench_runner() -> Any:
 
 @pytest.fixture(scope="session")
 def agentbench_mcp_servers() -> Mapping[str, McpServer | Mapping[str, Any]]:
-    """Provide MCP servers of all cases, by name, beside those that files declare. Override it in a conftest.py.
+    """Provide MCP servers of all cases, by name, in addition to those of files. Override it in a conftest.py.
 
-    Each is a `McpServer`, or a mapping of its fields. It is the place to start a server in: on a free port of this
-    machine, whose number is then no part of what makes a run another one. What it declares wins over all files.
+    Each is a `McpServer`, or a mapping of its fields. Start a server here on a free port of this machine: the port's
+    number is not part of a run's identity. The fixture's servers take precedence over all files.
     """
     return {}
 

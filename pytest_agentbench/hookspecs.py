@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def pytest_agentbench_runners() -> Mapping[str, Runner]:
     """Return ways to run a case: `{type: async (case, context) -> str | RunOutput | None}`.
 
-    A RunnerKind in place of the function says more.
+    A RunnerKind in place of the function declares more, for example tools of its own.
 
     Example::
 
@@ -59,7 +59,7 @@ def pytest_agentbench_tools() -> Mapping[str, Tool]:
 def pytest_agentbench_checks() -> Mapping[str, CheckKind]:
     """Return kinds of deterministic checks: `{kind: (spec, context) -> Verdict}`; the spec carries the YAML fields.
 
-    A subclass of CheckSpec instead of the function has typed fields, which are validated where a case is loaded.
+    A subclass of CheckSpec instead of the function has typed fields, which are validated when a case is loaded.
 
     Example::
 
@@ -81,9 +81,9 @@ def pytest_agentbench_metrics() -> Mapping[str, Metric]:
 
 @pytest.hookspec
 def pytest_agentbench_judges() -> Mapping[str, JudgeBackend]:
-    """Return kinds of judges beside `llm_probe`: `{type: async (messages, judge, case) -> JudgeReply}`.
+    """Return kinds of judges in addition to `llm_probe`: `{type: async (messages, judge, case) -> JudgeReply}`.
 
-    The reply's text must keep the same contract as a model's; what does not is asked for again.
+    The reply's text must follow the same contract as a model's; an invalid reply is asked for again.
 
     Example::
 
@@ -94,7 +94,7 @@ def pytest_agentbench_judges() -> Mapping[str, JudgeBackend]:
 
 @pytest.hookspec
 def pytest_agentbench_graders() -> Mapping[str, Grader]:
-    """Return what decides runs beside their checks, metrics and judges: `{name: Grader}`, asked of every case.
+    """Return graders, which decide runs in addition to checks, metrics and judges: `{name: Grader}`, for every case.
 
     Example::
 
@@ -120,7 +120,7 @@ def pytest_agentbench_model_providers() -> Mapping[str, Provider]:
 def pytest_agentbench_case_sources() -> Mapping[str, CaseSource]:
     """Return kinds of files that hold cases: `{"NAME PATTERN... ~WORD...": CaseSource}`.
 
-    The patterns are of file names; a file is opened where one of the words stands in its first 64 KB.
+    The patterns are of file names; a file is opened if its first 64 KB contain one of the words.
 
     Example::
 
@@ -131,9 +131,9 @@ def pytest_agentbench_case_sources() -> Mapping[str, CaseSource]:
 
 @pytest.hookspec
 def pytest_agentbench_case_parts() -> Mapping[str, type[CasePart]]:
-    """Return models of what cases carry beside their own fields: `{name: subclass of CasePart}`.
+    """Return models of parts that cases have in addition to their own fields: `{name: subclass of CasePart}`.
 
-    With `is_section = True` a test.yaml may have it under its name; else a case source makes it.
+    With `is_section = True` a test.yaml may have it under its name; otherwise a case source makes it.
 
     Example::
 
@@ -144,9 +144,9 @@ def pytest_agentbench_case_parts() -> Mapping[str, type[CasePart]]:
 
 @pytest.hookspec
 def pytest_agentbench_evaluation_parts() -> Mapping[str, type[Record]]:
-    """Return models of what graders keep with a verdict: `{part_name: subclass of Record}`.
+    """Return models of graders' parts of a verdict: `{part_name: subclass of Record}`.
 
-    Commands of `agentbench` ask no conftest: they read such verdicts where an entry point names the model too.
+    Commands of `agentbench` ask no conftest: they read such verdicts if an entry point names the model too.
 
     Example::
 
@@ -157,7 +157,7 @@ def pytest_agentbench_evaluation_parts() -> Mapping[str, type[Record]]:
 
 @pytest.hookspec
 def pytest_agentbench_profile_sections() -> Mapping[str, ProfileSection[Any]]:
-    """Return sections of run profiles, evaluation profiles or suites: `{name: ProfileSection}`, each says of which.
+    """Return sections of run profiles, evaluation profiles or suites: `{name: ProfileSection}`.
 
     Example::
 
@@ -182,7 +182,7 @@ def pytest_agentbench_file_kinds() -> Mapping[str, FileKind]:
 
 @pytest.hookspec
 def pytest_agentbench_sandboxes() -> Mapping[str, SandboxProvider]:
-    """Return kinds of sandboxes: `{name: SandboxProvider}`; a session opens its own of each that it needs.
+    """Return kinds of sandboxes: `{name: SandboxProvider}`; a session opens each kind that it needs.
 
     Example::
 
@@ -193,9 +193,9 @@ def pytest_agentbench_sandboxes() -> Mapping[str, SandboxProvider]:
 
 @pytest.hookspec
 def pytest_agentbench_report_sections() -> Mapping[str, ReportSection]:
-    """Return sections of reports: `{name: ReportSection}`, asked where a case or its verdict has a part of that name.
+    """Return sections of reports: `{name: ReportSection}`, for cases and verdicts with a part of that name.
 
-    Commands of `agentbench` ask no conftest: they read such a report.json where an entry point names the section too.
+    Commands of `agentbench` ask no conftest: they read such a report.json if an entry point names the section too.
 
     Example::
 

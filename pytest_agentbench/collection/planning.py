@@ -303,7 +303,9 @@ class Planner:
             model = model.model_copy(update={"model_id": name_subject(agent, model.model_id)})
         suite, run_profile, evaluation = session.suite, session.run_profile, session.evaluation
         subject = predictions or model
-        model_id = subject.model_id if subject else OWN_AGENT if own_agent else NO_MODEL
+        model_id = OWN_AGENT if own_agent else NO_MODEL
+        if subject:
+            model_id = subject.model_id
         suite_id = suite.suite_id if suite else None
         author = None
         if is_own:

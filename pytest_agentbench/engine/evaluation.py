@@ -128,9 +128,14 @@ def decide(
     errors += [line for grade in grades.values() for line in grade.errors]
     if not case.report_only and _none_ran(checks, metrics, judged, grades):
         errors.append(f"no check has run: {checks[0].message}")
-    outcome: Outcome = "failed" if failures and not case.report_only else "error" if errors else "passed"
-    score = final.final_score if final is not None else judged.overall if judged is not None else None
-    return Decision(outcome, score, failures, errors)
+    outcome: Outcome = "passed"
+    if failures and not case.report_only:
+        outcome = "failed"
+    elif errors:
+        outcome = "error"
+    if final is not None:
+        return Decision(outcome, final.final_score, failures, errors)
+    return Decision(outcome, judged.overall if judged is not None else None, failures, errors)
 
 
 def _none_ran(
@@ -298,7 +303,7 @@ async def evaluate(attempt: Attempt) -> None:
     plan, artifact, tape = attempt.plan, attempt.result.artifact, attempt.tape
     assert artifact is not None
     profile = plan.evaluation_profile
-    decided_by = verdict_inputs(attempt)  # first: what is run may change what they hold
+    decided_by = verdict_inputs(attempt)  # first, because hooks and verifiers may change these files
     identity = verdict_identity(attempt, artifact, decided_by)
     attempt.result.measure = measure_of(decided_by)
     context = CheckContext(
@@ -329,7 +334,7 @@ async def evaluate(attempt: Attempt) -> None:
             grades[grader] = grade = await grader.grade(request)
             metrics += grade.metrics
     if tape is not None:
-        identity = verdict_identity(attempt, artifact)  # there may be more on it now
+        identity = verdict_identity(attempt, artifact)  # the cassette may have more answers now
     evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity, grades)
     if tape is not None:
         evaluation = evaluation.model_copy(update={"cassette": tape.take_state()})

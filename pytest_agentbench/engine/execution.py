@@ -366,7 +366,7 @@ async def _store(attempt: Attempt, ended: _Ended) -> None:
     """Store the run with its kept files. Raises the error of writing its cassette."""
     services = attempt.services
     plan, tape = attempt.plan, attempt.tape
-    if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
+    if plan.predictions is None:  # predictions were paid for elsewhere, at an unknown cost
         services.spend("run", [ended.context.trace.usage], tape)
     run_id, interrupted = os.urandom(16).hex(), None
     try:
@@ -375,11 +375,11 @@ async def _store(attempt: Attempt, ended: _Ended) -> None:
         kept_files, interrupted = KeptFiles(note={"not_kept": "the session was stopped"}), error
     artifact = attempt.result.artifact = _artifact(attempt, ended, kept_files, run_id)
     attempt.result.seconds = artifact.duration_seconds
-    for said in ended.context.trace.warnings:
-        plan.model_store.warn(f"{plan.model_id}: {visible(services.redactor.text(said))[:200]}")
-    for name, said in dict.fromkeys(artifact.broken_tools):
+    for warning in ended.context.trace.warnings:
+        plan.model_store.warn(f"{plan.model_id}: {visible(services.redactor.text(warning))[:200]}")
+    for name, error_text in dict.fromkeys(artifact.broken_tools):
         plan.model_store.warn(
-            f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(said)))[:200]}"
+            f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(error_text)))[:200]}"
         )
     attempt.result.path = await plan.model_store.store_run(artifact, attempt.run_plan.fingerprint_input)
     services.makes_runs = True
@@ -414,7 +414,7 @@ async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
     """
     run_plan = attempt.run_plan
     plan, model, tape = attempt.plan, run_plan.model, attempt.tape
-    if any(each.scripted for each in (model, *plan.judges.values(), *attempt.job.judges)):
+    if any(asked_model.scripted for asked_model in (model, *plan.judges.values(), *attempt.job.judges)):
         attempt.services.scripts.load_beside(attempt.case)
     expected = await expected_sandbox(attempt)
     context = _context(attempt, expected)

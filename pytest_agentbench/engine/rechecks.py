@@ -109,7 +109,7 @@ def _is_free(registry: Registry, case: Case, check: Check, artifact: RunArtifact
     if spec is None or check.kind in _LOOKS_AT_FILES or getattr(spec, "path", None) is not None:
         return False
     if check.kind == "final_response_present" and answers_with_files(artifact.runner_type):
-        return False  # files that the agent left may stand for its answer
+        return False  # the agent's files may be its answer
     if check.kind == "metric":
         name = getattr(spec, "name", "")
         return _is_cheap(registry, name, case.gold, artifact.final_output or "")

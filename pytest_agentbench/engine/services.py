@@ -192,7 +192,7 @@ class ModelStops:
                 self._stop(job, str(error))
                 return
             if error.retryable or error.reason == "request_refused":
-                return  # requests wait for the end of an outage; a refused request says nothing of others
+                return  # requests wait for the end of an outage; other requests may not be refused
         text, before = as_alike(str(error)), self._rows.get(model, ("", 0))
         count = before[1] + 1 if before[0] == text else 1
         self._rows[model] = (text, count)
@@ -367,6 +367,6 @@ class Services(GradingServices):
             if self._sandboxes is not None:
                 await self._sandboxes.close()
             self.threads.close()
-        finally:  # whatever waited on this loop can wait on no other
+        finally:  # threads, connections and locks belong to this loop and cannot be used by another
             self._endpoints, self.threads, self.process_lock = None, DaemonThreads(), SharedExclusiveLock()
             self.__post_init__()

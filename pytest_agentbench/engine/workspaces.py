@@ -31,7 +31,7 @@ MAX_OUTPUT_BYTES = 2 * 2**20
 """The largest of them."""
 
 _MAX_BYTES = 10 * 2**20  # of all of a run together
-_TYPES = MimeTypes()  # Python's own, not what the machine adds
+_TYPES = MimeTypes()  # Python's own types, without the machine's additions
 
 
 def store_outputs(
@@ -190,7 +190,9 @@ async def restore_workspace(attempt: Attempt) -> bool:
         return attempt.result.workspace is not None
     note = artifact.metadata.get(WORKSPACE_NOTE) or {}
     anywhere = bool(case.verify) or _is_answered_by_files(case, artifact)
-    looked_at = None if anywhere else [] if attempt.job.by_hand else _paths_looked_at(attempt)
+    looked_at: Sequence[str] | None = None  # None: anywhere
+    if not anywhere:
+        looked_at = [] if attempt.job.by_hand else _paths_looked_at(attempt)
     is_kept_whole = not note.keys() & {"not_kept", "left_out"}
     if (artifact.workspace is None and is_kept_whole) or (looked_at == [] and not attempt.job.by_hand):
         return True
