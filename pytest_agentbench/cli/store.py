@@ -348,6 +348,7 @@ def add_export_options(parser: argparse.ArgumentParser) -> None:
 def run_export(args: argparse.Namespace) -> int:
     """Write a line for each run as it goes."""
     from pytest_agentbench.store.contents import Contents
+    from pytest_agentbench.store.layout import lay_out
 
     contents, problems = Contents(args.output), list[Exception]()
 
@@ -358,7 +359,7 @@ def run_export(args: argparse.Namespace) -> int:
     if args.files is not None:
         target = args.output if args.files is True else args.files
         try:
-            print(f"wrote {contents.documents.lay_out(str(target)):,} files below {target}")
+            print(f"wrote {lay_out(contents.documents, str(target)):,} files below {target}")
         except OSError as error:
             raise InfrastructureError(f"{target}: cannot be written: {error.strerror or error}") from error
         return int(bool(contents.documents.is_damaged))

@@ -85,7 +85,9 @@ class StoreLayout:
             self._maker.join()
 
     def _lay_out(self) -> None:
+        from pytest_agentbench.store.layout import lay_out_used
+
         try:
-            self.documents.lay_out_used(self._failed)
+            lay_out_used(self.documents, self._failed)
         except OSError as error:  # the database has the same content
             _log.warning("%s: the files of runs and verdicts could not be made: %s", self.documents.output, error)

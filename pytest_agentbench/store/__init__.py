@@ -3,6 +3,6 @@
 A session opens one `ModelStore` per model and writes each run and evaluation through it. Writes are atomic, and stored
 texts are redacted.
 
-Others use: artifacts, contents, database, documents, judgements, maintenance, output_folder, remote, remote_results,
-repair
+Others use: artifacts, contents, database, documents, judgements, layout, maintenance, output_folder, remote,
+remote_results, repair
 """

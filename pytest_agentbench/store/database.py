@@ -20,7 +20,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -132,7 +132,7 @@ class Documents:
         self._last_read: dict[tuple[int, str], int] = {}
         self._has_files: dict[str, bool] = {}
         self._as_files: bool | None = None
-        self._used: set[str] | None = None
+        self.used: set[str] | None = None  # folders, see note_use
 
     # -- reading
 
@@ -277,6 +277,34 @@ class Documents:
                     rows = self._select_all(database, statement, (known,))
                     found.update(leaf for (leaf,) in rows)
         return sorted(filter(is_name, found))
+
+    def list_leaves(self) -> Iterator[str]:
+        """Yield the folders of all documents in the database, in order."""
+        with self._lock:
+            if (database := self._open()) is None:
+                return
+            rows = self._select_all(
+                database,
+                "SELECT DISTINCT f.path || '/' || d.leaf FROM folders f JOIN documents d ON d.folder = f.id ORDER BY 1",
+            )
+        for (folder,) in rows:
+            yield folder
+
+    def read_folder(self, folder: str) -> list[tuple[str, int, bytes | None]]:
+        """Return name, time of modification (ns) and content of a folder's documents in the database.
+
+        The content of a large document is None: it is a file.
+        """
+        base, _, leaf = folder.rpartition("/")
+        with self._lock:
+            if (database := self._open()) is None or (known := self._folder(database, base)) is None:
+                return []
+            rows = self._select_all(database, _VIEW, (known, leaf))
+            if self.is_damaged:
+                one = f"{_VIEW} AND name = ?"
+                found = (self._select(database, one, f"{folder}/{name}") for name in self.names(folder))
+                rows = [row for row in found if row is not None]
+        return [(name, modified, content) for name, modified, content in rows]
 
     @property
     def exist(self) -> bool:
@@ -463,61 +491,13 @@ class Documents:
                 return error.strerror
             return None if report == "ok" else str(report).splitlines()[-1]
 
-    # -- the documented layout
-
-    def lay_out(self, target: str | None = None) -> int:
-        """Write all documents to their places in the layout, below `target` or the output folder; return how many."""
-        return sum(self._lay_out_folder(folder, target or self.output) for folder in [*self._list_leaves()])
-
     def note_use(self) -> None:
-        """Remember from here on in which folders this process writes or finds something."""
-        self._used = set()
-
-    def lay_out_used(self, others: Iterable[str] = ()) -> int:
-        """Write the documents in the folders of `note_use`, and in some others, to their places in the layout.
-
-        Returns the number of documents.
-        """
-        used = {*(self._used or ()), *others}
-        # Two folders above a case's folder is the profile's description, which an earlier session may have stored
-        folders = {*used, *(folder.rsplit("/", 2)[0] for folder in used)}
-        return sum(self._lay_out_folder(folder, self.output) for folder in sorted(folders))
-
-    def _lay_out_folder(self, folder: str, target: str) -> int:
-        with self._lock:
-            if self._open() is None:
-                return 0
-            # As a step: otherwise a document that another session displaces meanwhile would be written back
-            with self.writing(create=False) if target == self.output else contextlib.nullcontext():
-                return self._write_view(folder, target)
-
-    def _write_view(self, folder: str, target: str) -> int:
-        base, _, leaf = folder.rpartition("/")
-        if (database := self._database) is None or (known := self._folder(database, base)) is None:
-            return 0
-        rows = self._select_all(database, _VIEW, (known, leaf))
-        if self.is_damaged:
-            found = (self._select(database, f"{_VIEW} AND name = ?", f"{folder}/{name}") for name in self.names(folder))
-            rows = [row for row in found if row is not None]
-        place = f"{target}/{folder}"
-        if not lies_below(target, folder):  # the database may be anybody's
-            return 0
-        for name, modified, content in rows:
-            if not is_name(name):
-                continue
-            if content is None:  # a large one, which is a file already
-                if target == self.output or (content := self._read_file(f"{folder}/{name}", named=True)) is None:
-                    continue
-            elif _is_written(f"{place}/{name}", modified, len(content)):
-                continue
-            make_folder(place)
-            write_atomically(place, name, content)
-            os.utime(f"{place}/{name}", ns=(modified, modified))
-        return len(rows)
+        """Remember in `used` the folders in which this process writes or finds a document from now on."""
+        self.used = set()
 
     def _note(self, path: str) -> None:
-        if self._used is not None:
-            self._used.add(path.rpartition("/")[0])
+        if self.used is not None:
+            self.used.add(path.rpartition("/")[0])
 
     def close(self) -> None:
         """Close the connection. The last process to close it moves the log into the database. The next access opens
@@ -531,18 +511,6 @@ class Documents:
                 self._database, self._may_write, self.is_damaged = None, False, False
 
     # -- the database and the files
-
-    def _list_leaves(self) -> Iterator[str]:
-        """Yield the folders of all documents in the database, in order."""
-        with self._lock:
-            if (database := self._open()) is None:
-                return
-            rows = self._select_all(
-                database,
-                "SELECT DISTINCT f.path || '/' || d.leaf FROM folders f JOIN documents d ON d.folder = f.id ORDER BY 1",
-            )
-        for (folder,) in rows:
-            yield folder
 
     def _open(self, *, write: bool = False, create: bool = False) -> sqlite3.Connection | None:
         """Return the connection; None if there is no database or documents are files.
@@ -745,14 +713,6 @@ def find_place(path: str) -> str:
 def is_name(text: str) -> bool:
     """Return whether a text is the name of a file or folder: who wrote a database may have written anything."""
     return "/" not in text and "\\" not in text and "\0" not in text and text not in ("", ".", "..")
-
-
-def _is_written(path: str, modified: int, size: int) -> bool:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return False
-    return (found.st_mtime_ns, found.st_size) == (modified, size)
 
 
 def _list_folders(path: str) -> list[str]:

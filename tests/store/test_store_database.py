@@ -26,6 +26,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.store.artifacts import Writes
 from pytest_agentbench.store.connection import VERSION, find_file_system
 from pytest_agentbench.store.database import LARGEST, Documents, open_documents
+from pytest_agentbench.store.layout import lay_out, lay_out_used
 from pytest_agentbench.store.output_folder import DATABASE
 
 FOLDER = "runs/suit_default/run_profile_12345678/gpt/sum"
@@ -181,22 +182,22 @@ def test_a_database_that_is_gone_from_its_place_is_left_and_that_is_said(tmp_pat
 def test_what_is_in_both_is_the_databases(documents, tmp_path):
     """The files of the layout are a view: who changes one changes nothing."""
     documents.put(RUN, b"stored")
-    assert documents.lay_out() == 1
+    assert lay_out(documents) == 1
     assert (tmp_path / RUN).read_bytes() == b"stored"
     (tmp_path / RUN).write_bytes(b"edited")
     assert (documents.read(RUN), [*documents.find(FOLDER, NAMES)]) == (b"stored", [(RUN, b"stored")])
     (tmp_path / RUN).unlink()
     assert documents.read(RUN) == b"stored"
-    documents.lay_out()
+    lay_out(documents)
     assert (tmp_path / RUN).read_bytes() == b"stored"
     assert os.stat(tmp_path / RUN).st_mtime_ns == documents.modified(RUN)
 
 
 def test_an_edited_view_is_mended_when_it_is_made_again(documents, tmp_path):
     documents.put(RUN, b"stored")
-    documents.lay_out()
+    lay_out(documents)
     (tmp_path / RUN).write_bytes(b"edited")
-    documents.lay_out()
+    lay_out(documents)
     assert (tmp_path / RUN).read_bytes() == b"stored"
 
 
@@ -211,7 +212,7 @@ with documents.writing():
 """
     with subprocess.Popen(in_child(code, tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "displaced\n"
-        thread = threading.Thread(target=documents.lay_out)
+        thread = threading.Thread(target=lay_out, args=(documents,))
         thread.start()
         thread.join(0.1)
         assert thread.is_alive()
@@ -260,7 +261,7 @@ def test_nothing_is_made_before_something_is_written(tmp_path):
     documents = open_documents(tmp_path / "outputs")
     assert (documents.read(RUN), [*documents.find(FOLDER, NAMES)], documents.names(FOLDER)) == (None, [], [])
     documents.remove(RUN)
-    assert documents.lay_out() == documents.lay_out_used() == 0
+    assert lay_out(documents) == lay_out_used(documents) == 0
     assert not (tmp_path / "outputs/store.sqlite").exists()
 
 
@@ -505,9 +506,9 @@ def test_what_somebody_planted_leads_nowhere(tmp_path, kind):
     before = sorted(path for path in tmp_path.rglob("*") if output not in path.parents)
     for path, content in documents.find(FOLDER, NAMES):
         assert content == b"{}", path
-    documents.lay_out_used()
-    documents.lay_out()
-    documents.lay_out(str(tmp_path / "a/b/laid"))
+    lay_out_used(documents)
+    lay_out(documents)
+    lay_out(documents, str(tmp_path / "a/b/laid"))
     for below in documents.folders(FOLDER.rpartition("/")[0]):
         assert "/" not in below
     assert all("/" not in each for each in documents.names(FOLDER))
@@ -524,7 +525,7 @@ def test_a_document_of_another_type_breaks_nothing(documents, asked, value):
     assert found is None or isinstance(found, bytes)
     assert all(isinstance(content, bytes) for _, content in documents.find(FOLDER, NAMES))
     assert isinstance(documents.modified(RUN), int | None)
-    documents.lay_out()
+    lay_out(documents)
 
 
 @pytest.mark.slow
@@ -730,13 +731,16 @@ def test_what_is_laid_out_elsewhere_is_all_of_it(documents, tmp_path):
     contents = {RUN: b"{}", ASIDE: LARGE, "judgements/ab/abc.json": b"vote"}
     for path, content in contents.items():
         documents.put(path, content)
-    assert documents.lay_out(str(tmp_path / "there")) == 3
+    assert lay_out(documents, str(tmp_path / "there")) == 3
     assert {path: (tmp_path / "there" / path).read_bytes() for path in contents} == contents
 
 
 def test_only_what_was_used_is_laid_out_at_a_sessions_end(tmp_path):
     run_child(f"documents.put({RUN.replace('sum', 'earlier')!r}, b'')", tmp_path)
-    code = f"documents.note_use()\ndocuments.put({RUN!r}, b'')\nprint(documents.lay_out_used())"
+    code = (
+        "from pytest_agentbench.store.layout import lay_out_used\n"
+        f"documents.note_use()\ndocuments.put({RUN!r}, b'')\nprint(lay_out_used(documents))"
+    )
     assert run_child(code, tmp_path) == "1\n"
     assert (tmp_path / RUN).exists()
     assert not (tmp_path / RUN.replace("sum", "earlier")).exists()
@@ -745,7 +749,7 @@ def test_only_what_was_used_is_laid_out_at_a_sessions_end(tmp_path):
 def test_nothing_is_laid_out_of_what_nobody_noted(tmp_path):
     documents = open_documents(tmp_path)
     documents.put(RUN, b"{}")
-    assert documents.lay_out_used() == 0
+    assert lay_out_used(documents) == 0
     assert not (tmp_path / "runs").exists()
 
 

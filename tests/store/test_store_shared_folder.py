@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_agentbench.store.database import LARGEST, Documents
+from pytest_agentbench.store.layout import lay_out
 
 FOLDER, NAMES = "runs/suit_default/profile/model/case", ("run_1.json", "run_1.01234567.json")
 OTHER_SUITE = "runs/suit_smoke/profile/model/case"
@@ -52,7 +53,7 @@ def test_what_moves_takes_the_file_that_shows_it_along(two, size, tmp_path):
     old, new = (f"{FOLDER}/{name}" for name in NAMES)
     second.put(new, b"y" * size)
     first.put(old, b"x" * size)
-    first.lay_out()
+    lay_out(first)
     second.move(old, new)
     assert [path.name for path in (tmp_path / FOLDER).iterdir()] == [NAMES[1]]
     assert (tmp_path / new).read_bytes() == b"x" * size

@@ -13,13 +13,14 @@ from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.store.database import open_documents
 from pytest_agentbench.store.documents import load_evaluation, load_run
+from pytest_agentbench.store.layout import lay_out
 from pytest_agentbench.store.output_folder import DATABASE, LOCKS
 
 
 def as_files(output: str | Path) -> Path:
     """Turn a store into one without a database, as on a network file system: all documents are files."""
     documents = open_documents(output)
-    documents.lay_out()
+    lay_out(documents)
     documents.close()
     for suffix in ("", "-wal", "-shm"):
         Path(output, f"{DATABASE}{suffix}").unlink(missing_ok=True)
