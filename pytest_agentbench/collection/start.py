@@ -20,7 +20,6 @@ from pytest_agentbench.collection.preconditions import bound_by_open_files, find
 from pytest_agentbench.collection.reporting import CaseReports, Messages, SessionMessages, WorkerMessages
 from pytest_agentbench.collection.store_plugins import StoreLayout, StoreWait
 from pytest_agentbench.config.root_search import find_project
-from pytest_agentbench.engine.agent_code import CodeReader
 from pytest_agentbench.engine.budget import Signals, over_budget
 from pytest_agentbench.engine.driver import AHEAD, JOB, Origins, RunAhead
 from pytest_agentbench.engine.execution import execute
@@ -35,6 +34,7 @@ from pytest_agentbench.session import BEGAN
 from pytest_agentbench.terminal_text import visible
 
 if TYPE_CHECKING:
+    from pytest_agentbench.engine.agent_code import CodeReader
     from pytest_agentbench.engine.limits import WorkerThrottles
     from pytest_agentbench.models.batches.collector import Batches
     from pytest_agentbench.models.client import Endpoints
@@ -225,6 +225,8 @@ class SessionBuilder:
         self.messages.warn(self.store.redactor.text(text))
 
     def _make_code_reader(self) -> CodeReader:
+        from pytest_agentbench.engine.agent_code import CodeReader
+
         return CodeReader(_find_code_folder(self.config), self.config.stash[BEGAN])
 
     def _warn(self, limit_warnings: list[str]) -> None:

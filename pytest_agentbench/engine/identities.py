@@ -8,13 +8,14 @@ from functools import cached_property
 from inspect import getattr_static
 from pathlib import Path
 from types import FunctionType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pytest_agentbench.engine.agent_code import Code, CodeReader, Shown
-from pytest_agentbench.engine.agent_values import UnknownCode
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.identity.fingerprints import Plain
+
+if TYPE_CHECKING:
+    from pytest_agentbench.engine.agent_code import Code, CodeReader, Shown
 
 _NO_HEAD: Shown = {}
 _ADVICE = "; give it an attribute `fingerprint`, a text that names its version"
@@ -122,6 +123,10 @@ class Identities:
         self, code: Code | None, read: Callable[[], Code], subject: str, head: Shown = _NO_HEAD, advice: str = ""
     ) -> Code:
         """Return the identity after `head`: `code` if it still holds, else newly read. Warn once if it is unknown."""
+        # Here, because importing them takes milliseconds and most sessions have no user code
+        from pytest_agentbench.engine.agent_code import Code
+        from pytest_agentbench.engine.agent_values import UnknownCode
+
         try:
             if code is None:
                 code = read()
