@@ -74,7 +74,7 @@ def compact(value: Any) -> str:
 def normalized(text: str) -> str:
     """Return the NFKD of the case-folded text without combining characters; white space is kept."""
     decomposed = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(each for each in decomposed if not unicodedata.combining(each))
+    return "".join(character for character in decomposed if not unicodedata.combining(character))
 
 
 def loads(text: str) -> Any:
@@ -187,10 +187,10 @@ def verdict(passed: bool, message: str, expected: str | None = None, actual: str
 
 def excerpt(text: str) -> str:
     """Return the last lines of a text, where agents put their answer; `…` marks the omitted part."""
-    kept = "\n".join(text.strip()[-_MAX_EXCERPT:].splitlines()[-_MAX_LINES:])
-    if len(kept) == len(text.strip()):
-        return kept
-    return f"…{kept}"
+    last_lines = "\n".join(text.strip()[-_MAX_EXCERPT:].splitlines()[-_MAX_LINES:])
+    if len(last_lines) == len(text.strip()):
+        return last_lines
+    return f"…{last_lines}"
 
 
 def _short(text: str | None) -> str | None:

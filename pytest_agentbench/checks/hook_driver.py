@@ -79,14 +79,14 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
     return _verdict(hook(*_arguments(request, _wanted(hook))))
 
 
-def _arguments(request: Mapping[str, Any], wanted: int) -> Iterator[Any]:
+def _arguments(request: Mapping[str, Any], count: int) -> Iterator[Any]:
     """Yield the artifact and the context, as far as the hook wants them: making them takes most of a hook's time."""
-    if wanted > 0:
+    if count > 0:
         from pytest_agentbench.records.case import Case
         from pytest_agentbench.records.run import RunArtifact
 
         yield RunArtifact.model_validate(request["artifact"])
-    if wanted > 1:
+    if count > 1:
         case = Case.model_validate(request["case"])
         workspace = request["workspace"]
         yield HookContext(case, case.path.parent, None if workspace is None else Path(workspace))
@@ -94,10 +94,10 @@ def _arguments(request: Mapping[str, Any], wanted: int) -> Iterator[Any]:
 
 def _load(hook: Mapping[str, str | None]) -> Callable[..., Any]:
     module = _from_file(Path(hook["path"])) if hook["path"] else importlib.import_module(hook["import_path"] or "")
-    found = getattr(module, hook["callable_name"] or "", None)
-    if not callable(found):
+    hook_function = getattr(module, hook["callable_name"] or "", None)
+    if not callable(hook_function):
         raise TypeError(f"{hook['path'] or hook['import_path']} has no callable {hook['callable_name']!r}")
-    return found  # type: ignore[no-any-return]
+    return hook_function  # type: ignore[no-any-return]
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -151,7 +151,7 @@ def _plain(value: Any) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise TypeError(f"the hook returned {_kind(value)} as metadata or outputs, expected a mapping")
-    plain: dict[str, Any] = json.loads(json.dumps({str(key): each for key, each in value.items()}, default=repr))
+    plain: dict[str, Any] = json.loads(json.dumps({str(key): item for key, item in value.items()}, default=repr))
     return plain
 
 
@@ -179,8 +179,8 @@ class _Reference(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         """Return the spec of a package for each of its names."""
-        known = name in _REFERENCE_MODULES
-        if known:
+        is_reference = name in _REFERENCE_MODULES
+        if is_reference:
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 

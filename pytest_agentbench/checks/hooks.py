@@ -100,7 +100,7 @@ async def _without_links_out(context: CheckContext) -> AsyncIterator[CheckContex
 def _links_out(workspace: Workspace, unseen: list[str]) -> list[str]:
     """Return the links in it that lead elsewhere; folders that this user may not list are added to `unseen`."""
     root = os.path.realpath(workspace.path)
-    links = [f"{root}/{found.path}" for found in walk_tree(root, unseen) if found.kind == "link"]
+    links = [f"{root}/{entry.path}" for entry in walk_tree(root, unseen) if entry.kind == "link"]
     return [link for link in links if not f"{os.path.realpath(link)}/".startswith(f"{root}/")]
 
 
@@ -158,15 +158,15 @@ def _readable_paths(hook: PythonHook, context: CheckContext) -> Iterator[Path]:
 def _package_folder(import_path: str) -> Iterator[Path]:
     """Yield the folder of an import path's top-level package or module, as this process finds it."""
     try:
-        found = importlib.util.find_spec(import_path.partition(".")[0])
+        spec = importlib.util.find_spec(import_path.partition(".")[0])
     except (ImportError, ValueError):
         return
-    if found is None:
+    if spec is None:
         return
-    if found.submodule_search_locations is not None:
-        yield from (Path(folder) for folder in found.submodule_search_locations)
-    elif found.has_location and found.origin is not None:
-        yield Path(found.origin)
+    if spec.submodule_search_locations is not None:
+        yield from (Path(folder) for folder in spec.submodule_search_locations)
+    elif spec.has_location and spec.origin is not None:
+        yield Path(spec.origin)
 
 
 def _file(hook: PythonHook, context: CheckContext) -> Path:
@@ -197,8 +197,12 @@ def _verdict(done: IsolatedResult, key: str) -> Verdict:
     if "error" in reply:
         return Verdict("error", reply["error"], outputs=printed)
     metadata = {"metadata": reply["metadata"]} if reply.get("metadata") else {}
-    found = verdict(reply["passed"], reply.get("message") or f"the hook {'passed' if reply['passed'] else 'failed'}")
-    return Verdict(found.outcome, found.message, outputs={**reply.get("outputs", {}), **metadata, **printed})
+    hook_verdict = verdict(
+        reply["passed"], reply.get("message") or f"the hook {'passed' if reply['passed'] else 'failed'}"
+    )
+    return Verdict(
+        hook_verdict.outcome, hook_verdict.message, outputs={**reply.get("outputs", {}), **metadata, **printed}
+    )
 
 
 def _read_reply(done: IsolatedResult, key: str) -> tuple[dict[str, Any] | None, str]:
@@ -221,8 +225,8 @@ def _read_reply(done: IsolatedResult, key: str) -> tuple[dict[str, Any] | None, 
     return reply, ""
 
 
-def _is_key(given: object, key: str) -> bool:
-    return isinstance(given, str) and hmac.compare_digest(given.encode("utf-8", "replace"), key.encode())
+def _is_key(value: object, key: str) -> bool:
+    return isinstance(value, str) and hmac.compare_digest(value.encode("utf-8", "replace"), key.encode())
 
 
 def _why(killed: Killed) -> str:

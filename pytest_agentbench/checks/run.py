@@ -71,8 +71,8 @@ def final_response_present(spec: FinalResponsePresent, context: CheckContext) ->
     for source, text in texts:
         if text.strip():
             return verdict(True, f"the {source} has {len(text):,} characters", "a text", excerpt(text))
-    found = "none" if context.artifact.final_output is None else "a blank text"
-    return verdict(False, "there is no final response", "a text that is not blank", found)
+    actual = "none" if context.artifact.final_output is None else "a blank text"
+    return verdict(False, "there is no final response", "a text that is not blank", actual)
 
 
 def regex_match(spec: RegexMatch, context: CheckContext) -> Verdict:
@@ -108,19 +108,19 @@ def json_schema(spec: JsonSchema, context: CheckContext) -> Verdict:
 def json_path_equals(spec: JsonPathEquals, context: CheckContext) -> Verdict:
     """Pass if the value at the JSONPath equals `value`; if the path selects several values, compare their list."""
     value, name = _json(spec.path, context)
-    found: list[Any] = select_values(spec.json_path, value)
+    selected: list[Any] = select_values(spec.json_path, value)
     # First as a list, for a path with several values; one value also by itself, so that no `[...]` is needed
-    equal = json_equal(found, spec.value) or (len(found) == 1 and json_equal(found[0], spec.value))
-    shown = "nothing" if not found else compact(found[0] if len(found) == 1 else found)
+    equal = json_equal(selected, spec.value) or (len(selected) == 1 and json_equal(selected[0], spec.value))
+    actual = "nothing" if not selected else compact(selected[0] if len(selected) == 1 else selected)
     message = f"{name}: {spec.json_path} is {'' if equal else 'not '}the expected value"
-    return verdict(equal, message, compact(spec.value), shown)
+    return verdict(equal, message, compact(spec.value), actual)
 
 
 async def metric_at_least(spec: MetricAtLeast, context: CheckContext) -> Verdict:
     """Pass if the metric of the text against `reference` reaches the threshold."""
     text, name = _text(spec.path, context)
-    asked = MetricSpec(name=spec.name, threshold=spec.threshold, args=spec.args, compat=context.compat)
-    computed = partial(measure, asked, spec.reference, text, context.metrics)
+    metric = MetricSpec(name=spec.name, threshold=spec.threshold, args=spec.args, compat=context.compat)
+    computed = partial(measure, metric, spec.reference, text, context.metrics)
     # All runs share one event loop, so a slow metric is computed on a thread.
     long = takes_long(spec.name, context.metrics, spec.reference, text)
     result = await context.in_thread(computed) if long else computed()
@@ -187,18 +187,18 @@ def path_exists(spec: PathExists, context: CheckContext) -> Verdict:
 def file_contains(spec: FileContains, context: CheckContext) -> Verdict:
     """Pass if the file's text contains `text`, case-sensitively."""
     text, name = read_text(context, spec.path)
-    found = spec.text in text
-    return verdict(found, f"{name} {'holds' if found else 'does not hold'} the text", spec.text, excerpt(text))
+    contains = spec.text in text
+    return verdict(contains, f"{name} {'holds' if contains else 'does not hold'} the text", spec.text, excerpt(text))
 
 
 def output_artifact_present(spec: OutputArtifactPresent, context: CheckContext) -> Verdict:
     """Pass if an output artifact has every field of the check."""
-    wanted = spec.model_dump(exclude={"kind"}, exclude_none=True)
+    fields = spec.model_dump(exclude={"kind"}, exclude_none=True)
     artifacts = context.artifact.output_artifacts
-    found = any(all(getattr(each, name) == value for name, value in wanted.items()) for each in artifacts)
-    listed = ", ".join(f"{each.artifact_id} ({each.artifact_type}, {each.uri})" for each in artifacts) or "none"
-    message = f"{'an' if found else 'no'} output artifact of {len(artifacts)} matches"
-    return verdict(found, message, ", ".join(f"{name}={value}" for name, value in wanted.items()), listed)
+    present = any(all(getattr(output, name) == value for name, value in fields.items()) for output in artifacts)
+    listed = ", ".join(f"{output.artifact_id} ({output.artifact_type}, {output.uri})" for output in artifacts) or "none"
+    message = f"{'an' if present else 'no'} output artifact of {len(artifacts)} matches"
+    return verdict(present, message, ", ".join(f"{name}={value}" for name, value in fields.items()), listed)
 
 
 def status_is(spec: StatusIs, context: CheckContext) -> Verdict:
@@ -373,10 +373,10 @@ async def _run(
         if check.python_hook is not None:
             from pytest_agentbench.checks.hooks import run_hook
 
-            found = await run_hook(check.python_hook, context, policy)
+            result = await run_hook(check.python_hook, context, policy)
         else:
-            found = await _declarative(check, context, kinds)
-        return _result(check, found)
+            result = await _declarative(check, context, kinds)
+        return _result(check, result)
     # Unmet means that the agent did not produce the object of the check. Any other exception is the check's
     # own error.
     except Unmet as unmet:
@@ -387,16 +387,16 @@ async def _run(
         return _result(check, Verdict("error", f"{type(error).__name__}: {error}"))
 
 
-def _result(check: Check, found: Verdict) -> CheckResult:
+def _result(check: Check, check_verdict: Verdict) -> CheckResult:
     return CheckResult(
         check_id=check.check_id,
         kind=check.kind,
         dimensions=check.dimensions or _default_dimensions(check),
-        outcome=found.outcome,
-        message=found.message,
-        expected=found.expected,
-        actual=found.actual,
-        outputs=found.outputs,
+        outcome=check_verdict.outcome,
+        message=check_verdict.message,
+        expected=check_verdict.expected,
+        actual=check_verdict.actual,
+        outputs=check_verdict.outputs,
     )
 
 
@@ -431,9 +431,9 @@ async def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, 
     # An error instead of a failure: unrecorded events do not rate the agent.
     if context.artifact.runner_type == "predictions" and not _is_known(check, context):
         return Verdict("error", "predictions are answers only: tool calls, files, time and cost are not known of them")
-    found = spec.check(context) if spec is not None else cast(CheckFunction, kind)(check.declarative, context)
-    if inspect.isawaitable(found):
-        found = await found
-    if not isinstance(found, Verdict):
-        raise TypeError(f"the check {check.kind} returned {type(found).__name__}, expected a Verdict")
-    return found
+    check_verdict = spec.check(context) if spec is not None else cast(CheckFunction, kind)(check.declarative, context)
+    if inspect.isawaitable(check_verdict):
+        check_verdict = await check_verdict
+    if not isinstance(check_verdict, Verdict):
+        raise TypeError(f"the check {check.kind} returned {type(check_verdict).__name__}, expected a Verdict")
+    return check_verdict

@@ -167,20 +167,22 @@ def chat_sender(
     # None if a tape compares whole requests: adaptations learned of an endpoint would change the request in a
     # replay.
     spelling: Spelling | None = getattr(client, "spelling", None)
-    wanted = response_format is not None and "response_format" not in options
+    structured_reply = response_format is not None and "response_format" not in options
     parameters = dict(options)
 
     # Repeated requests are not batched: they are sent at once.
-    asked = itertools.count()
+    numbers = itertools.count()
 
     async def send(conversation: Sequence[dict[str, str]]) -> ChatReply:
-        alone = next(asked) == 0 and getattr(client, "takes_alone", False)
+        alone = next(numbers) == 0 and getattr(client, "takes_alone", False)
         reply = await ask_in_form(conversation, {"alone": True} if alone else {})
         if reply.finish_reason == "length":
             given = (options, client.model.parameters)
             limits = ((limit, fields.get(limit)) for fields in given for limit in LIMITS)
             # The first is the one that was sent: the options win, under either name
-            limit, most = next((each for each in limits if isinstance(each[1], int)), (LIMITS[0], None))
+            limit, most = next(
+                (limit_pair for limit_pair in limits if isinstance(limit_pair[1], int)), (LIMITS[0], None)
+            )
             if most is not None:
                 parameters[limit] = 2 * most
         return reply
@@ -188,7 +190,7 @@ def chat_sender(
     async def ask_in_form(conversation: Sequence[dict[str, str]], alone: dict[str, Any]) -> ChatReply:
         repeats: dict[str, Any] = {"timeout": request_seconds, "retries": retries, **alone}
         ask = partial(client.complete, conversation, case_id=case_id, **repeats)
-        if not wanted or (spelling is not None and not spelling.takes_forms):
+        if not structured_reply or (spelling is not None and not spelling.takes_forms):
             return await ask(parameters=parameters)
         form = response_format if spelling is None or spelling.dialect.json_schema else _ANY_OBJECT
         try:
@@ -226,9 +228,9 @@ def request_key(
     """
     # Without label, key, price and limits: they change a request's cost or duration, not its answer.
     identity = {"requested_model", "base_url", "provider", "scripted", "parameters", "options"}
-    known = model.model_dump(include=identity) | endpoint_input(model)
-    asked = {"contract": contract, "model": known, "messages": messages}
-    return fingerprint({**asked, "repetition": repetition, **further})
+    model_input = model.model_dump(include=identity) | endpoint_input(model)
+    identity_input = {"contract": contract, "model": model_input, "messages": messages}
+    return fingerprint({**identity_input, "repetition": repetition, **further})
 
 
 def numbered_options(client: ChatClient, options: Mapping[str, Any], repetition: int) -> Mapping[str, Any]:
@@ -244,8 +246,10 @@ def failures_text(what: str, failed: Sequence[tuple[str, str]]) -> str:
     counts = Counter(status for status, _ in failed)
     named = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     causes = Counter(cause for _, cause in failed).most_common(3)
-    shown = [f"{cause} [{count} times]" if count > 1 else cause for cause, count in causes]
-    return "\n".join([f"no judge gave a verdict: {len(failed)} of {len(failed)} {what} failed ({named}).", *shown])
+    causes_text = [f"{cause} [{count} times]" if count > 1 else cause for cause, count in causes]
+    return "\n".join(
+        [f"no judge gave a verdict: {len(failed)} of {len(failed)} {what} failed ({named}).", *causes_text]
+    )
 
 
 def _reminder(reply: JudgeReply | ChatReply, problems: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -354,7 +358,7 @@ async def _iterate(
     backoff_seconds: float,
 ) -> JudgeIteration:
     Draw.mark(f"{run.judge_run_id} {repetition}")
-    asked = await ask(asker.sender(repetition), messages, assessment.parse, backoff_seconds)
+    outcome = await ask(asker.sender(repetition), messages, assessment.parse, backoff_seconds)
     return JudgeIteration(
         judge_run_id=run.judge_run_id,
         judge_id=config.judge_id,
@@ -362,12 +366,12 @@ async def _iterate(
         scripted=asker.scripted,
         repetition=repetition,
         shuffled=assessment.shuffled,
-        status=asked.status,
-        verdict=asked.verdict,
-        error=asked.error,
-        attempts=asked.attempts,
-        usage=asked.usage or Usage(),
-        duration_seconds=asked.seconds,
+        status=outcome.status,
+        verdict=outcome.verdict,
+        error=outcome.error,
+        attempts=outcome.attempts,
+        usage=outcome.usage or Usage(),
+        duration_seconds=outcome.seconds,
     )
 
 

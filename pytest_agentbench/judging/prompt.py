@@ -58,9 +58,9 @@ def key_outputs(case: Case, artifact: RunArtifact) -> list[OutputArtifact]:
     """Return the kept files whose text a judge is to see: the one that the case expects, and all that an agent made
     or changed whose runner answers with files.
     """
-    wanted = artifact.changed_files if answers_with_files(artifact.runner_type) else (case.expected_artifact,)
-    kept = (each for each in artifact.output_artifacts if each.artifact_type == OUTPUT_TYPE)
-    return [each for each in kept if each.artifact_id in wanted]
+    paths = artifact.changed_files if answers_with_files(artifact.runner_type) else (case.expected_artifact,)
+    outputs = (output for output in artifact.output_artifacts if output.artifact_type == OUTPUT_TYPE)
+    return [output for output in outputs if output.artifact_id in paths]
 
 
 def key_texts(case: Case, artifact: RunArtifact, texts: Texts) -> Iterator[str | Block]:
@@ -78,15 +78,15 @@ def key_texts(case: Case, artifact: RunArtifact, texts: Texts) -> Iterator[str |
     for path, text in texts.items():
         is_expected = path == expected
         if text is None:
-            shown = "[not text]"
+            excerpt_text = "[not text]"
         else:
-            shown = clip_middle(text, MAX_EXPECTED if is_expected else min(room, MAX_OTHER))
+            excerpt_text = clip_middle(text, MAX_EXPECTED if is_expected else min(room, MAX_OTHER))
         if not is_expected:
-            room -= len(shown)
+            room -= len(excerpt_text)
             if room <= 0:
                 yield "[the text of further files is left out here]"
                 return
-        yield Block("the expected file" if is_expected else "another file", f"path: {path}\n\n{shown}")
+        yield Block("the expected file" if is_expected else "another file", f"path: {path}\n\n{excerpt_text}")
 
 
 def _untold_of(expected: str, artifact: RunArtifact, texts: Texts) -> str | None:
@@ -153,10 +153,11 @@ def judge_messages(
         evidence += _reasoning(artifact)
     parts = [*_target(case), *_measure(case, profile), *evidence, *_check_results(checks, artifact)]
     boundary = compute_boundary(parts)
-    asked = bool(numbered(case.expectations))
-    form = _FORM % (_FORM_EXPECTATIONS if asked else "")
+    has_expectations = bool(numbered(case.expectations))
+    form = _FORM % (_FORM_EXPECTATIONS if has_expectations else "")
     contract = f"{HOW_TO_READ}\n\n{_HOW_TO_REPLY}".replace("{boundary}", boundary).replace("{form}", form)
-    system = f"{profile.system_prompt or DEFAULT_SYSTEM_PROMPT}\n\n{contract}{_EXPECTATIONS_RULE if asked else ''}"
+    rule = _EXPECTATIONS_RULE if has_expectations else ""
+    system = f"{profile.system_prompt or DEFAULT_SYSTEM_PROMPT}\n\n{contract}{rule}"
     user = render_parts([*parts, "\n# Your verdict\nReply with the JSON object now."], boundary)
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
@@ -177,9 +178,9 @@ def _target(case: Case) -> _Parts:
         yield Block("context", clip_middle(json.dumps(case.context, ensure_ascii=False, default=str), MAX_MESSAGE))
     if case.attachments:
         yield "\n## Files given to the agent"
-        shown = min(MAX_ATTACHMENT, MAX_ATTACHMENTS // len(case.attachments))
+        limit = min(MAX_ATTACHMENT, MAX_ATTACHMENTS // len(case.attachments))
         for number, attachment in enumerate(case.attachments, start=1):
-            yield Block(f"file {number}", _attachment_text(attachment, shown))
+            yield Block(f"file {number}", _attachment_text(attachment, limit))
     if case.reference is not None:
         yield "\n## Reference answer"
         yield Block("reference answer", clip_middle(gold_text(case.gold), MAX_MESSAGE))
@@ -283,17 +284,17 @@ def _activity(case: Case, artifact: RunArtifact) -> _Parts:
 
 def _list_own_events(trace: Sequence[TraceEvent]) -> Iterator[TraceEvent]:
     """Yield the events without the assistant messages that the case itself gives: those before the first request."""
-    asked = next(
+    request_index = next(
         (at for at, event in enumerate(trace) if isinstance(event, RunnerEvent) and event.name == "request"), 0
     )
     for at, event in enumerate(trace):
-        if at >= asked or not (isinstance(event, MessageEvent) and event.role == "assistant"):
+        if at >= request_index or not (isinstance(event, MessageEvent) and event.role == "assistant"):
             yield event
 
 
 def _reasoning(artifact: RunArtifact) -> _Parts:
-    told = [e.data for e in artifact.trace if isinstance(e, RunnerEvent) and e.name == "reasoning"]
-    blocks = [Block(f"reasoning {each['number']}", clip_middle(str(each["text"]), MAX_OTHER)) for each in told]
+    events = [e.data for e in artifact.trace if isinstance(e, RunnerEvent) and e.name == "reasoning"]
+    blocks = [Block(f"reasoning {event['number']}", clip_middle(str(event["text"]), MAX_OTHER)) for event in events]
     if not blocks:
         return
     yield "\n## What the agent told of its reasoning"
@@ -347,16 +348,16 @@ def _outputs(artifact: RunArtifact) -> _Parts:
     if artifact.changes or untold is not None:
         yield "\n## What the agent changed in its folder"
     if artifact.changes:
-        changes = [f"{each.sentence}\n{each.diff or ''}" for each in artifact.changes]
+        changes = [f"{item.sentence}\n{item.diff or ''}" for item in artifact.changes]
         yield Block("changes of files, with diffs", clip_middle("\n".join(changes), MAX_CHANGES))
     if untold is not None:
         yield Block("what is not told of them", untold)
-    outputs = [each for each in artifact.output_artifacts if each.artifact_type != OUTPUT_TYPE]
+    outputs = [item for item in artifact.output_artifacts if item.artifact_type != OUTPUT_TYPE]
     if outputs:
         yield "\n## Files and values the agent left behind"
         listed = [
-            f"{each.artifact_id} ({each.artifact_type}, {'?' if each.size is None else each.size} bytes): {each.uri}"
-            for each in outputs
+            f"{item.artifact_id} ({item.artifact_type}, {'?' if item.size is None else item.size} bytes): {item.uri}"
+            for item in outputs
         ]
         yield Block("outputs", clip_middle("\n".join(listed), MAX_EVENT))
 

@@ -111,9 +111,9 @@ def aggregate(
 def numbered(expectations: Expectations) -> list[tuple[Literal["hard", "soft"], int, Expectation]]:
     """Return the expectations with their names for judges: kind and index within the kind."""
     hard: list[tuple[Literal["hard", "soft"], int, Expectation]] = [
-        ("hard", index, each) for index, each in enumerate(expectations.hard_expectations)
+        ("hard", index, expectation) for index, expectation in enumerate(expectations.hard_expectations)
     ]
-    return hard + [("soft", index, each) for index, each in enumerate(expectations.soft_expectations)]
+    return hard + [("soft", index, expectation) for index, expectation in enumerate(expectations.soft_expectations)]
 
 
 def total_usage(iterations: Sequence[JudgeIteration]) -> Usage:
@@ -142,7 +142,11 @@ def _dimension(name: str, verdict: JudgeVerdict) -> float:
 
 
 def _met(kind: str, index: int, verdict: JudgeVerdict) -> float:
-    return next(each.met for each in verdict.expectations if (each.kind, each.index) == (kind, index))
+    return next(
+        expectation.met
+        for expectation in verdict.expectations
+        if (expectation.kind, expectation.index) == (kind, index)
+    )
 
 
 def _weighted_mean(weighted: Sequence[tuple[float, float]]) -> float | None:
@@ -251,15 +255,15 @@ def _misfits(reply: _Reply) -> list[str]:
     low, high, overall = min(scores), max(scores), reply.overall.score
     if low - MOST_BEYOND <= overall <= high + MOST_BEYOND:
         return []
-    found = f"found {overall:g}, and the dimensions' scores go from {low:g} to {high:g}"
-    return [f"overall.score: {found}; all are on one scale, 0 to 10, and expected to fit each other"]
+    message = f"found {overall:g}, and the dimensions' scores go from {low:g} to {high:g}"
+    return [f"overall.score: {message}; all are on one scale, 0 to 10, and expected to fit each other"]
 
 
 def _expectation_problems(answered: Iterable[_Met], expectations: Expectations) -> list[str]:
-    counts = Counter((each.kind, each.index) for each in answered)
-    asked = {(kind, index) for kind, index, _ in numbered(expectations)}
-    problems = [f"expectations: {kind} {index} is missing" for kind, index in sorted(asked - counts.keys())]
-    problems += [f"expectations: there is no {kind} {index}" for kind, index in sorted(counts.keys() - asked)]
+    counts = Counter((reply.kind, reply.index) for reply in answered)
+    numbers = {(kind, index) for kind, index, _ in numbered(expectations)}
+    problems = [f"expectations: {kind} {index} is missing" for kind, index in sorted(numbers - counts.keys())]
+    problems += [f"expectations: there is no {kind} {index}" for kind, index in sorted(counts.keys() - numbers)]
     return problems + [
         f"expectations: {kind} {i} is answered twice" for (kind, i), n in sorted(counts.items()) if n > 1
     ]

@@ -41,11 +41,11 @@ def calls_match(
     `_`. Details: `expected` and `found` calls, `reason`. Raises ValueError for expected calls of another form.
     """
     expected = [*_read_expected(calls)]
-    found = [Call(call.name, call.arguments) for call in artifact.tool_calls]
-    if not found:
-        found = read_calls(drop_thoughts(artifact.final_output or ""))
-    details: dict[str, Any] = {"expected": len(expected), "found": len(found)}
-    problem = _find_problem(expected, found)
+    actual = [Call(call.name, call.arguments) for call in artifact.tool_calls]
+    if not actual:
+        actual = read_calls(drop_thoughts(artifact.final_output or ""))
+    details: dict[str, Any] = {"expected": len(expected), "found": len(actual)}
+    problem = _find_problem(expected, actual)
     if problem is None:
         return Measured(1.0, details)
     return Measured(0.0, {**details, "reason": problem})
@@ -78,7 +78,7 @@ def _list_nodes(statement: ast.stmt) -> Sequence[ast.expr]:
 def _read_call(node: ast.expr) -> Call:
     if not isinstance(node, ast.Call):
         raise ValueError("no call")
-    named = {each.arg: _read_value(each.value) for each in node.keywords if each.arg is not None}
+    named = {keyword.arg: _read_value(keyword.value) for keyword in node.keywords if keyword.arg is not None}
     # Without the function's parameters nobody knows which one an argument without a name is for
     readable = not node.args and len(named) == len(node.keywords)
     return Call(ast.unparse(node.func), named if readable else None)
@@ -86,7 +86,7 @@ def _read_call(node: ast.expr) -> Call:
 
 def _read_value(node: ast.expr) -> Any:
     if isinstance(node, ast.List | ast.Tuple | ast.Set):
-        return [_read_value(each) for each in node.elts]
+        return [_read_value(element) for element in node.elts]
     if isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         return {str(_read_value(key)): _read_value(value) for key, value in pairs if key is not None}
@@ -100,20 +100,24 @@ def _read_value(node: ast.expr) -> Any:
 
 def _read_expected(calls: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for call in [] if calls is None else calls if isinstance(calls, list | tuple) else [calls]:
-        if not isinstance(call, Mapping) or not all(isinstance(each, Mapping) for each in call.values()) or not call:
+        if (
+            not isinstance(call, Mapping)
+            or not all(isinstance(arguments, Mapping) for arguments in call.values())
+            or not call
+        ):
             raise ValueError(
                 f"calls_match: found the expected call {str(call)[:80]!r}, expected {{name: {{argument: [values]}}}}"
             )
         yield from call.items()
 
 
-def _find_problem(expected: Sequence[tuple[str, Mapping[str, Any]]], found: Sequence[Call]) -> str | None:
+def _find_problem(expected: Sequence[tuple[str, Mapping[str, Any]]], actual: Sequence[Call]) -> str | None:
     """Return why the calls are not the expected ones, None if they are."""
-    if len(expected) != len(found):
-        return f"found {len(found)} calls, expected {len(expected)}"
-    if len(found) > _MOST_CALLS:
-        return f"found {len(found)} calls, expected at most {_MOST_CALLS}"
-    problems = [[_compare(*one, call) for call in found] for one in expected]
+    if len(expected) != len(actual):
+        return f"found {len(actual)} calls, expected {len(expected)}"
+    if len(actual) > _MOST_CALLS:
+        return f"found {len(actual)} calls, expected at most {_MOST_CALLS}"
+    problems = [[_compare(*one, call) for call in actual] for one in expected]
     taken: dict[int, int] = {}
     for at in range(len(expected)):
         if not _assign(at, problems, taken, set()):
@@ -175,8 +179,8 @@ def _equals(value: Any, option: Any) -> bool:
     if isinstance(value, list | tuple) and isinstance(option, list):
         return len(value) == len(option) and all(map(_equals, value, option))
     if isinstance(value, Mapping) and isinstance(option, Mapping):
-        known = all(key in option and _is_accepted(each, option[key]) for key, each in value.items())
-        return known and all(key in value or _optional(option[key]) for key in option)
+        all_accepted = all(key in option and _is_accepted(item, option[key]) for key, item in value.items())
+        return all_accepted and all(key in value or _optional(option[key]) for key in option)
     return bool(value == option)
 
 

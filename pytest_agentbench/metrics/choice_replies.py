@@ -139,7 +139,7 @@ def clean(text: str) -> str:
     """Return the text without fonts, emphasis and formula marks, and with single blanks within its lines."""
     text = _MARKUP.sub("", FONT.sub(r"\1", normal(text)))
     text = _LOOKALIKE.sub(lambda match: match.group().translate(_LATIN), text)
-    return "\n".join(line for line in (" ".join(each.split()) for each in text.splitlines()) if line)
+    return "\n".join(line for line in (" ".join(paragraph.split()) for paragraph in text.splitlines()) if line)
 
 
 def chosen_letters(text: str, options: Sequence[str]) -> set[str]:

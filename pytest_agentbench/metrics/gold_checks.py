@@ -59,8 +59,8 @@ class GoldTest:
         if key not in self._measurable:  # looking for a package takes longer than most metrics
             function = self.metrics.get(spec.name)
             others = asks_model, takes_samples, takes_trace
-            known = function is not None and not any(is_other(function) for is_other in others)
-            self._measurable[key] = known and missing_extra(spec.name, spec.compat) is None
+            measurable = function is not None and not any(is_other(function) for is_other in others)
+            self._measurable[key] = measurable and missing_extra(spec.name, spec.compat) is None
         return self._measurable[key]
 
     def _note(self, case: Case, problem: _Problem | None) -> None:

@@ -40,11 +40,11 @@ def json_match(
     except ValueError as error:
         raise ValueError(f"json_match: the ground truth is no JSON: {error}") from error
     try:
-        found = _parsed(_unfenced(drop_thoughts(prediction)))
+        actual = _parsed(_unfenced(drop_thoughts(prediction)))
     except ValueError as error:
         return Measured(0.0, {"reason": f"the answer is no JSON: {error}"})
     comparison = _Comparison(tolerance, ignore_order)
-    comparison.compare(expected, found, "$")
+    comparison.compare(expected, actual, "$")
     details: dict[str, Any] = {"leaves": comparison.leaves, "matched": comparison.matched}
     if comparison.differing:
         details["differing"] = comparison.differing
@@ -116,36 +116,36 @@ class _Comparison:
     _numbers: dict[Hashable, int] = field(default_factory=dict)
     _known: dict[int, int] = field(default_factory=dict)
 
-    def compare(self, expected: Any, found: Any, path: str) -> None:
+    def compare(self, expected: Any, actual: Any, path: str) -> None:
         """Count the leaves at `path` on both sides."""
-        if isinstance(expected, dict) and isinstance(found, dict) and (expected or found):
+        if isinstance(expected, dict) and isinstance(actual, dict) and (expected or actual):
             # Expected keys come first. Further keys of the answer are wrong, too.
-            for key in expected | found:
-                self.compare(expected.get(key, _ABSENT), found.get(key, _ABSENT), f"{path}.{_shown(key)}")
-        elif isinstance(expected, list) and isinstance(found, list) and (expected or found):
+            for key in expected | actual:
+                self.compare(expected.get(key, _ABSENT), actual.get(key, _ABSENT), f"{path}.{_shown(key)}")
+        elif isinstance(expected, list) and isinstance(actual, list) and (expected or actual):
             if self.ignore_order:
-                expected, found = self._aligned(expected, found)
-            for index, (one, other) in enumerate(zip_longest(expected, found, fillvalue=_ABSENT)):
+                expected, actual = self._aligned(expected, actual)
+            for index, (one, other) in enumerate(zip_longest(expected, actual, fillvalue=_ABSENT)):
                 self.compare(one, other, f"{path}[{'*' if self.ignore_order else index}]")
-        elif self._are_equal(expected, found):
+        elif self._are_equal(expected, actual):
             self.leaves += 1
             self.matched += 1
         else:
             # The larger side: an answer cannot gain by leaving out, nor by heaping up
-            self.leaves += max(_leaves(expected), _leaves(found))
+            self.leaves += max(_leaves(expected), _leaves(actual))
             if len(self.differing) < _DIFFERING:
                 self.differing.append(path)
 
-    def _are_equal(self, expected: Any, found: Any) -> bool:
-        if isinstance(expected, Decimal) and isinstance(found, Decimal):
-            return are_close(expected, found, 0.0, self.tolerance)
+    def _are_equal(self, expected: Any, actual: Any) -> bool:
+        if isinstance(expected, Decimal) and isinstance(actual, Decimal):
+            return are_close(expected, actual, 0.0, self.tolerance)
         # By type too, for True == 1 in Python and not in JSON
-        return type(expected) is type(found) and bool(expected == found)
+        return type(expected) is type(actual) and bool(expected == actual)
 
-    def _aligned(self, expected: list[Any], found: list[Any]) -> tuple[list[Any], list[Any]]:
+    def _aligned(self, expected: list[Any], actual: list[Any]) -> tuple[list[Any], list[Any]]:
         """Return both lists with their common elements first, the rest sorted."""
         places: dict[int, list[int]] = defaultdict(list)
-        for index, value in enumerate(found):
+        for index, value in enumerate(actual):
             places[self._identity(value)].append(index)
         shared, missing = [], []
         taken = set()
@@ -155,7 +155,7 @@ class _Comparison:
                 taken.add(same.pop())
             else:
                 missing.append(value)
-        other = [value for index, value in enumerate(found) if index not in taken]
+        other = [value for index, value in enumerate(actual) if index not in taken]
         return shared + sorted(missing, key=_rank), shared + sorted(other, key=_rank)
 
     def _identity(self, value: Any) -> int:
@@ -165,7 +165,7 @@ class _Comparison:
             return self._known[id(value)]
         content: Hashable = value
         if isinstance(value, dict):
-            content = frozenset((key, self._identity(each)) for key, each in value.items())
+            content = frozenset((key, self._identity(item)) for key, item in value.items())
         elif isinstance(value, list):
             # Sorted: with ignore_order lists that differ in order at any depth are the same
             content = tuple(sorted(map(self._identity, value)))

@@ -79,41 +79,41 @@ async def _vote(
     ask = partial(ask_vote, client, messages, case_id=context.case_id, repetition=repetition, compat=compat)
     if context.cache is None or client.model.scripted or getattr(client, "taped", False):
         return await ask()
-    kept = Judgements(context.cache.parent, context.redactor, context.remote, context.signer)
+    store = Judgements(context.cache.parent, context.redactor, context.remote, context.signer)
     key = vote_key(client.model, messages, repetition, compat)
     anew = context.anew
     async with _asking.setdefault((asyncio.get_running_loop(), context.cache, key), asyncio.Lock()):
         counts = anew is None or key in anew
-        if counts and (verdict := kept.find(key)) is not None:
+        if counts and (verdict := store.find(key)) is not None:
             return verdict
-        async with kept.claim(key):
+        async with store.claim(key):
             if counts:
-                await kept.pull(key)
-                if (verdict := kept.find(key)) is not None:  # another session has asked, here or elsewhere
+                await store.pull(key)
+                if (verdict := store.find(key)) is not None:  # another session has asked, here or elsewhere
                     return verdict
-            asked = await ask()
-            if asked.verdict is not None:
-                kept.keep(key, client.model.requested_model, asked.verdict)
+            outcome = await ask()
+            if outcome.verdict is not None:
+                store.keep(key, client.model.requested_model, outcome.verdict)
         if anew is not None:
             anew.add(key)
-        return asked
+        return outcome
 
 
 def _counted(votes: Sequence[AnswerVerdict | Asked[AnswerVerdict]], model: Model) -> Measured:
     """Return the majority, its explanation, and the usage of the votes that were asked for now."""
     from pytest_agentbench.judging.correctness import VoteError
 
-    asked = [vote for vote in votes if not isinstance(vote, AnswerVerdict)]
-    used = [vote.usage for vote in asked if vote.usage is not None]
-    usage = (reduce(add, used) if used else Usage()) if asked else None
+    outcomes = [vote for vote in votes if not isinstance(vote, AnswerVerdict)]
+    used = [vote.usage for vote in outcomes if vote.usage is not None]
+    usage = (reduce(add, used) if used else Usage()) if outcomes else None
     all_verdicts = [vote if isinstance(vote, AnswerVerdict) else vote.verdict for vote in votes]
     verdicts = [verdict for verdict in all_verdicts if verdict is not None]
     if not verdicts:
-        raise VoteError(model.requested_model, asked, usage or Usage())
+        raise VoteError(model.requested_model, outcomes, usage or Usage())
     correct = sum(verdict.correct for verdict in verdicts) * 2 > len(verdicts)
     reason = next(verdict.reason for verdict in verdicts if verdict.correct == correct)
     details = _details(verdicts, reason)
-    details |= {"cached": len(votes) - len(asked), "failed": len(votes) - len(verdicts)}
+    details |= {"cached": len(votes) - len(outcomes), "failed": len(votes) - len(verdicts)}
     details |= {"model": model.requested_model, "scripted": model.scripted}
     return Measured(float(correct), details, usage)
 

@@ -193,7 +193,7 @@ def _read(text: str, depth: int) -> Answer:
     separators, end_of_first = scanned
     elements = _elements(text, within=False)
     if depth == 0:
-        elements = [each for element in elements for each in _with_signs(element)]
+        elements = [value for element in elements for value in _with_signs(element)]
     if len(elements) > 1:
         return Answer("list", text, _read_all(elements, depth))
     if r"\cup" in separators:
@@ -331,30 +331,30 @@ def _read_brackets(text: str, end: int, depth: int) -> Answer | None:
     return _read(inner, depth + 1)
 
 
-def agree(expected: Answer, found: Answer, equal: Equal) -> bool:
+def agree(expected: Answer, actual: Answer, equal: Equal) -> bool:
     """Return whether two answers are equal: lists in any order, sequences in order, intervals with their brackets,
     ratios in proportion, numbers in the same base. `equal` decides for anything but plain numbers.
     """
-    if "text" in (expected.kind, found.kind):
-        return plain_text(expected.text) == plain_text(found.text)
-    if "list" in (expected.kind, found.kind):
-        return _are_same_set(_as_list(expected, found), _as_list(found, expected), equal)
-    if "union" in (expected.kind, found.kind):
-        parts = expected.kind == found.kind and _are_same_set(expected.parts, found.parts, equal)
-        return parts or equal(expected.text, found.text)
-    if expected.kind != found.kind:
+    if "text" in (expected.kind, actual.kind):
+        return plain_text(expected.text) == plain_text(actual.text)
+    if "list" in (expected.kind, actual.kind):
+        return _are_same_set(_as_list(expected, actual), _as_list(actual, expected), equal)
+    if "union" in (expected.kind, actual.kind):
+        parts = expected.kind == actual.kind and _are_same_set(expected.parts, actual.parts, equal)
+        return parts or equal(expected.text, actual.text)
+    if expected.kind != actual.kind:
         return False
     if expected.kind == "expression":
-        return _are_equal(expected.text, found.text, equal)
+        return _are_equal(expected.text, actual.text, equal)
     if expected.kind == "base":
-        return expected.text == found.text
-    if len(expected.parts) != len(found.parts):
+        return expected.text == actual.text
+    if len(expected.parts) != len(actual.parts):
         return False
-    if expected.kind == "ratio" and (proportional := _are_proportional(expected.parts, found.parts)) is not None:
+    if expected.kind == "ratio" and (proportional := _are_proportional(expected.parts, actual.parts)) is not None:
         return proportional
-    if len(expected.parts) == 2 and expected.brackets != found.brackets:
+    if len(expected.parts) == 2 and expected.brackets != actual.brackets:
         return False
-    return all(agree(one, other, equal) for one, other in zip(expected.parts, found.parts, strict=True))
+    return all(agree(one, other, equal) for one, other in zip(expected.parts, actual.parts, strict=True))
 
 
 def _as_list(answer: Answer, other: Answer) -> tuple[Answer, ...]:
@@ -369,8 +369,8 @@ def _as_list(answer: Answer, other: Answer) -> tuple[Answer, ...]:
 def _are_same_set(one: Sequence[Answer], other: Sequence[Answer], equal: Equal) -> bool:
     if len(one) * len(other) > _MOST_PAIRS:
         return {part.text for part in one} == {part.text for part in other}
-    return all(any(agree(each, found, equal) for found in other) for each in one) and all(
-        any(agree(each, found, equal) for each in one) for found in other
+    return all(any(agree(member, actual, equal) for actual in other) for member in one) and all(
+        any(agree(member, actual, equal) for member in one) for actual in other
     )
 
 
@@ -383,17 +383,17 @@ def _are_proportional(one: Sequence[Answer], other: Sequence[Answer]) -> bool | 
     return all(are_close(a, b, None, 0.0) for a, b in zip(first, second, strict=True))
 
 
-def _are_equal(expected: str, found: str, equal: Equal) -> bool:
+def _are_equal(expected: str, actual: str, equal: Equal) -> bool:
     """Compare plain numbers here, and ask for all others. "x = 5" is 5, and the same as "x = 5" alone."""
-    name, other = _VARIABLE.match(expected), _VARIABLE.match(found)
+    name, other = _VARIABLE.match(expected), _VARIABLE.match(actual)
     if name is None or other is None or name[1] == other[1]:
-        expected, found = expected[name.end() if name else 0 :], found[other.end() if other else 0 :]
-    if _LOOSE_BLANK.sub("", expected) == _LOOSE_BLANK.sub("", found):
+        expected, actual = expected[name.end() if name else 0 :], actual[other.end() if other else 0 :]
+    if _LOOSE_BLANK.sub("", expected) == _LOOSE_BLANK.sub("", actual):
         return True
-    one, two = _number(expected), _number(found)
+    one, two = _number(expected), _number(actual)
     if one is not None and two is not None:
         return are_close(one, two, None, 0.0)
-    return bool(expected and found) and equal(expected, found)
+    return bool(expected and actual) and equal(expected, actual)
 
 
 _LOOSE_BLANK = re.compile(r"(?<![\w}]) | (?![\w\\{])")
@@ -430,10 +430,10 @@ def _number(text: str) -> Decimal | None:
     return value
 
 
-def have_same_words(expected: str, found: str) -> bool:
+def have_same_words(expected: str, actual: str) -> bool:
     """Return whether the expected answer is prose, as in "the $x$-axis", and the other one has the same words."""
-    expected, found = _answering_text(expected), _answering_text(found)
-    return _is_prose(_cleaned(expected)) and plain_text(expected) == plain_text(found)
+    expected, actual = _answering_text(expected), _answering_text(actual)
+    return _is_prose(_cleaned(expected)) and plain_text(expected) == plain_text(actual)
 
 
 def plain_text(text: str) -> str:

@@ -154,13 +154,13 @@ def math_equal(ground_truth: str, prediction: str) -> Measured:
         raise ValueError("math_equal: the ground truth is empty, it holds no mathematical expression")
     if gold == reply or have_same_words(gold, reply):
         return Measured(1.0, details)
-    expected, found = read_answer(gold), read_answer(reply)
+    expected, actual = read_answer(gold), read_answer(reply)
     values = _Values()
     try:
-        if expected.kind == "expression" and found.kind == "text":
+        if expected.kind == "expression" and actual.kind == "text":
             same = values.equal(expected.text, reply, prose=True)
         else:
-            same = agree(expected, found, values.equal)
+            same = agree(expected, actual, values.equal)
     except _TooMuch as too_much:
         return Measured(0.0, {**details, "reason": str(too_much)})
     return Measured(float(same), details)
@@ -172,13 +172,13 @@ class _Values:
     def __init__(self) -> None:
         self._seconds = 0.0
 
-    def equal(self, expected: str, found: str, *, prose: bool = False) -> bool:
+    def equal(self, expected: str, actual: str, *, prose: bool = False) -> bool:
         """Return whether both have the same value, of `prose` the one that it answers with. Raises _TooMuch."""
-        if self._seconds > CPU_SECONDS or (reply := ask([expected, found, prose])) is None:
+        if self._seconds > CPU_SECONDS or (reply := ask([expected, actual, prose])) is None:
             raise _TooMuch(f"comparing took more than {CPU_SECONDS:g} seconds of CPU")
         self._seconds += reply["seconds"]
         if "too_much" in reply:
             raise _TooMuch(f"comparing took too much memory ({reply['too_much']})")
         if "unread" in reply:
-            return plain_text(expected).replace(" ", "") == plain_text(found).replace(" ", "")
+            return plain_text(expected).replace(" ", "") == plain_text(actual).replace(" ", "")
         return bool(reply["equal"])

@@ -44,10 +44,10 @@ def _compare(ground_truth: str, prediction: str, prose: bool) -> dict[str, Any]:
     begun = time.process_time()
     try:
         expected = _expressions(ground_truth)
-        found = parse(prediction, parsing_timeout=None) if prose else _expressions(prediction)
+        actual = parse(prediction, parsing_timeout=None) if prose else _expressions(prediction)
         reply: dict[str, Any] = {"unread": True}
         if expected:
-            reply = {"equal": verify(expected, found, timeout_seconds=None)}
+            reply = {"equal": verify(expected, actual, timeout_seconds=None)}
     except (MemoryError, RecursionError) as error:
         reply = {"too_much": type(error).__name__}
     return {**reply, "seconds": time.process_time() - begun}
@@ -58,8 +58,8 @@ def _expressions(text: str) -> list[Any]:
     """Return the expressions that math_verify finds in a formula, which is put between $."""
     from math_verify import parse
 
-    found: list[Any] = parse(f"${_latex(text)}$", parsing_timeout=None) or parse(text, parsing_timeout=None)
-    return found
+    expressions: list[Any] = parse(f"${_latex(text)}$", parsing_timeout=None) or parse(text, parsing_timeout=None)
+    return expressions
 
 
 def _latex(text: str) -> str:

@@ -68,8 +68,8 @@ def find_readings(
     readings = {"letter": _read_letter, "text": _read_text, "index": _read_index}
     if answer_is is not None:
         readings = {name: read for name, read in readings.items() if name in _AMBIGUOUS.get(answer_is, ())}
-    found = {name: read(text, options) for name, read in readings.items()}
-    return {name: letter for name, letter in found.items() if letter}
+    letters = {name: read(text, options) for name, read in readings.items()}
+    return {name: letter for name, letter in letters.items() if letter}
 
 
 def _clean_options(choices: Sequence[object] | None) -> list[str]:

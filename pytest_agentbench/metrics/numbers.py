@@ -287,20 +287,20 @@ def numeric_match(
     require_tolerance("numeric_match", "rel_tol", rel_tol or 0.0)
     require_tolerance("numeric_match", "abs_tol", abs_tol)
     reply, run_on = without_run_on(drop_thoughts(prediction))
-    expected, found = answered_number(ground_truth), answered_number(reply)
-    if run_on and found is None:
-        found, run_on = answered_number(prediction), False
-    details = {"expected": expected and str(expected), "found": found and str(found)} | (
+    expected, actual = answered_number(ground_truth), answered_number(reply)
+    if run_on and actual is None:
+        actual, run_on = answered_number(prediction), False
+    details = {"expected": expected and str(expected), "found": actual and str(actual)} | (
         {"run_on": True} if run_on else {}
     )
-    if isinstance(expected, Value) and isinstance(found, Value):
+    if isinstance(expected, Value) and isinstance(actual, Value):
         agree = any(
             _agree(one, other, rel_tol, abs_tol)
-            for one in _readings(expected, found)
-            for other in _readings(found, expected)
+            for one in _readings(expected, actual)
+            for other in _readings(actual, expected)
         )
     else:
-        agree = expected is not None and expected == found
+        agree = expected is not None and expected == actual
     return Measured(float(agree), details)
 
 
@@ -320,12 +320,14 @@ def _readings(value: Value, other: Value) -> list[Value]:
     return [value, counted]
 
 
-def _agree(expected: Value, found: Value, rel_tol: float | None, abs_tol: float) -> bool:
+def _agree(expected: Value, actual: Value, rel_tol: float | None, abs_tol: float) -> bool:
     def close(one: Decimal, other: Decimal) -> bool:
         return are_close(one, other, rel_tol, abs_tol)
 
-    if close(expected.low, found.low) and close(expected.high, found.high):
+    if close(expected.low, actual.low) and close(expected.high, actual.high):
         return True
-    if found.low != found.high:
+    if actual.low != actual.high:
         return False
-    return expected.low < found.low < expected.high or close(expected.low, found.low) or close(expected.high, found.low)
+    return (
+        expected.low < actual.low < expected.high or close(expected.low, actual.low) or close(expected.high, actual.low)
+    )

@@ -229,7 +229,7 @@ class _BoundedMatcher(difflib.SequenceMatcher[str]):
     def __init__(self, one: str, other: str) -> None:
         super().__init__(None, one, other)
         self._left = MOST_STEPS
-        self._steps = list(accumulate((_EACH + len(self.b2j.get(each, ())) for each in one), initial=0))
+        self._steps = list(accumulate((_EACH + len(self.b2j.get(character, ())) for character in one), initial=0))
 
     def find_longest_match(
         self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None

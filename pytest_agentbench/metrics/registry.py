@@ -238,11 +238,11 @@ async def measure_async(
     function = metrics.get(spec.name)
     if function is None or not asks_model(function):
         return measure(spec, reference, output, metrics)
-    asked: list[ChatClient] = []
+    clients: list[ChatClient] = []
 
     def client(model: str | None) -> ChatClient:
-        asked.append(context.client(model))
-        return asked[-1]
+        clients.append(context.client(model))
+        return clients[-1]
 
     try:
         if not isinstance(output, str):
@@ -253,7 +253,7 @@ async def measure_async(
     except BaseException as error:
         if not is_failure(error):
             raise
-        return _failure(spec, error, getattr(error, "usage", Usage() if asked else None))
+        return _failure(spec, error, getattr(error, "usage", Usage() if clients else None))
 
 
 def asks_model(function: Metric) -> bool:
@@ -346,8 +346,8 @@ def apply(
 
 def with_compat(function: Metric, options: Mapping[str, Any], compat: Compat | None) -> Mapping[str, Any]:
     """Return the options of a metric that asks a model, and `compat` if the metric has the original's definition."""
-    known = compat == "v1" and "compat" in inspect.signature(function).parameters
-    if known:
+    takes_compat = compat == "v1" and "compat" in inspect.signature(function).parameters
+    if takes_compat:
         return {**options, "compat": compat}
     return options
 
@@ -451,9 +451,9 @@ def metric_problems(
 def case_metric_problems(case: Case, compat: Compat | None, metrics: Mapping[str, Metric]) -> list[tuple[Loc, str]]:
     """Return why metrics, and checks of metrics, of a case cannot be computed, each at its field."""
     checked: Iterable[tuple[Loc, MetricSpec]] = (
-        (("deterministic_checks", index, "declarative"), MetricSpec(name=asked.name, args=asked.args))
+        (("deterministic_checks", index, "declarative"), MetricSpec(name=metric.name, args=metric.args))
         for index, check in enumerate(case.checks)
-        if isinstance(asked := check.declarative, MetricAtLeast)
+        if isinstance(metric := check.declarative, MetricAtLeast)
     )
     return [*metric_problems(case.metrics, compat, metrics), *_refused(checked, compat, metrics, checked=True)]
 
@@ -504,12 +504,12 @@ def _wrong_value(parameter: inspect.Parameter, value: Any) -> str | None:
     annotation = parameter.annotation
     if annotation is parameter.empty or isinstance(annotation, str) or (isinstance(value, str) and "{{" in value):
         return None
-    found = json.dumps(value, ensure_ascii=False, default=str)
+    value_text = json.dumps(value, ensure_ascii=False, default=str)
     try:
-        TypeAdapter(annotation).validate_json(found, strict=True)
+        TypeAdapter(annotation).validate_json(value_text, strict=True)
     except PydanticSchemaGenerationError:
         return None
     except ValidationError as error:
-        said = error.errors(include_url=False)[0]["msg"]
-        return f"args.{parameter.name}: found {found[:80]}, {said[:1].lower()}{said[1:]}"
+        message = error.errors(include_url=False)[0]["msg"]
+        return f"args.{parameter.name}: found {value_text[:80]}, {message[:1].lower()}{message[1:]}"
     return None

@@ -30,8 +30,8 @@ def exact_match_v2(ground_truth: str, prediction: str) -> float:
 @metric("f1_score", compat="v2")
 def f1_v2(ground_truth: str, prediction: str) -> float:
     """F1 of the normalised words, counted as often as both texts have them; 0 if a text is empty."""
-    expected, found = _normalise(ground_truth).split(), _normalise(prediction).split()
-    return f_measure((Counter(expected) & Counter(found)).total(), len(expected), len(found))
+    expected, actual = _normalise(ground_truth).split(), _normalise(prediction).split()
+    return f_measure((Counter(expected) & Counter(actual)).total(), len(expected), len(actual))
 
 
 @metric("contains_answer", compat="v2")
@@ -43,17 +43,17 @@ def contains_v2(ground_truth: str, prediction: str) -> float:
 @metric("numeric_match", compat="v2")
 def numeric_v2(ground_truth: str, prediction: str) -> float:
     """1 if a number of the prediction is within 1 % of a number of the ground truth; 0 if a text has no number."""
-    expected, found = _NUMBER.findall(ground_truth), _NUMBER.findall(prediction)
-    values = sorted(filter(isfinite, map(float, found)))
+    expected, actual = _NUMBER.findall(ground_truth), _NUMBER.findall(prediction)
+    values = sorted(filter(isfinite, map(float, actual)))
     return float(any(_has_near(values, number) for number in filter(isfinite, map(float, expected))))
 
 
 @metric("similarity", compat="v2")
 def similarity_v2(ground_truth: str, prediction: str) -> float:
     """Return the share of the characters of both normalised texts that both have; 0 if both are empty."""
-    expected, found = set(_normalise(ground_truth)), set(_normalise(prediction))
-    if expected | found:
-        return len(expected & found) / len(expected | found)
+    expected, actual = set(_normalise(ground_truth)), set(_normalise(prediction))
+    if expected | actual:
+        return len(expected & actual) / len(expected | actual)
     return 0.0
 
 

@@ -127,10 +127,10 @@ def f1_score(ground_truth: str, prediction: str) -> float:
 
     Two texts without a token agree, as in SQuAD 2.0.
     """
-    expected, found = answer_tokens(ground_truth), answer_tokens(drop_thoughts(prediction))
-    if not expected and not found:
+    expected, actual = answer_tokens(ground_truth), answer_tokens(drop_thoughts(prediction))
+    if not expected and not actual:
         return 1.0
-    return f_measure((Counter(expected) & Counter(found)).total(), len(expected), len(found))
+    return f_measure((Counter(expected) & Counter(actual)).total(), len(expected), len(actual))
 
 
 @metric("bleu_score", requires="sacrebleu")
@@ -156,15 +156,15 @@ def rouge_score(ground_truth: str, prediction: str, *, stem: bool = False) -> fl
     scorer, prediction = _rouge(stem), drop_thoughts(prediction)
     if len(ground_truth) * len(prediction) <= _MOST_PAIRS:
         return float(scorer.score(ground_truth, prediction)["rougeL"].fmeasure)
-    expected, found = _Words(stem).tokenize(ground_truth), _Words(stem).tokenize(prediction)
-    return f_measure(lcs_length(expected, found), len(expected), len(found))
+    expected, actual = _Words(stem).tokenize(ground_truth), _Words(stem).tokenize(prediction)
+    return f_measure(lcs_length(expected, actual), len(expected), len(actual))
 
 
-def f_measure(common: int, expected: int, found: int) -> float:
+def f_measure(common: int, expected: int, actual: int) -> float:
     """Return the harmonic mean of precision and recall from numbers of tokens; 0 without common tokens."""
     if not common:
         return 0.0
-    precision, recall = common / found, common / expected
+    precision, recall = common / actual, common / expected
     return 2 * precision * recall / (precision + recall)
 
 
@@ -197,10 +197,10 @@ class _Words:
             self._stemmer = PorterStemmer()
 
     def tokenize(self, text: str) -> list[str]:
-        found = words(text)
+        tokens = words(text)
         if self._stemmer is None:
-            return found
-        return [self._stemmer.stem(word) if 3 < len(word) <= _LONGEST_STEM else word for word in found]
+            return tokens
+        return [self._stemmer.stem(word) if 3 < len(word) <= _LONGEST_STEM else word for word in tokens]
 
 
 def _need(name: str) -> None:
@@ -222,10 +222,10 @@ metric("similarity", compat="v1")(similarity)
 @metric("f1_score", compat="v1")
 def f1_v1(ground_truth: str, prediction: str) -> float:
     """F1 of the sets of lower-case words; 1 where both are empty."""
-    expected, found = set(ground_truth.lower().split()), set(prediction.lower().split())
-    if not expected and not found:
+    expected, actual = set(ground_truth.lower().split()), set(prediction.lower().split())
+    if not expected and not actual:
         return 1.0
-    return f_measure(len(expected & found), len(expected), len(found))
+    return f_measure(len(expected & actual), len(expected), len(actual))
 
 
 @metric("bleu_score", compat="v1")

@@ -44,14 +44,14 @@ class Solution:
 
         The arguments pass through JSON too. Raises SolutionError, whose text begins with the exception's name.
         """
-        asked = {"function": function, "arguments": arguments, "named": named, "pythonpath": self.pythonpath}
-        return self._ask("call", asked)["value"]
+        request = {"function": function, "arguments": arguments, "named": named, "pythonpath": self.pythonpath}
+        return self._ask("call", request)["value"]
 
     def run(self, argv: Sequence[str], stdin: Union[str, bytes] = b"") -> Ended:  # noqa: UP007  Python 3.8
         """Run a program in the folder that the agent left. Raises SolutionError for one that had to be killed."""
-        given = stdin.encode("utf-8") if isinstance(stdin, str) else stdin
-        found = self._ask("run", {"argv": list(argv), "stdin": base64.b64encode(given).decode("ascii")})
-        return Ended(found["exit_code"], found["output"])
+        data = stdin.encode("utf-8") if isinstance(stdin, str) else stdin
+        reply = self._ask("run", {"argv": list(argv), "stdin": base64.b64encode(data).decode("ascii")})
+        return Ended(reply["exit_code"], reply["output"])
 
     def read(self, path: str) -> bytes:
         """Return a file's text, 8 MB at most. Raises SolutionError for links and anything that is not a file."""

@@ -72,11 +72,11 @@ class SolutionServer:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
 
-    async def _reply(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _reply(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         does = {"call": self._call, "run": self._run, "read": self._read}
         try:
             async with self._one_at_a_time:
-                return await does[asked["do"]](asked)
+                return await does[request["do"]](request)
         except _Refused as refused:
             return {"error": str(refused)}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -85,16 +85,16 @@ class SolutionServer:
             self.trouble = self.trouble or error
             return {"error": str(error)}
 
-    async def _call(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _call(self, call: Mapping[str, Any]) -> Mapping[str, Any]:
         # The solution's own output comes before the mark, so no line of it can be mistaken for the result.
         mark = secrets.token_hex(16)
-        request = {name: asked[name] for name in ("function", "arguments", "named", "pythonpath")}
-        given = json.dumps({"mark": mark, **request}).encode("ascii") + b"\n"
-        ended = await self._run_in_it([self._python, "-I", "-B", "-c", _caller()], given, asked["seconds"])
-        printed, found, text = ended["output"].rpartition(mark)
-        if not found:
-            shown = printed or text
-            raise _Refused(f"it ended with exit code {ended['exit_code']} and returned nothing: {shown[-2000:]}")
+        request = {name: call[name] for name in ("function", "arguments", "named", "pythonpath")}
+        stdin = json.dumps({"mark": mark, **request}).encode("ascii") + b"\n"
+        ended = await self._run_in_it([self._python, "-I", "-B", "-c", _caller()], stdin, call["seconds"])
+        printed, separator, text = ended["output"].rpartition(mark)
+        if not separator:
+            output = printed or text
+            raise _Refused(f"it ended with exit code {ended['exit_code']} and returned nothing: {output[-2000:]}")
         try:
             reply = loads(text)
         except ValueError as error:
@@ -103,12 +103,12 @@ class SolutionServer:
             return reply
         return {"error": "it returned what is no plain data"}
 
-    async def _run(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        return await self._run_in_it(asked["argv"], base64.b64decode(asked["stdin"]), asked["seconds"])
+    async def _run(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._run_in_it(request["argv"], base64.b64decode(request["stdin"]), request["seconds"])
 
-    async def _read(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _read(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
-            content = await asyncio.to_thread(self._solution.workspace.read_bytes, asked["path"], _MAX_FILE)
+            content = await asyncio.to_thread(self._solution.workspace.read_bytes, request["path"], _MAX_FILE)
         except (PathRefusedError, OSError) as error:
             raise _Refused(f"{type(error).__name__}: {error}") from error
         return {"content": base64.b64encode(content).decode("ascii")}

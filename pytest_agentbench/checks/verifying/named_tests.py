@@ -68,7 +68,7 @@ class TestSource:
         name, bracket, _ = path.partition("[")
         *classes, last = name.split("::")
         if name in self.functions:
-            if not last.startswith("test") or not all(each.startswith("Test") for each in classes):
+            if not last.startswith("test") or not all(class_name.startswith("Test") for class_name in classes):
                 return "undecided"  # pytest may be configured to collect it
             # Parameters that come from the solution may be there only once the agent has done its work
             if not bracket or self._depends_on_solution(self.functions[name]):
@@ -133,7 +133,7 @@ def _parameter_names(function: _Function) -> Iterator[str]:
 
 
 def _loaded(node: ast.AST) -> Iterator[str]:
-    return (each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+    return (name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load))
 
 
 def _is_of_python(module: str) -> bool:
@@ -164,16 +164,16 @@ def _decide(case: Case, verifier: Verifier, test_id: str) -> Decision:
 
 def _source_of(case: Case, verifier: Verifier, path: str) -> Path | str | None:
     """Return the case's file or folder, or the text, that is at a path when the tests run, or None."""
-    hidden = {normalize_test_id(each.target): each for each in verifier.files}
+    hidden = {normalize_test_id(file.target): file for file in verifier.files}
     around = [target for target in hidden if path == target or path.startswith(f"{target}/")]
     if around:
         target = max(around, key=len)
-        found = hidden[target]
-        if found.source is None:
+        hidden_file = hidden[target]
+        if hidden_file.source is None:
             if path == target:
-                return found.text
+                return hidden_file.text
             return None
-        if (source := found.source / path[len(target) + 1 :]).exists():
+        if (source := hidden_file.source / path[len(target) + 1 :]).exists():
             return source
     if any(target.startswith(f"{path}/") for target in hidden):
         return case.path.parent  # a folder, made for the hidden file
@@ -205,11 +205,11 @@ def decide_collected(test_id: str, collected: Collected) -> Decision:
     return "missing"
 
 
-def describe_missing(wanted: PytestTests, missing: Iterable[str], tests: Collection[str]) -> list[str]:
+def describe_missing(selection: PytestTests, missing: Iterable[str], tests: Collection[str]) -> list[str]:
     """Return a sentence for each missing id, with the nearest of the `tests` that there are."""
     sentences = []
     for test_id in missing:
-        field = next(field for field in _FIELDS if test_id in getattr(wanted, field))
+        field = next(field for field in _FIELDS if test_id in getattr(selection, field))
         nearest = _find_nearest(normalize_test_id(test_id), tests)
         hint = f"; did you mean {nearest!r}?" if nearest is not None else ""
         sentences.append(f"pytest.{field}: found {test_id!r}, which the tests do not have{hint}")
@@ -239,12 +239,12 @@ def _find_nearest(test_id: str, tests: Collection[str]) -> str | None:
 
 def list_tests(case: Case, verifier: Verifier) -> list[str]:
     """Return the ids of the tests that the verifier's files define, without parameters."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for path, source in islice(_test_files(case, verifier), _MOST_FILES):
         read = _read(source)
         functions = read.functions if read is not None else ()
-        found |= {f"{path}::{name}": None for name in functions if name.rpartition("::")[2].startswith("test")}
-    return list(found)
+        names |= {f"{path}::{name}": None for name in functions if name.rpartition("::")[2].startswith("test")}
+    return list(names)
 
 
 def _test_files(case: Case, verifier: Verifier) -> Iterator[tuple[str, Path | str]]:
@@ -259,7 +259,7 @@ def _test_files(case: Case, verifier: Verifier) -> Iterator[tuple[str, Path | st
             if is_test_file(source.name):
                 yield f"{target}/{source.relative_to(hidden.source).as_posix()}", source
     assert verifier.pytest is not None
-    for path in dict.fromkeys(normalize_test_id(each).partition("::")[0] for each in verifier.pytest.ids):
+    for path in dict.fromkeys(normalize_test_id(test_id).partition("::")[0] for test_id in verifier.pytest.ids):
         named = _source_of(case, verifier, path)
         if isinstance(named, str) or (named is not None and named.is_file()):
             yield path, named

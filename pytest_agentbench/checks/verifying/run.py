@@ -57,13 +57,15 @@ async def run_verifiers(context: CheckContext, sandboxes: Sandboxes, spec: Sandb
 
     The agent's work is `passed` or `failed`; a verifier that could not decide is an `error`. Never raises.
     """
-    return tuple([_result(each, await _verify(context, sandboxes, spec, each)) for each in context.case.verify])
+    return tuple(
+        [_result(verifier, await _verify(context, sandboxes, spec, verifier)) for verifier in context.case.verify]
+    )
 
 
 def no_workspace_results(case: Case) -> tuple[CheckResult, ...]:
     """Return the results for predictions, which have no workspace."""
-    found = Verdict("error", "predictions are answers only: there is no workspace to verify")
-    return tuple(_result(verifier, found) for verifier in case.verify)
+    skipped = Verdict("error", "predictions are answers only: there is no workspace to verify")
+    return tuple(_result(verifier, skipped) for verifier in case.verify)
 
 
 async def _verify(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec, verifier: Verifier) -> Verdict:
@@ -80,24 +82,26 @@ async def _verify(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec
                 hidden: Content = await context.in_thread(partial(_fill, context, verifier, target, solution))
             except (TreeError, PathRefusedError) as error:
                 return Verdict("failed", f"what the run left cannot be copied for a verifier: {error}")
-            found = await _run(verifier, sandboxes, spec, target, solution, decide)
+            result = await _run(verifier, sandboxes, spec, target, solution, decide)
             changed = await context.in_thread(partial(_find_tampering, verifier, target, hidden))
-        if found.outcome == "failed" and (mistakes := await _find_mistakes(context, sandboxes, spec, verifier, found)):
-            return Verdict("error", f"the case is wrong: {'; '.join(mistakes)}", outputs=found.outputs)
+        if result.outcome == "failed" and (
+            mistakes := await _find_mistakes(context, sandboxes, spec, verifier, result)
+        ):
+            return Verdict("error", f"the case is wrong: {'; '.join(mistakes)}", outputs=result.outputs)
     except (AgentbenchError, OSError) as error:
         return Verdict("error", f"{type(error).__name__}: {error}")
-    if changed is None or found.outcome != "passed":
-        return found
-    return Verdict("failed", f"{changed} while the verifier ran", outputs=found.outputs)
+    if changed is None or result.outcome != "passed":
+        return result
+    return Verdict("failed", f"{changed} while the verifier ran", outputs=result.outputs)
 
 
 async def _find_mistakes(
-    context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec, verifier: Verifier, found: Verdict
+    context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec, verifier: Verifier, result: Verdict
 ) -> list[str]:
     """Return sentences about tests that did not run because no test has their id."""
-    if verifier.pytest is None or "tests" not in found.outputs:
+    if verifier.pytest is None or "tests" not in result.outputs:
         return []
-    ids = ids_without_tests(verifier.pytest, found.outputs["tests"])
+    ids = ids_without_tests(verifier.pytest, result.outputs["tests"])
     try:
         if ids:
             return await find_wrong_ids(context.case, verifier, sandboxes, spec, ids)
@@ -131,7 +135,7 @@ async def find_wrong_ids(
 async def _collect(case: Case, verifier: Verifier, sandboxes: Sandboxes, spec: SandboxSpec) -> Collected:
     """Return the tests that pytest collects without an agent's work. Raises SandboxError, ConfigError and OSError."""
     assert verifier.pytest is not None
-    names = [*verifier.pytest.ids, *(each.target for each in verifier.files if holds_tests(each))]
+    names = [*verifier.pytest.ids, *(file.target for file in verifier.files if holds_tests(file))]
 
     async def collect(sandbox: Sandbox, python: str, environment: Mapping[str, str]) -> Collected:
         return collected_of(await collect_tests(verifier, sandbox, python, environment, names))
@@ -176,21 +180,21 @@ async def _run(
     """
     python, spec = choose_python(spec)
     async with AsyncExitStack() as running:
-        asked: SolutionServer | None = None
+        server: SolutionServer | None = None
         if solution is not None:
             apart = await sandboxes.start(spec, solution)
             running.push_async_callback(apart.stop)
-            asked = SolutionServer(apart, python, verifier.timeout_seconds)
+            server = SolutionServer(apart, python, verifier.timeout_seconds)
             spec = replace(spec, compose=None)  # its services are beside the solution
         sandbox = await sandboxes.start(spec, target)
         running.push_async_callback(sandbox.stop)
         environment = plain_environment(sandbox)
-        if asked is not None:
-            environment |= await running.enter_async_context(serve_solution(asked, sandbox))
-        found = await ask(sandbox, python, environment)
-        if asked is not None and asked.trouble is not None:
-            raise asked.trouble
-    return found
+        if server is not None:
+            environment |= await running.enter_async_context(serve_solution(server, sandbox))
+        result = await ask(sandbox, python, environment)
+        if server is not None and server.trouble is not None:
+            raise server.trouble
+    return result
 
 
 def _find_tampering(verifier: Verifier, target: Workspace, hidden: Content) -> str | None:
@@ -205,16 +209,16 @@ def _find_tampering(verifier: Verifier, target: Workspace, hidden: Content) -> s
     return f"the hidden file {changed} was changed"
 
 
-def _result(verifier: Verifier, found: Verdict) -> CheckResult:
+def _result(verifier: Verifier, result: Verdict) -> CheckResult:
     return CheckResult(
         check_id=verifier.check_id,
         kind=VERIFY,
         dimensions=("task",),
-        outcome=found.outcome,
-        message=found.message,
-        expected=found.expected,
-        actual=found.actual,
-        outputs={"graded": _grading_note(verifier), **found.outputs},
+        outcome=result.outcome,
+        message=result.message,
+        expected=result.expected,
+        actual=result.actual,
+        outputs={"graded": _grading_note(verifier), **result.outputs},
     )
 
 
@@ -237,13 +241,13 @@ async def canary_problems(case: Case, sandboxes: Sandboxes, spec: SandboxSpec) -
     for verifier in case.verify:
         stubs.setdefault(verifier.canary or case.workspace, []).append(verifier)
     for stub, verifiers in stubs.items():
-        found = await _verdicts(case.model_copy(update={"verify": tuple(verifiers)}), stub, sandboxes, spec)
+        verdicts = await _verdicts(case.model_copy(update={"verify": tuple(verifiers)}), stub, sandboxes, spec)
         where = "an empty workspace" if stub is None else f"the stub {stub}"
-        for result in found:
+        for result in verdicts:
             if result.outcome not in ("passed", "failed"):
                 yield f"{result.check_id} could not be tried on {where}: {result.message}"
-        if all(result.outcome == "passed" for result in found):
-            names = ", ".join(result.check_id for result in found)
+        if all(result.outcome == "passed" for result in verdicts):
+            names = ", ".join(result.check_id for result in verdicts)
             yield f"{names} passed on {where}, which is known to be wrong: a run passes without any work"
 
 

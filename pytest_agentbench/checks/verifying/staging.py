@@ -57,7 +57,7 @@ def put_answer(verifier: Verifier, answer: str, target: Workspace) -> None:
 
 
 def stage_workspace(
-    case: Case, verifier: Verifier, left: Workspace | None, target: Workspace, answer: str | None = None
+    case: Case, verifier: Verifier, run_workspace: Workspace | None, target: Workspace, answer: str | None = None
 ) -> Content:
     """Fill the empty folder `target` from the run's files, `left` (None: no files). Slow: call it on a thread.
 
@@ -68,7 +68,7 @@ def stage_workspace(
     removed. Return the digests of the hidden files. Raises TreeError if the run's files cannot be copied,
     PathRefusedError and OSError if a hidden file cannot, or the disk is full.
     """
-    _copy_allowed(case, verifier, left, target)
+    _copy_allowed(case, verifier, run_workspace, target)
     if answer is not None:
         put_answer(verifier, answer, target)
     for hidden in sorted(verifier.files, key=lambda each: _normalize_path(each.target).count("/")):
@@ -83,13 +83,13 @@ def stage_workspace(
     return hidden_content(verifier, target)
 
 
-def copy_workspace(left: Workspace, target: Workspace) -> None:
+def copy_workspace(run_workspace: Workspace, target: Workspace) -> None:
     """Copy a run's files, except its private /tmp, into the empty folder `target`.
 
     Raises the exceptions of `stage_workspace`.
     """
     try:
-        copy_tree(left.path, target)
+        copy_tree(run_workspace.path, target)
         _unlock(target.path)
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
@@ -100,18 +100,18 @@ def copy_workspace(left: Workspace, target: Workspace) -> None:
 
 def hidden_content(verifier: Verifier, target: Workspace) -> Content:
     """Return the digests of the files that now are at the hidden files' paths."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for hidden in verifier.files:
         path = _normalize_path(hidden.target)
         if stat.S_ISDIR(_mode(target.path / path)):
-            found |= {f"{path}/{below}": told for below, told in _list_files(target.path / path).items()}
+            digests |= {f"{path}/{below}": digest for below, digest in _list_files(target.path / path).items()}
             continue
         try:
             with target.open_read(path) as file:
-                found[path] = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+                digests[path] = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
         except (OSError, PathRefusedError):
-            found[path] = "missing"
-    return found
+            digests[path] = "missing"
+    return digests
 
 
 def source_digest(hidden: HiddenFile) -> str:
@@ -130,20 +130,20 @@ def _list_files(folder: Path) -> Content:
     """Return the files and links below a folder; not the caches that Python makes."""
     facts = take_snapshot(str(folder)).facts
     return {
-        "/".join(names): f"{each.kind} {each.sha256} {each.target} {each.mode & stat.S_IXUSR}"
-        for names, each in facts.items()
-        if each.kind != "folder" and not any(map(_COMPILED.fullmatch, names))
+        "/".join(names): f"{fact.kind} {fact.sha256} {fact.target} {fact.mode & stat.S_IXUSR}"
+        for names, fact in facts.items()
+        if fact.kind != "folder" and not any(map(_COMPILED.fullmatch, names))
     }
 
 
-def _copy_allowed(case: Case, verifier: Verifier, left: Workspace | None, target: Workspace) -> None:
+def _copy_allowed(case: Case, verifier: Verifier, run_workspace: Workspace | None, target: Workspace) -> None:
     """Copy a run's files, except those that the agent must not influence."""
-    if left is not None:
-        copy_workspace(left, target)
+    if run_workspace is not None:
+        copy_workspace(run_workspace, target)
     template = () if case.workspace is None else tuple(_find_steering(case.workspace))
-    kept = {_normalize_path(path) for path in verifier.keep}
+    kept_paths = {_normalize_path(path) for path in verifier.keep}
     for path in dict.fromkeys((*_find_steering(target.path), *template, *_deciding_paths(verifier, target.path))):
-        if path in kept:
+        if path in kept_paths:
             continue
         _clear_path(path, target)
         source = None if case.workspace is None else case.workspace / path
@@ -204,8 +204,8 @@ def _put_in_place(source: Path, path: str, target: Workspace) -> None:
 
 def _cut_links(verifier: Verifier, target: Workspace) -> None:
     """Remove links from hidden files' paths to the agent's files: otherwise its answer would be the expected one."""
-    hidden = tuple(f"{WORKSPACE}/{_normalize_path(each.target)}/" for each in verifier.files)
-    links = [found.path for found in walk_tree(str(target.path), []) if hidden and found.kind == "link"]
+    hidden = tuple(f"{WORKSPACE}/{_normalize_path(file.target)}/" for file in verifier.files)
+    links = [entry.path for entry in walk_tree(str(target.path), []) if hidden and entry.kind == "link"]
     for path in links:
         seen = f"{WORKSPACE}/{path}"
         if not seen.startswith(hidden) and f"{_resolve_in_sandbox(seen, target.path)}/".startswith(

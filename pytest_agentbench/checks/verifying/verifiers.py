@@ -63,8 +63,8 @@ async def run_command(verifier: Verifier, sandbox: Sandbox, environment: Mapping
         return Verdict("failed", str(error), outputs=outputs)
     if result is not None:
         outputs["result"] = result
-    found = _compare(verifier, ended, result)
-    return Verdict(found.outcome, found.message, found.expected, found.actual, outputs)
+    problems = _compare(verifier, ended, result)
+    return Verdict(problems.outcome, problems.message, problems.expected, problems.actual, outputs)
 
 
 def printed_evidence(output: str) -> dict[str, str]:
@@ -84,14 +84,14 @@ def describe_kill(ended: ExecResult, verifier: Verifier) -> str:
 async def _read_result(sandbox: Sandbox, name: str) -> dict[str, Any] | None:
     """Return the content of the command's result file, or None if it wrote none."""
     try:
-        found = loads((await sandbox.get(f"/tmp/{name}", _MAX_RESULT)).decode("utf-8"))  # noqa: S108 - the sandbox's
+        content = loads((await sandbox.get(f"/tmp/{name}", _MAX_RESULT)).decode("utf-8"))  # noqa: S108 - the sandbox's
     except FileNotFoundError:
         return None
     except (PathRefusedError, OSError, ValueError) as error:
         raise _Unreadable(f"${RESULT_VARIABLE} holds no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise _Unreadable(f"${RESULT_VARIABLE}: found {type(found).__name__}, expected a JSON object")
-    return found
+    if not isinstance(content, dict):
+        raise _Unreadable(f"${RESULT_VARIABLE}: found {type(content).__name__}, expected a JSON object")
+    return content
 
 
 def _compare(verifier: Verifier, ended: ExecResult, result: dict[str, Any] | None) -> Verdict:
@@ -105,8 +105,8 @@ def _compare(verifier: Verifier, ended: ExecResult, result: dict[str, Any] | Non
         if text not in ended.output:
             return verdict(False, "the verifier's command did not print the text", text, excerpt(ended.output))
     if expected.result is not None and (result is None or not includes(result, expected.result)):
-        found = "nothing" if result is None else compact(result)
-        return verdict(False, "the verifier's result is not as expected", compact(expected.result), found)
+        actual = "nothing" if result is None else compact(result)
+        return verdict(False, "the verifier's result is not as expected", compact(expected.result), actual)
     return verdict(True, f"the verifier's command ended with exit code {ended.exit_code}")
 
 
@@ -168,16 +168,16 @@ async def _ask_driver(
     collect: bool = False,
 ) -> Verdict | dict[str, Any]:
     """Return the driver's reply, or the verdict on a driver that gave none."""
-    wanted = verifier.pytest
-    assert wanted is not None
+    selection = verifier.pytest
+    assert selection is not None
     token = secrets.token_hex(32)
     request = {
         "token": token,
         "tests": [normalize_test_id(name) for name in names],
         "collect": collect,
-        "pythonpath": [*wanted.pythonpath, *filter(None, [environment.get("PYTHONPATH")])],
-        "plugins": wanted.plugins,
-        "config": wanted.config,
+        "pythonpath": [*selection.pythonpath, *filter(None, [environment.get("PYTHONPATH")])],
+        "plugins": selection.plugins,
+        "config": selection.config,
         "seconds": verifier.timeout_seconds,
     }
     ended = await sandbox.exec(
@@ -206,10 +206,10 @@ def _read_reply(output: str, token: str) -> tuple[bool, dict[str, Any] | None]:
     # Only the driver knows the token, and it prints the token before any of the agent's code is imported.
     lines = [line for line in output.split("\n") if token in line]
     try:
-        found = [json.loads(line) for line in lines]
+        documents = [json.loads(line) for line in lines]
     except (ValueError, RecursionError):  # it was ended in its reply
-        found = []
-    return bool(lines), found[1] if len(found) > 1 else None
+        documents = []
+    return bool(lines), documents[1] if len(documents) > 1 else None
 
 
 def _missing_reply_verdict(ended: ExecResult, verifier: Verifier, *, begun: bool) -> Verdict:
@@ -223,28 +223,28 @@ def _missing_reply_verdict(ended: ExecResult, verifier: Verifier, *, begun: bool
     return Verdict("error", message, outputs=printed_evidence(ended.output[-_EVIDENCE:]))
 
 
-def _judge_reply(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Verdict:
+def _judge_reply(selection: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Verdict:
     tests: dict[str, dict[str, Any]] = reply["tests"]
     outputs = {
-        "tests": {name: each["outcome"] for name, each in tests.items()},
+        "tests": {name: test["outcome"] for name, test in tests.items()},
         **printed_evidence(reply["output"]),
     }
     if not reply["loaded"] and reply["stopped"] is None:
         why = "; ".join(message for _, message in reply["problems"]) or excerpt(reply["output"])
         message = f"pytest cannot be run in the sandbox: {why}; install it in the image, or use a command"
         return Verdict("error", message, outputs=outputs)
-    passed = sum(each["outcome"] == "passed" for each in tests.values())
+    passed = sum(test["outcome"] == "passed" for test in tests.values())
     faults = [
-        fault if len(fault) <= _FAULT else f"…{fault[-_FAULT:]}" for fault in _find_faults(wanted, verifier, reply)
+        fault if len(fault) <= _FAULT else f"…{fault[-_FAULT:]}" for fault in _find_faults(selection, verifier, reply)
     ]
     said = f"{passed} of {len(tests)} test{'' if len(tests) == 1 else 's'} passed"
     if not faults:
         return Verdict("passed", said, outputs=outputs)
-    shown = "; ".join(faults[:_NAMED]) + (f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else "")
-    return Verdict("failed", f"{said}: {shown}", actual=_evidence(reply), outputs=outputs)
+    faults_text = "; ".join(faults[:_NAMED]) + (f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else "")
+    return Verdict("failed", f"{said}: {faults_text}", actual=_evidence(reply), outputs=outputs)
 
 
-def _find_faults(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Iterator[str]:
+def _find_faults(selection: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Iterator[str]:
     """Yield every reason not to count tests that were reported as passed."""
     tests: dict[str, dict[str, Any]] = reply["tests"]
     if reply["stopped"] == "time-out":
@@ -256,19 +256,19 @@ def _find_faults(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, An
         yield f"their process ended before pytest did ({how})"
     for where, _ in reply["problems"]:
         yield f"{where or 'pytest'} could not be collected"
-    yield from (f"{normalize_test_id(name)} did not run" for name in ids_without_tests(wanted, tests))
-    for name in map(normalize_test_id, wanted.ids):
-        found = [test for test in tests if is_named(test, name)]
-        yield from (f"{test} {tests[test]['outcome']}" for test in found if tests[test]["outcome"] != "passed")
+    yield from (f"{normalize_test_id(name)} did not run" for name in ids_without_tests(selection, tests))
+    for name in map(normalize_test_id, selection.ids):
+        matching = [test for test in tests if is_named(test, name)]
+        yield from (f"{test} {tests[test]['outcome']}" for test in matching if tests[test]["outcome"] != "passed")
     # If a test failed, pytest's exit status adds nothing.
-    all_passed = bool(tests) and all(each["outcome"] == "passed" for each in tests.values())
+    all_passed = bool(tests) and all(result["outcome"] == "passed" for result in tests.values())
     if all_passed and reply["ended"] is not None and (reply["ended"], reply["exit"]) != (0, 0):
         yield f"pytest ended with exit status {reply['ended']}, its process with {reply['exit']}"
 
 
-def ids_without_tests(wanted: PytestTests, tests: Collection[str]) -> list[str]:
+def ids_without_tests(selection: PytestTests, tests: Collection[str]) -> list[str]:
     """Return the ids that match no test."""
-    return [name for name in wanted.ids if not any(is_named(test, normalize_test_id(name)) for test in tests)]
+    return [name for name in selection.ids if not any(is_named(test, normalize_test_id(name)) for test in tests)]
 
 
 def is_named(test: str, name: str) -> bool:
@@ -279,7 +279,7 @@ def is_named(test: str, name: str) -> bool:
 def _evidence(reply: Mapping[str, Any]) -> str | None:
     """Return the line that pytest marks as the error in the first message, or the end of the message."""
     messages: Sequence[str] = [message for _, message in reply["problems"]]
-    messages = [*messages, *(each.get("message", "") for each in reply["tests"].values())]
+    messages = [*messages, *(result.get("message", "") for result in reply["tests"].values())]
     message = next(filter(None, messages), None)
     if message is None:
         return None
