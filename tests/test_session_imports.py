@@ -29,7 +29,7 @@ runners: asking base kinds subjects
 secrets: encodings redaction
 sources: case_source discovery names test_yaml
 statistics: estimates
-store: artifacts claims connection database documents output_folder
+store: artifacts claims connection database documents layout output_folder
 tools: builtin
 """
 """Ours, by their rooms. A module that is new here is time that every session pays: import it where it is needed."""
