@@ -46,7 +46,9 @@ class EvaluationResult:
     @property
     def error(self) -> str | None:
         """Return why the item could not be scored."""
-        return self.details.get("error") if self.failed else None
+        if self.failed:
+            return self.details.get("error")
+        return None
 
 
 def summarize(

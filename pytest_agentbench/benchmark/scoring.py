@@ -93,8 +93,10 @@ def find_registered(benchmark: object, name: str) -> Metric | None:
 
     Subclasses of the original override `_exact_match` and the like: `(self, ground_truth, prediction, **options)`.
     """
-    own = getattr(benchmark, f"_{name}", None) if name in BUILTIN_METRICS else None
-    return own if callable(own) else METRICS.get(name)
+    own: Metric | None = getattr(benchmark, f"_{name}", None) if name in BUILTIN_METRICS else None
+    if callable(own):
+        return own
+    return METRICS.get(name)
 
 
 _ASSIGNED = "_metric_lookups"

@@ -21,7 +21,9 @@ def slug(name: str) -> str:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     readable = _UNSAFE.sub("_", name.lower())[:60].strip("._-")
-    return f"{readable}-{digest}" if readable else digest
+    if readable:
+        return f"{readable}-{digest}"
+    return digest
 
 
 def lies_below(folder: str, path: str) -> bool:

@@ -27,7 +27,9 @@ _STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(NaN|-?Infinity)')
 def skip_blanks(text: str, at: int) -> int:
     """Return the offset of the next character that is not white space."""
     found = _BLANKS.match(text, at)
-    return found.end() if found else at
+    if found:
+        return found.end()
+    return at
 
 
 def scan_value(text: str, at: int) -> tuple[Any, int]:
@@ -304,13 +306,17 @@ def first_element(text: str) -> dict[str, str] | None:
         at = _list_start(text, "items")
     except (ValueError, RecursionError):
         return {}
-    return None if at is None or text[(at := skip_blanks(text, at + 1)) : at + 1] != "{" else _keys(text, at)
+    if at is None or text[(at := skip_blanks(text, at + 1)) : at + 1] != "{":
+        return None
+    return _keys(text, at)
 
 
 def first_keys(text: str) -> dict[str, str]:
     """Return the keys of the top-level object like `first_element`, or {} if the document is not an object."""
     at = skip_blanks(text, 0)
-    return _keys(text, at) if text[at : at + 1] == "{" else {}
+    if text[at : at + 1] == "{":
+        return _keys(text, at)
+    return {}
 
 
 def _keys(text: str, at: int) -> dict[str, str]:
@@ -376,7 +382,9 @@ def _parsed(line: bytes | str) -> Any:
     try:
         text = line.decode() if isinstance(line, bytes) else line
         value, end = scan_value(text, 0)
-        return value if end == len(text) else _INCOMPLETE
+        if end == len(text):
+            return value
+        return _INCOMPLETE
     except (ValueError, RecursionError):
         return _INCOMPLETE
 

@@ -100,7 +100,9 @@ def allow_open_files(count: int) -> int:
     for wanted in (count, _MACOS_FILES):
         wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         if soft == resource.RLIM_INFINITY or soft >= wanted:
-            return count if soft == resource.RLIM_INFINITY else soft
+            if soft == resource.RLIM_INFINITY:
+                return count
+            return soft
         with contextlib.suppress(ValueError, OSError):  # the kernel's maximum may be below the hard limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             return wanted

@@ -329,7 +329,9 @@ def _is_multiple(number: float, factor: float) -> bool:
 
 
 def _decimal(number: float) -> Fraction:
-    return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
+    if isinstance(number, int):
+        return Fraction(number)
+    return Fraction(repr(number))
 
 
 def _freeze(value: Any) -> Any:
@@ -338,7 +340,9 @@ def _freeze(value: Any) -> Any:
         return frozenset((name, _freeze(each)) for name, each in value.items())
     if isinstance(value, list):
         return tuple(map(_freeze, value))
-    return (value,) if isinstance(value, bool) else value
+    if isinstance(value, bool):
+        return (value,)
+    return value
 
 
 def _make_error(message: str) -> Exception:
@@ -350,4 +354,6 @@ def _make_error(message: str) -> Exception:
 def _describe_error(error: Exception) -> str:
     """Return an error in one line."""
     first = next(iter(str(error).splitlines()), "")
-    return first[:200] if type(error) is ValueError else f"{type(error).__name__}: {first[:200]}".removesuffix(": ")
+    if type(error) is ValueError:
+        return first[:200]
+    return f"{type(error).__name__}: {first[:200]}".removesuffix(": ")

@@ -20,7 +20,9 @@ def _next_input(frame: ZstdDecompressor) -> bytes | None:
     if frame.eof:
         return frame.unused_data or None
     # Without new input it continues with its buffer.
-    return None if frame.needs_input else b""
+    if frame.needs_input:
+        return None
+    return b""
 
 
 def unpack_zstd(blocks: Iterable[bytes], most: int) -> bytes:

@@ -44,7 +44,9 @@ class Choices:
     @property
     def shown(self) -> str:
         """Return the field that a prompt shows; of lettered fields it shows each."""
-        return "choices" if self.listed else self.field
+        if self.listed:
+            return "choices"
+        return self.field
 
 
 def find_choices(columns: Mapping[str, Values], count: int) -> Choices | None:
@@ -169,7 +171,9 @@ def _find_objects(columns: Mapping[str, Values], count: int) -> Choices | None:
                 sorted(value) == [letter for letter, _ in inner] and all(map(_is_choice, value.values()))
                 for value in values.values()
             )
-            return None if alike else Choices(path, listed=(path,))
+            if alike:
+                return None
+            return Choices(path, listed=(path,))
     return None
 
 

@@ -66,7 +66,9 @@ def _find_min_completion(report: dict[str, Any]) -> float:
     from pytest_agentbench.reports.gate import MIN_COMPLETION
 
     wanted: float | None = report["session"]["gate"]["min_completion"]
-    return MIN_COMPLETION if wanted is None else wanted
+    if wanted is None:
+        return MIN_COMPLETION
+    return wanted
 
 
 def _list_case_failures(comparison: Comparison, report: dict[str, Any]) -> list[str]:

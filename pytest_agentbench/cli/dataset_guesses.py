@@ -94,7 +94,9 @@ class GuessedField:
     @property
     def place(self) -> Any:
         """Return the field as a descriptor's `fields` names it."""
-        return {"any_of": self.field} if self.several else self.field
+        if self.several:
+            return {"any_of": self.field}
+        return self.field
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +336,9 @@ def _guess_id(columns: Mapping[str, Values], count: int, taken: Collection[str])
     # Guessed in spite of the doubt, because people look for this field first.
     if own is None and "id" in columns:
         return GuessedField("id", "its values repeat or are missing; rows with the same id are errors")
-    return None if own is None else GuessedField(own)
+    if own is None:
+        return None
+    return GuessedField(own)
 
 
 def _guess_tags(columns: Mapping[str, Values], taken: Collection[str]) -> GuessedField | None:
@@ -345,7 +349,9 @@ def _guess_tags(columns: Mapping[str, Values], taken: Collection[str]) -> Guesse
         )
 
     own = find_named_field(columns, TAGS, tags, taken, inner=False)
-    return None if own is None else GuessedField(own)
+    if own is None:
+        return None
+    return GuessedField(own)
 
 
 def _guess_split(columns: Mapping[str, Values], taken: Collection[str]) -> GuessedField | None:
@@ -353,7 +359,9 @@ def _guess_split(columns: Mapping[str, Values], taken: Collection[str]) -> Guess
         return all(isinstance(value, str) and value.casefold() in _SPLITS for value in values.values())
 
     own = find_named_field(columns, SPLIT, splits, taken, inner=False)
-    return None if own is None else GuessedField(own)
+    if own is None:
+        return None
+    return GuessedField(own)
 
 
 def _sort_splits(values: Values) -> tuple[str, ...]:

@@ -75,7 +75,9 @@ def to_yaml(value: object) -> str:
 
 def escape_name(name: str) -> str:
     """Return a name from the data fit for one line of text: others' line breaks and control characters are escaped."""
-    return name if name.isprintable() else repr(name)[1:-1]
+    if name.isprintable():
+        return name
+    return repr(name)[1:-1]
 
 
 def show_value(value: object) -> str:

@@ -104,7 +104,9 @@ def _examine_model(model: Model, reply: tuple[bool, str] | None, *, needed: bool
 
 
 def _name_model(model_id: str, *, needed: bool) -> str:
-    return f"judge {model_id}" if needed else model_id
+    if needed:
+        return f"judge {model_id}"
+    return model_id
 
 
 async def _ask_endpoint(model: Model) -> tuple[bool, str]:

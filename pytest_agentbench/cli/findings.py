@@ -44,7 +44,9 @@ class Finding:
             mark = _MISSING if self.is_error else _MARKS[self.works]
             return printable(f"  {mark:<{len(_MISSING)}}  {self.name}: {self.text}")
         text = self.text if self.is_error else f"warning: {self.text}"
-        return f"{self.name}: {text}" if self.name else text
+        if self.name:
+            return f"{self.name}: {text}"
+        return text
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `doctor --json`."""

@@ -281,7 +281,9 @@ def _list_layers(found: _FoundCase, model: Model) -> Iterator[_Layer]:
 
 def _index_of(path: Path, model_id: str) -> int:
     ids = [each.get("model_id") for each in read_document(path).data["models"]]
-    return ids.index(model_id) if model_id in ids else 0
+    if model_id in ids:
+        return ids.index(model_id)
+    return 0
 
 
 _NO_REQUEST: Mapping[str, Any] = {"model": "", "messages": []}

@@ -79,7 +79,9 @@ def _find_place_in_repository(folder: Path) -> Path | None:
     """Return the folder relative to the enclosing git repository; None without one, or if the folder is its root."""
     here = folder.resolve()
     above = next((parent for parent in (here, *here.parents) if os.path.lexists(parent / ".git")), here)
-    return None if above == here else here.relative_to(above)
+    if above == here:
+        return None
+    return here.relative_to(above)
 
 
 def _refuse_existing(folder: Path, names: Iterable[str]) -> None:
@@ -204,9 +206,10 @@ def _read_first_rows(file: Path) -> list[dict[str, Any]]:
     if rows:
         return rows
     first = items[0] if items else BadItem(1, 1, "found no row")
-    place, reason = (
-        (f"{first.line}:{first.column}", first.reason) if isinstance(first, BadItem) else (f"{first.line}:1", "")
-    )
+    if isinstance(first, BadItem):
+        place, reason = (f"{first.line}:{first.column}", first.reason)
+    else:
+        place, reason = (f"{first.line}:1", "")
     raise ConfigError(
         f"{file}:{place}: {reason or 'found no object'}, expected rows that are objects with a question each"
     )

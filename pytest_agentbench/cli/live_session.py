@@ -58,7 +58,9 @@ class LiveData:
             sessions = self._list_sessions()
             session = self._find_session(sessions, name)
             if session is None:
-                return None if name is not None else self._make_waiting()
+                if name is not None:
+                    return None
+                return self._make_waiting()
             return session.answer(self._clock(), [_make_link(each, each is session) for each in sessions])
 
     def detail(self, name: str | None, nodeid: str) -> Answer | None:
@@ -80,7 +82,9 @@ class LiveData:
     def _find_row(self, sessions: list[_Session], name: str | None, nodeid: str) -> Row | None:
         session = self._find_session(sessions, name)
         found = session.reader.rows.get(nodeid) if session is not None else None
-        return None if found is None else found[1]
+        if found is None:
+            return None
+        return found[1]
 
     def _list_sessions(self) -> list[_Session]:
         """Return the sessions that there are, the newest first, read up to now."""
@@ -137,7 +141,9 @@ class _Session:
         """Return whether it runs."""
         if self.reader.is_over:
             return "ended"
-        return "running" if self.reader.is_live() else "killed"
+        if self.reader.is_live():
+            return "running"
+        return "killed"
 
     def line(self, state: State) -> str:
         """Return the state as people read it."""

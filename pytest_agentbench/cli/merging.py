@@ -64,8 +64,8 @@ class Part:
     @cached_property
     def selection(self) -> str | None:
         """Return the hash of the selected cases, which is equal for the shards of one session."""
-        found = self.session.get("selection")
-        return None if found is None else found["sha256"]
+        selection = self.session.get("selection")
+        return None if selection is None else str(selection["sha256"])
 
     @cached_property
     def places(self) -> Sequence[int]:
@@ -257,7 +257,9 @@ def _decide_exit_status(parts: Sequence[Part], verdict: Gate, lost: bool) -> int
     if broken:
         return max(broken)
     if verdict.passed is not None:
-        return _OK if verdict.passed else _FAILED
+        if verdict.passed:
+            return _OK
+        return _FAILED
     if lost or any(status != _OK for status in statuses):
         return _FAILED
     return _OK

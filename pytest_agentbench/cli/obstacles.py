@@ -111,4 +111,6 @@ def _under_all(profiles: Sequence[P], check: Callable[[P], object]) -> str | Non
         if problem is None:
             return None
         problems.append(problem)
-    return problems[0] if problems else None
+    if problems:
+        return problems[0]
+    return None

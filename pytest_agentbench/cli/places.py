@@ -55,7 +55,9 @@ def project_folder(path: Path) -> Path:
     if (project := find_project(str(start.absolute()))) is not None:
         return Path(project)
     here = Path.cwd()
-    return here if start.is_relative_to(here) else start
+    if start.is_relative_to(here):
+        return here
+    return start
 
 
 def session_roots(paths: Sequence[Path]) -> SessionRoots:

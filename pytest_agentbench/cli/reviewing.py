@@ -98,7 +98,9 @@ def _load_stored(output: Path, row: Mapping[str, Any]) -> RunArtifact | None:
     except (InfrastructureError, ValueError):
         return None
     # A later session may have stored another run in its place.
-    return artifact if artifact.run_id == row["run_id"] else None
+    if artifact.run_id == row["run_id"]:
+        return artifact
+    return None
 
 
 class Reviewer:

@@ -181,7 +181,9 @@ def _list_problems(card: dict[str, Any]) -> list[str]:
         lines.append(run_on_text(card["run_on"]))
     if "saved" in card:
         lines.append(f"saved: {card['saved']}")
-    return [*lines, ""] if lines else lines
+    if lines:
+        return [*lines, ""]
+    return lines
 
 
 _USAGE = 2

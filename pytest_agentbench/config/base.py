@@ -188,7 +188,9 @@ def find_unregistered(
 def known_of(info: ValidationInfo) -> Known:
     """Return the names that the file is validated against."""
     scope = scope_of(info)
-    return UNVERIFIED if scope is None else scope.known
+    if scope is None:
+        return UNVERIFIED
+    return scope.known
 
 
 def scope_of(info: ValidationInfo) -> Scope | None:
@@ -509,7 +511,9 @@ def _suggest_field(loc: Loc, fields: _Fields, data: Any) -> str:
     names = fields.names_at(loc[:-1])
     if "parameters" in names and loc[-1] in REQUEST_FIELDS:
         return "; request fields belong below `parameters`"
-    return suggest(str(loc[-1]), names) if names else ""
+    if names:
+        return suggest(str(loc[-1]), names)
+    return ""
 
 
 def _added_check_fields(loc: Loc, data: Any) -> Collection[str]:

@@ -65,7 +65,9 @@ _PROBE = "llm_probe"
 
 
 def _kind(value: Any) -> str:
-    return "list" if isinstance(value, list | tuple) else "one"
+    if isinstance(value, list | tuple):
+        return "list"
+    return "one"
 
 
 def _existing(source: str, info: ValidationInfo) -> str:

@@ -230,7 +230,9 @@ _PLACES = {
 
 
 def _find_workspace(folder: Path) -> Path:
-    return folder.parent if folder.name in _HIDDEN else folder
+    if folder.name in _HIDDEN:
+        return folder.parent
+    return folder
 
 
 def _expand_places(text: str, folder: Path) -> str:

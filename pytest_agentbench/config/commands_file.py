@@ -77,4 +77,6 @@ def _resolve_cwd(cwd: str, folder: str) -> str:
     """Return the folder of a server. `../x` means the folder x next to the file, if that exists."""
     path = os.path.normpath(os.path.join(folder, os.path.expanduser(cwd)))
     beside = os.path.normpath(os.path.join(folder, cwd.removeprefix("../")))
-    return beside if os.path.isdir(beside) else path
+    if os.path.isdir(beside):
+        return beside
+    return path

@@ -73,10 +73,14 @@ def _fill_variables(text: str, given: Mapping[str, str]) -> str:
         if sign.startswith(":"):  # an empty value counts as none
             is_set = bool(given.get(name))
         if sign.endswith("+"):
-            return word if is_set else ""
+            if is_set:
+                return word
+            return ""
         if is_set:
             return given[name]
-        return word if sign else match[0]
+        if sign:
+            return word
+        return match[0]
 
     return _DOCKERFILE_VARIABLE.sub(value, text)
 

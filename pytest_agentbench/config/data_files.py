@@ -19,7 +19,9 @@ def match_files(pattern: str, folder: str) -> list[Path]:
     """
     path = os.path.normpath(os.path.join(folder, os.path.expanduser(pattern)))
     if not glob.has_magic(pattern) or os.path.exists(path):
-        return [Path(path)] if os.path.isfile(path) else []
+        if os.path.isfile(path):
+            return [Path(path)]
+        return []
     start = os.path.normpath(folder)
     *parts, name = os.path.relpath(path, start).split(os.sep)
     if name == "**":

@@ -138,7 +138,9 @@ class AnswerRule(Record):
     @property
     def rule(self) -> Rule:
         """Return how many of the answers have to be given."""
-        return "all_of" if self.any_of is None else "any_of"
+        if self.any_of is None:
+            return "all_of"
+        return "any_of"
 
     @property
     def field(self) -> str:
@@ -397,7 +399,9 @@ class DatasetDescriptor(ConfigFile):
     def local_source(self) -> str | None:
         """Return the path in `source` as written, or None for a dataset of the hub."""
         place = (self.source or "").removeprefix("hf:")
-        return place if place.startswith(_LOCAL) else None
+        if place.startswith(_LOCAL):
+            return place
+        return None
 
     @property
     def names_one_file(self) -> bool:

@@ -208,7 +208,9 @@ class _Loader(yaml.CSafeLoader):
                     if pattern.match(value):
                         return str(tag)
             return _STR
-        return _MAP if kind is MappingNode else _SEQ
+        if kind is MappingNode:
+            return _MAP
+        return _SEQ
 
 
 class _Builder:
@@ -222,7 +224,9 @@ class _Builder:
     def value(self, node: Node, depth: int) -> Any:
         if isinstance(node, ScalarNode):
             # `is`: `_Loader.resolve` returns this very object, and most nodes of a file are texts.
-            return node.value if node.tag is _STR else self.scalar(node)
+            if node.tag is _STR:
+                return node.value
+            return self.scalar(node)
         # Counted before the children are built: `a: [*b, *b]`, nine levels deep, expands to a billion values.
         self.left -= len(node.value)
         if self.left < 0 or depth > MAX_DEPTH:

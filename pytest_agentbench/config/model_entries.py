@@ -25,7 +25,9 @@ from pytest_agentbench.records.case import (
 
 def _off(value: Any) -> Any:
     """YAML 1.1 reads an unquoted `off` as false."""
-    return "off" if value is False else value
+    if value is False:
+        return "off"
+    return value
 
 
 def _require_scheme(url: str) -> str:
@@ -50,7 +52,9 @@ class WireFields(Record):
 def _spread_wires(found: Any) -> Any:
     """Return a list of protocols as a mapping."""
     named = isinstance(found, list) and all(isinstance(name, str) for name in found)
-    return {name: {} for name in found} if named else found
+    if named:
+        return {name: {} for name in found}
+    return found
 
 
 class EndpointFields(Written):

@@ -57,7 +57,9 @@ class PromptTexts(Record):
     def only(self, prompts: Mapping[str, Slots]) -> PromptTexts | None:
         """Return the texts of these prompts, None if there are none."""
         texts = {name: text for name, text in self.texts.items() if name.rpartition(".")[0] in prompts}
-        return PromptTexts(texts=texts) if texts else None
+        if texts:
+            return PromptTexts(texts=texts)
+        return None
 
     @property
     def digest(self) -> str:

@@ -52,7 +52,9 @@ def _read_file(path: Path, _changed: int, _size: int) -> dict[str, Any]:
         text = read_file(path, MAX_TEXT).decode()
         section = _SECTIONS[path.name]
         if not any(option in text for option in _OPTIONS):  # nearly all: parsers would cost every session an import
-            return {"section": True} if f"[{section}" in text else {}
+            if f"[{section}" in text:
+                return {"section": True}
+            return {}
         if path.suffix == ".toml":
             return _read_toml(text)
         return _read_ini(text, path.name, section)

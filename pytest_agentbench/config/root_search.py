@@ -110,7 +110,9 @@ def _find_project_beside(path: str, common: str | None) -> str:
     shared = [] if common is None else _own_folders(climb(common, None))
     if not any(_is_project(folder) for folder in shared):
         folders = next((folders[: at + 1] for at in reversed(range(len(folders))) if _is_project(folders[at])), folders)
-    return folders[-1] if folders else path
+    if folders:
+        return folders[-1]
+    return path
 
 
 @lru_cache(maxsize=100_000)
@@ -131,7 +133,9 @@ def find_user_folder(path: str, start: str, top: str) -> str:
     It is the project that the path and the start directory share, else the path itself.
     """
     base = find_base(path, start, top)
-    return base if _is_project(base) else path
+    if _is_project(base):
+        return base
+    return path
 
 
 def find_nearest(folder: str, top: str | None) -> str | None:
@@ -190,7 +194,9 @@ def _find_start_above(path: str, start: str) -> str | None:
 def _find_repository(folder: str) -> str | None:
     """Return the outermost repository that encloses a folder. `.git` is a file in worktrees and submodules."""
     repositories = [each for each in _own_folders(climb(folder, None)) if os.path.exists(f"{each}/.git")]
-    return repositories[-1] if repositories else None
+    if repositories:
+        return repositories[-1]
+    return None
 
 
 def _own_folders(folders: Iterator[str] | Sequence[str]) -> list[str]:

@@ -66,12 +66,16 @@ class ConfigRoot:
     @property
     def own(self) -> ConfigRoot | None:
         """Return the root with the user's files: itself, or the session's root for a guest; None if there is none."""
-        return self if self.guest is None else self.host
+        if self.guest is None:
+            return self
+        return self.host
 
     @property
     def programs(self) -> str | None:
         """Return the folder whose programs its files may name; a guest has none."""
-        return None if self.is_guest else self.real
+        if self.is_guest:
+            return None
+        return self.real
 
     def origin(self, path: Path | None) -> Origin:
         """Return the origin of a file that this root reads."""
@@ -119,7 +123,9 @@ class ConfigRoot:
             return file
         programs = (self.own or self).real if file.origin.is_users else None
         placed = {each.name: each.place(value, file.origin.path, programs) for each, value in file.sections()}
-        return file.model_copy(update=placed) if placed else file
+        if placed:
+            return file.model_copy(update=placed)
+        return file
 
     def _held(self, folder: str, name: str, default: F, known: Known = UNVERIFIED) -> F:
         """Return the file that has precedence. A guest's file of the same name is checked too."""
@@ -246,7 +252,9 @@ class ConfigRoot:
         :raises ConfigError: one of these files is wrong.
         """
         own = self.own
-        return {} if own is None else own._declared_in(own.path)
+        if own is None:
+            return {}
+        return own._declared_in(own.path)
 
     def _above(self, file: Path) -> Iterator[Path]:
         """Yield the file's folder and those above it up to the root; of a file elsewhere only its own, and the root."""
@@ -359,13 +367,17 @@ def _declared(path: Path, key: str) -> str | None:
     except ConfigError:
         return None
     declared = data.get(key) if isinstance(data, dict) else None
-    return declared if isinstance(declared, str) else None
+    if isinstance(declared, str):
+        return declared
+    return None
 
 
 def _only(found: list[Path], name: str) -> Path | None:
     if len(found) > 1:
         raise ConfigError(f"{name!r} is ambiguous: it names {' and '.join(map(str, found))}; rename one of them")
-    return found[0] if found else None
+    if found:
+        return found[0]
+    return None
 
 
 def _kind_of(folder: str) -> FileKind:

@@ -285,7 +285,9 @@ Cases = Mapping[str, Iterable[str]]
 
 
 def _differs(found: Any, most: Any, guest: Guest) -> Excess:
-    return [] if found == most else [((), found, most)]
+    if found == most:
+        return []
+    return [((), found, most)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -374,7 +376,9 @@ class SectionedFile(ConfigFile):
     def section(self, section: ProfileSection[S]) -> S:
         """Return the file's value of a section, or the section's default."""
         given = (self.model_extra or {}).get(section.name)
-        return section.default() if given is None else cast(S, given)
+        if given is None:
+            return section.default()
+        return cast(S, given)
 
     def sections(self) -> Iterator[tuple[ProfileSection[Any], Any]]:
         """Yield each section of the file with its value."""
@@ -433,7 +437,9 @@ class FileKind:
     @property
     def pattern(self) -> str:
         """Return the pattern of its files below the folder."""
-        return "*.*" if self.stem is None else f"*/{self.stem}.*"
+        if self.stem is None:
+            return "*.*"
+        return f"*/{self.stem}.*"
 
     @property
     def label(self) -> str:
@@ -442,7 +448,9 @@ class FileKind:
 
     def id_of(self, path: Path) -> str:
         """Return the id that the file's place gives it."""
-        return path.stem if self.stem is None else path.parent.name
+        if self.stem is None:
+            return path.stem
+        return path.parent.name
 
 
 def added_folders() -> frozenset[str]:

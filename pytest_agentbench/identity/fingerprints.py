@@ -54,7 +54,9 @@ def _number(value: float) -> int | float | str:
     # YAML of one person has `1`, of another `1.0`; JSON of a third turns one into the other
     if value.is_integer():
         return int(value)
-    return value if math.isfinite(value) else str(value)
+    if math.isfinite(value):
+        return value
+    return str(value)
 
 
 def _mapping(value: Mapping[object, object]) -> dict[str, Any]:
@@ -72,7 +74,9 @@ def _key(key: object) -> str:
     `1`, `1.0`, `true`, `null` and dates are written as JSON or ISO 8601 has them.
     """
     made = plain(key)
-    return made if isinstance(made, str) else _encode(made)
+    if isinstance(made, str):
+        return made
+    return _encode(made)
 
 
 def _sequence(value: Iterable[object]) -> list[Any]:
@@ -85,7 +89,9 @@ def _set(value: Iterable[object]) -> list[Any]:
 
 
 def _record(value: BaseModel) -> Any:
-    return _made_once(value, _dump) if isinstance(value, Record) else _dump(value)
+    if isinstance(value, Record):
+        return _made_once(value, _dump)
+    return _dump(value)
 
 
 def _dump(value: BaseModel) -> Any:

@@ -59,7 +59,9 @@ class SandboxSettings(Record):
 
 
 def _form(sandbox: Any) -> str:
-    return "settings" if isinstance(sandbox, dict | SandboxSettings) else "type"
+    if isinstance(sandbox, dict | SandboxSettings):
+        return "settings"
+    return "type"
 
 
 SandboxChoice = Annotated[
@@ -171,7 +173,9 @@ def _inside(path: str) -> str:
 
 
 def _inside_or_itself(path: str) -> str:
-    return path if path.strip("/") in ("", ".") and not path.startswith("/") else _inside(path)
+    if path.strip("/") in ("", ".") and not path.startswith("/"):
+        return path
+    return _inside(path)
 
 
 InsidePath = Annotated[Text, AfterValidator(_inside)]
@@ -486,7 +490,9 @@ class Case(RecordWithParts):
         """
         hints = (each.get("expected_artifact") for each in self.context.values() if isinstance(each, dict))
         found = next((each for each in hints if isinstance(each, str)), None)
-        return None if found is None else str(PurePosixPath(found))
+        if found is None:
+            return None
+        return str(PurePosixPath(found))
 
     @property
     def expects_status(self) -> frozenset[str]:

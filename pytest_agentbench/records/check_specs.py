@@ -103,7 +103,7 @@ class CustomCheck(Record):
 def _kind(value: Any) -> str:
     # The value is a model if a record is copied or made in Python, a mapping if a file or JSON is read
     kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
-    return kind if kind in BUILTIN_KINDS else "custom"
+    return str(kind) if kind in BUILTIN_KINDS else "custom"
 
 
 def _added(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
@@ -188,4 +188,6 @@ class Check(Record):
     @property
     def kind(self) -> str:
         """Return the declarative kind, or `python_hook`."""
-        return self.declarative.kind if self.declarative is not None else "python_hook"
+        if self.declarative is not None:
+            return self.declarative.kind
+        return "python_hook"

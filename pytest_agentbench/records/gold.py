@@ -30,7 +30,9 @@ class Golds(Record):
     def reply(self) -> str:
         """Return a right reply: the first answer, or all of them, one per line."""
         first = [spellings[0] for spellings in self.answers]
-        return first[0] if self.rule == "any_of" else "\n".join(first)
+        if self.rule == "any_of":
+            return first[0]
+        return "\n".join(first)
 
 
 Gold = str | Golds
@@ -65,24 +67,32 @@ def read_gold(value: Any) -> Gold:
 
 def gold_text(gold: Gold) -> str:
     """Return the answer as one text, for people and for models that are asked."""
-    return gold if isinstance(gold, str) else gold.text
+    if isinstance(gold, str):
+        return gold
+    return gold.text
 
 
 def gold_reply(gold: Gold) -> str:
     """Return a reply that gives the answer: of several right ones the first, or all of them, a line each."""
-    return gold if isinstance(gold, str) else gold.reply
+    if isinstance(gold, str):
+        return gold
+    return gold.reply
 
 
 def gold_of_compat(gold: Gold) -> str:
     """Return the text that the original benchmark compares with: Python's text of the value."""
-    return gold if isinstance(gold, str) else gold.original
+    if isinstance(gold, str):
+        return gold
+    return gold.original
 
 
 def json_text(value: Any) -> Any:
     """Return a list or an object as its JSON, for metrics that compare JSON; another value and rules as they are."""
     if isinstance(value, dict) and len(value) == 1 and (rule := next(iter(value))) in _RULES:
         given = value[rule]
-        return {rule: [_json(each) for each in given]} if isinstance(given, list) else {rule: _json(given)}
+        if isinstance(given, list):
+            return {rule: [_json(each) for each in given]}
+        return {rule: _json(given)}
     return _json(value)
 
 
@@ -96,7 +106,9 @@ def are_integers(value: Any) -> bool:
 
 
 def _json(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | tuple) else value
+    if isinstance(value, list | dict | tuple):
+        return json.dumps(value, ensure_ascii=False)
+    return value
 
 
 def _several(rule: Rule, values: list[Any] | tuple[Any, ...], original: str) -> Golds:
@@ -104,7 +116,12 @@ def _several(rule: Rule, values: list[Any] | tuple[Any, ...], original: str) -> 
         raise ValueError("answer: found an empty list, expected at least one right answer; remove the row or fill it")
     for number, value in enumerate(values, 1):
         if value is None or isinstance(value, list | tuple | dict):
-            found = "null" if value is None else "an object" if isinstance(value, dict) else "a list"
+            if value is None:
+                found = "null"
+            elif isinstance(value, dict):
+                found = "an object"
+            else:
+                found = "a list"
             raise ValueError(f"answer: found {found} as element {number}, expected a text, a number, true or false")
     answers = tuple(dict.fromkeys(map(_spell, values)))
     shown = ", ".join(json.dumps(spellings[0], ensure_ascii=False) for spellings in answers)
@@ -115,7 +132,9 @@ def _several(rule: Rule, values: list[Any] | tuple[Any, ...], original: str) -> 
 def _spell(value: Any) -> tuple[str, ...]:
     """Return the spellings of a value, the one of JSON first."""
     if isinstance(value, bool):
-        return ("true", "True") if value else ("false", "False")
+        if value:
+            return ("true", "True")
+        return ("false", "False")
     if not isinstance(value, float):
         return (str(value),)
     # Python writes 1e-07 and 1e+16; people and other languages 1e-7 and 1e16, and 27 for 27.0.

@@ -130,7 +130,9 @@ class Usage(Record):
         """Return both together. Unknown plus known is unknown: a sum that leaves something out would mislead."""
 
         def plus(a: float | None, b: float | None) -> Any:
-            return None if a is None or b is None else a + b
+            if a is None or b is None:
+                return None
+            return a + b
 
         return Usage(
             input_tokens=plus(self.input_tokens, other.input_tokens),
@@ -154,7 +156,9 @@ def _add_unsettled(one: Usage, other: Usage) -> Unsettled | None:
 
     def known_sum(values: Iterable[Any]) -> Any:
         known = [value for value in values if value is not None]
-        return sum(known) if known else None
+        if known:
+            return sum(known)
+        return None
 
     cost, input_tokens, output_tokens = map(known_sum, zip(one.known, other.known, strict=True))
     return Unsettled(
@@ -195,7 +199,9 @@ class FileFacts(Record):
     def __str__(self) -> str:
         if self.kind == "link":
             return f"link to {self.target}"
-        return self.kind if self.size is None else f"{self.kind}, {self.size:,} bytes"
+        if self.size is None:
+            return self.kind
+        return f"{self.kind}, {self.size:,} bytes"
 
 
 class FileChange(Record):
@@ -326,7 +332,9 @@ def describe_end(
     if reason == "length":
         return f"cut at the token limit{f' ({limit})' if limit else ''}{'' if has_text else ', before any text'}"
     if reason == "max_turns":
-        return f"used all {turns} turns" if turns and turns > 1 else "used its turns"
+        if turns and turns > 1:
+            return f"used all {turns} turns"
+        return "used its turns"
     if reason == "malformed_reply":
         return f"no readable tool call: {detail.raw or 'no text and no tool call'}"
     if reason == "no_text":
@@ -405,7 +413,9 @@ class RunArtifact(Record):
         if (reason := note.get("not_compared")) is not None:
             return f"not compared: {reason}"
         more = note.get("more_changes")
-        return f"{more:,} more changes that are not listed" if more else None
+        if more:
+            return f"{more:,} more changes that are not listed"
+        return None
 
     @property
     def changed_files(self) -> tuple[str, ...]:
@@ -416,7 +426,9 @@ class RunArtifact(Record):
     @property
     def round_event(self) -> str:
         """Return the name of the runner events that begin a round: the planner's `round`, else `request`."""
-        return "round" if any(isinstance(e, RunnerEvent) and e.name == "round" for e in self.trace) else "request"
+        if any(isinstance(e, RunnerEvent) and e.name == "round" for e in self.trace):
+            return "round"
+        return "request"
 
     @property
     def rounds(self) -> int | None:
@@ -431,7 +443,9 @@ class RunArtifact(Record):
                 begun += 1
             elif isinstance(event, ToolCallEvent):
                 with_calls.add(begun)
-        return len(with_calls) if begun else None
+        if begun:
+            return len(with_calls)
+        return None
 
     @property
     def broken_tools(self) -> tuple[tuple[str, str], ...]:

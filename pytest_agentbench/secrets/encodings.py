@@ -126,7 +126,9 @@ class Layer:
         if number < 0:
             return at + after
         _, end, origin = self._escapes[number]
-        return origin[after] if at < end else origin[1] + at - end + after
+        if at < end:
+            return origin[after]
+        return origin[1] + at - end + after
 
     def without(self, escapes: re.Pattern[str]) -> Layer | None:
         """Return the layer without such escapes, or None if it has none."""
@@ -193,4 +195,6 @@ def _decode_escape(escape: str) -> str:
         return "/"
     # JSON writes a character beyond U+FFFF as two `\u` escapes; only both together are a character.
     units = "".join(chr(int(code, 16)) for code in re.findall(r"[ux]([0-9A-Fa-f]+)", escape))
-    return units if len(units) == 1 else units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if len(units) == 1:
+        return units
+    return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

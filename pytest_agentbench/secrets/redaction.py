@@ -458,7 +458,9 @@ def _list_plain_fields(kind: type) -> dict[str, re.Pattern[str] | None] | None:
 
     Only records of this package are known to be so: other types may serialise more than their fields.
     """
-    return _list_own_forms(kind) if issubclass(kind, Record) and kind.__module__.startswith(_RECORDS) else None
+    if issubclass(kind, Record) and kind.__module__.startswith(_RECORDS):
+        return _list_own_forms(kind)
+    return None
 
 
 @cache
@@ -469,7 +471,9 @@ def _list_own_forms(kind: type[Record]) -> dict[str, re.Pattern[str] | None]:
         kinds = (field.annotation, *get_args(field.annotation))
         if MADE_HERE in field.metadata or HexId in kinds:
             return _ID
-        return _TIME if datetime in kinds else None
+        if datetime in kinds:
+            return _TIME
+        return None
 
     return {name: form(field) for name, field in kind.model_fields.items()}
 

@@ -30,7 +30,9 @@ def krippendorff_alpha(units: Units) -> float | None:
         return None
     observed = fsum(len(unit) / (len(unit) - 1) * _squares(unit) for unit in units)
     expected = len(votes) / (len(votes) - 1) * _squares(votes)
-    return 1 - observed / expected if expected else None
+    if expected:
+        return 1 - observed / expected
+    return None
 
 
 def within_sd(units: Units) -> float | None:
@@ -40,7 +42,9 @@ def within_sd(units: Units) -> float | None:
     """
     units = [unit for unit in units if len(unit) > 1]
     free = sum(len(unit) - 1 for unit in units)
-    return sqrt(fsum(map(_squares, units)) / free) if free else None
+    if free:
+        return sqrt(fsum(map(_squares, units)) / free)
+    return None
 
 
 def cv_percent(units: Units) -> float | None:
@@ -51,7 +55,9 @@ def cv_percent(units: Units) -> float | None:
     found = [
         100 * sqrt(_squares(unit) / len(unit)) / middle for unit in units if len(unit) > 1 and (middle := mean_of(unit))
     ]
-    return mean_of(found) if found else None
+    if found:
+        return mean_of(found)
+    return None
 
 
 def pairwise_agreement(units: Units, verdict: Callable[[float], object]) -> float | None:
@@ -62,7 +68,9 @@ def pairwise_agreement(units: Units, verdict: Callable[[float], object]) -> floa
         # A mean of units: one with ten votes has 45 pairs, and would outweigh the others
         if pairs:
             shares.append(sum(one == other for one, other in pairs) / len(pairs))
-    return mean_of(shares) if shares else None
+    if shares:
+        return mean_of(shares)
+    return None
 
 
 def _squares(votes: Sequence[float]) -> float:
@@ -139,17 +147,23 @@ class Table:
     @property
     def prevalence_index(self) -> float | None:
         """Return how uneven passing and failing are, -1 to 1 (Byrt et al. 1993, J. Clinical Epidemiology 46:423)."""
-        return (self.both_passed - self.both_failed) / self.n if self.n else None
+        if self.n:
+            return (self.both_passed - self.both_failed) / self.n
+        return None
 
     @property
     def bias_index(self) -> float | None:
         """Return how much more of the runs the judge passes than people do, -1 to 1 (Byrt et al. 1993)."""
-        return (self.only_judge_passed - self.only_people_passed) / self.n if self.n else None
+        if self.n:
+            return (self.only_judge_passed - self.only_people_passed) / self.n
+        return None
 
     @property
     def pabak(self) -> float | None:
         """Return kappa as it would be of raters without bias and prevalence: 2 x agreement - 1 (Byrt et al. 1993)."""
-        return 2 * self.agreed / self.n - 1 if self.n else None
+        if self.n:
+            return 2 * self.agreed / self.n - 1
+        return None
 
 
 def kappa_interval(groups: Sequence[Sequence[Verdicts]]) -> Interval | None:
@@ -197,7 +211,9 @@ def weighted_kappa(one: Sequence[float], other: Sequence[float]) -> float | None
         + (mean_one - mean_other) ** 2
     )
     observed = fsum((a - b) ** 2 for a, b in zip(one, other, strict=True)) / n
-    return 1 - observed / expected if expected else None
+    if expected:
+        return 1 - observed / expected
+    return None
 
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:

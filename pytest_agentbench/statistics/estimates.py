@@ -53,7 +53,9 @@ def _within(angle: float, df: int) -> float:
         terms.append(term)
         term *= cos(angle) ** 2 * (power - 1) / power
     found = sin(angle) * fsum(terms)
-    return (angle + found) * 2 / pi if df % 2 else found
+    if df % 2:
+        return (angle + found) * 2 / pi
+    return found
 
 
 def solve(function: Callable[[float], float], low: float, high: float) -> float:
@@ -107,7 +109,9 @@ def pass_rate_interval(groups: Sequence[tuple[int, int]]) -> Interval | None:
 def samples_of(groups: Sequence[Sequence[float]]) -> list[Sequence[float]]:
     """Return the groups with values. If only one has any, each of its values becomes a group."""
     known = [group for group in groups if group]
-    return [(value,) for value in known[0]] if len(known) == 1 else known
+    if len(known) == 1:
+        return [(value,) for value in known[0]]
+    return known
 
 
 def standard_error(groups: Sequence[Sequence[float]]) -> float | None:
@@ -122,7 +126,9 @@ def standard_error(groups: Sequence[Sequence[float]]) -> float | None:
     middle = fsum(map(fsum, groups)) / n
     spread = fsum((fsum(group) - len(group) * middle) ** 2 for group in groups)
     error = sqrt(cases / (cases - 1) * spread) / n
-    return error if error > _ROUNDING * max(abs(value) for group in groups for value in group) else None
+    if error > _ROUNDING * max(abs(value) for group in groups for value in group):
+        return error
+    return None
 
 
 def mean_interval(
@@ -152,7 +158,9 @@ def mean_interval(
 
 
 def _expit(logit: float) -> float:
-    return 1 / (1 + exp(-logit)) if logit > 0 else (power := exp(logit)) / (1 + power)
+    if logit > 0:
+        return 1 / (1 + exp(-logit))
+    return (power := exp(logit)) / (1 + power)
 
 
 def difference_interval(one: Sequence[float], other: Sequence[float], *, comparisons: int = 1) -> Interval | None:
@@ -189,12 +197,16 @@ def finite(value: float | None) -> float | None:
     """Return a plain float; None for values that cannot be summed. JSON has no NaN, and execnet refuses numpy's
     types.
     """
-    return float(value) if value is not None and isfinite(value) and abs(value) < _ABSURD else None
+    if value is not None and isfinite(value) and abs(value) < _ABSURD:
+        return float(value)
+    return None
 
 
 def pair(interval: Interval | None) -> list[float] | None:
     """Return an interval as JSON has it."""
-    return None if interval is None else list(interval)
+    if interval is None:
+        return None
+    return list(interval)
 
 
 def score_interval(groups: Sequence[Sequence[float]], scale: Interval | None = None) -> Interval | None:
@@ -211,7 +223,9 @@ def score_interval(groups: Sequence[Sequence[float]], scale: Interval | None = N
 
 def mean(values: Collection[float]) -> float | None:
     """Return the arithmetic mean, or None for no values."""
-    return mean_of(values) if values else None
+    if values:
+        return mean_of(values)
+    return None
 
 
 def mean_known(values: Iterable[float | None]) -> float | None:
@@ -237,7 +251,9 @@ def flakiness(n: int, passed: int) -> float | None:
 
     The share of pairs of runs that do (Simpson 1949, doi:10.1038/163688a0). None for fewer than two verdicts.
     """
-    return passed * (n - passed) / comb(n, 2) if n > 1 else None
+    if n > 1:
+        return passed * (n - passed) / comb(n, 2)
+    return None
 
 
 def pass_at_k(n: int, passed: int, k: int) -> float | None:
@@ -245,7 +261,9 @@ def pass_at_k(n: int, passed: int, k: int) -> float | None:
 
     Chen et al. 2021, arXiv:2107.03374. None unless 1 <= k <= n.
     """
-    return 1 - comb(n - passed, k) / comb(n, k) if 1 <= k <= n else None
+    if 1 <= k <= n:
+        return 1 - comb(n - passed, k) / comb(n, k)
+    return None
 
 
 def pass_hat_k(n: int, passed: int, k: int) -> float | None:
@@ -253,7 +271,9 @@ def pass_hat_k(n: int, passed: int, k: int) -> float | None:
 
     Yao et al. 2024 (tau-bench), arXiv:2406.12045. None unless 1 <= k <= n.
     """
-    return comb(passed, k) / comb(n, k) if 1 <= k <= n else None
+    if 1 <= k <= n:
+        return comb(passed, k) / comb(n, k)
+    return None
 
 
 def by_k(n: int, passed: int) -> dict[str, dict[str, float] | None]:

@@ -74,7 +74,9 @@ def smallest_rate_difference(differences: Sequence[float], alpha: float) -> floa
     by_test = solve(lambda rate: binomial_tail(fewest, cases, rate) - POWER, 0.0, 1.0)
     if beyond(by_test) >= 0:
         return by_test
-    return solve(beyond, by_test, 1.0) if beyond(1.0) > 0 else 1.0
+    if beyond(1.0) > 0:
+        return solve(beyond, by_test, 1.0)
+    return 1.0
 
 
 def cases_needed(differences: Sequence[float], alpha: float) -> int | None:
@@ -127,7 +129,9 @@ def fisher(one: tuple[int, int], other: tuple[int, int]) -> float:
 def mean_difference(differences: Sequence[float]) -> float:
     """Return the mean; 0 exactly where gains and losses cancel out."""
     middle = mean_of(differences)
-    return 0.0 if abs(middle) < 1e-12 * max(map(abs, differences)) else middle
+    if abs(middle) < 1e-12 * max(map(abs, differences)):
+        return 0.0
+    return middle
 
 
 def _sd(differences: Sequence[float]) -> float:
@@ -215,7 +219,9 @@ def single_run_interval(differences: Sequence[float], p_value: float) -> Interva
     (low, high), least = ends, 1 / len(differences)
     if p_value > _LEVEL:
         return min(low, 0.0), max(high, 0.0)
-    return (max(low, least), high) if fsum(differences) > 0 else (low, min(high, -least))
+    if fsum(differences) > 0:
+        return (max(low, least), high)
+    return (low, min(high, -least))
 
 
 def rate_interval(differences: Sequence[float]) -> Interval | None:
@@ -293,7 +299,9 @@ def _typical(changed: Sequence[float], unchanged: int) -> Interval:
         at = int((_DRAWN + 1) * _LEVEL / 2) - 1
     means = sorted(total / size for total, size in subsets if size)
     empty = len(subsets) - len(means)  # each is the lowest of the means, and the highest
-    return (means[at - empty], means[empty - 1 - at]) if at >= empty else (-inf, inf)
+    if at >= empty:
+        return (means[at - empty], means[empty - 1 - at])
+    return (-inf, inf)
 
 
 def _normal(differences: Sequence[float]) -> Interval:

@@ -75,7 +75,9 @@ def _decide(spec: CheckSpec, run: RunArtifact) -> Verdict:
 
     async def decide() -> Any:
         found = spec.check(context)
-        return await found if inspect.isawaitable(found) else found
+        if inspect.isawaitable(found):
+            return await found
+        return found
 
     found: Verdict
     try:

@@ -230,7 +230,9 @@ class Readers:
         for number, reader in enumerate(self._idle):
             if reader.site == site:
                 return self._idle.pop(number)
-        return self._idle.pop() if self._idle else _Reader()
+        if self._idle:
+            return self._idle.pop()
+        return _Reader()
 
 
 class _Reader:
@@ -281,7 +283,9 @@ class _Reader:
     def last_words(self) -> str:
         """Return the last line of the process's stderr."""
         lines = self._process.errors().strip().splitlines() if self._process is not None else []
-        return lines[-1][:300] if lines else ""
+        if lines:
+            return lines[-1][:300]
+        return ""
 
     async def close(self) -> None:
         """Kill the process with its descendants."""

@@ -173,7 +173,9 @@ class Toolbox:
             return _make_error(f"{name}: {type(error).__name__}: {error}")
         except Exception as error:  # noqa: BLE001 - the model gets a tool's own failure as output
             return _make_error(f"{name}: {type(error).__name__}: {error}", broken=True)
-        return result if isinstance(result, ToolOutput) else _make_output(name, result)
+        if isinstance(result, ToolOutput):
+            return result
+        return _make_output(name, result)
 
 
 def _make_output(name: str, result: Any) -> ToolOutput:

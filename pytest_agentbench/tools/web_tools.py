@@ -123,7 +123,9 @@ async def _request_json(service: str, request: Callable[[httpx2.AsyncClient], An
         reply = response.json()
     except ValueError as error:
         raise SearchError(f"{service} answered something that is not JSON") from error
-    return reply if isinstance(reply, dict) else {}
+    if isinstance(reply, dict):
+        return reply
+    return {}
 
 
 def _strip_slash(url: str) -> str:

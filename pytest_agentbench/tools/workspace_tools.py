@@ -260,7 +260,9 @@ def _format_entry(entry: Entry) -> str:
     name = entry.name if entry.name.isprintable() else repr(entry.name)
     if entry.kind == "file":
         return f"{name}  {entry.size:,} bytes"
-    return f"{name}/" if entry.kind == "folder" else f"{name}  ({entry.kind})"
+    if entry.kind == "folder":
+        return f"{name}/"
+    return f"{name}  ({entry.kind})"
 
 
 _PATH = "Path relative to the workspace, or below /tmp, which is private to this run. Links and `..` are refused."

@@ -149,7 +149,9 @@ def _redact_content(content: bytes, redact: Callable[[str], str]) -> bytes:
     except UnicodeDecodeError:
         return content
     shown = redact(text)
-    return content if shown is text else shown.encode()
+    if shown is text:
+        return content
+    return shown.encode()
 
 
 def _size_error() -> ArchiveError:

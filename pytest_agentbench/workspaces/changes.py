@@ -203,7 +203,9 @@ def _change_kind(old: FileFacts, new: FileFacts) -> Change | None:
     unknown = new.kind == "file" and new.sha256 is None
     if unknown or (old.kind, old.size, old.sha256, old.target) != (new.kind, new.size, new.sha256, new.target):
         return "modified"
-    return "mode" if old.mode != new.mode else None
+    if old.mode != new.mode:
+        return "mode"
+    return None
 
 
 class _NoDiffError(Exception):
@@ -300,7 +302,9 @@ def _hunk_range(start: int, stop: int) -> str:
     lines = stop - start
     if lines == 1:
         return f"{start + 1}"
-    return f"{start + 1},{lines}" if lines else f"{start},0"
+    if lines:
+        return f"{start + 1},{lines}"
+    return f"{start},0"
 
 
 def _count_diff_steps(old: list[str], new: list[str]) -> int:
@@ -318,4 +322,6 @@ def _count_common_lines(one: list[str], other: list[str]) -> int:
 
 
 def _mark_missing_newline(line: str) -> str:
-    return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+    if line.endswith("\n"):
+        return line
+    return f"{line}\n\\ No newline at end of file\n"

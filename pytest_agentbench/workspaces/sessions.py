@@ -41,7 +41,9 @@ class Owners:
 
     def of(self, number: int) -> int | None:
         """Return the user and group id for the session's workspace of that number, or None for this process's."""
-        return self._first + number % self._size if self._size else None
+        if self._size:
+            return self._first + number % self._size
+        return None
 
 
 def _owner_ids() -> tuple[int, int]:

@@ -153,7 +153,9 @@ def kind_of(status: os.stat_result) -> Kind:
         return "file"
     if stat.S_ISDIR(status.st_mode):
         return "folder"
-    return "link" if stat.S_ISLNK(status.st_mode) else "other"
+    if stat.S_ISLNK(status.st_mode):
+        return "link"
+    return "other"
 
 
 def _make_entry(item: os.DirEntry[str]) -> Entry:

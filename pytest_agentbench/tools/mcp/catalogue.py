@@ -67,7 +67,9 @@ class Catalogues:
     def get(self, key: CatalogueKey) -> Listing | None:
         """Return the listing, or None if there is none or its file is broken. A missing program counts as unchanged."""
         kept = self._kept.get(key.definition) or self._read(key.definition)
-        return kept.listing if kept is not None and key.program in (kept.program, None) else None
+        if kept is not None and key.program in (kept.program, None):
+            return kept.listing
+        return None
 
     def put(self, key: CatalogueKey, listing: Listing) -> Listing:
         """Store a listing and return it in the form that is offered: without secrets.
@@ -207,7 +209,9 @@ def _digest_program(server: McpServer, spec: SandboxSpec | None, environ: Mappin
         return _digest(files)
     by_path = os.path.join(server.cwd or "", server.command) if os.path.dirname(server.command) else server.command
     program = shutil.which(by_path, path=environ.get("PATH"))
-    return None if program is None else _digest([_stamp_file(program), *files])
+    if program is None:
+        return None
+    return _digest([_stamp_file(program), *files])
 
 
 def _digest(value: Any) -> str:

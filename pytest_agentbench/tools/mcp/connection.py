@@ -88,7 +88,9 @@ class Connection:
     @property
     def version(self) -> str | None:
         """Return the server's own version, or None before its start."""
-        return None if self._lives.session is None else self._lives.session.version
+        if self._lives.session is None:
+            return None
+        return self._lives.session.version
 
     async def listing(self) -> Listing:
         """Ask the server for its tools. Raises McpServerError, SandboxError, and UnavailableError (see `launch`)."""
@@ -145,7 +147,9 @@ class Connection:
         return f"{self._name} ended before it had answered; it is {self._describe_retirement()}"
 
     def _describe_retirement(self) -> str:
-        return "called no more" if self._is_shared else "not started again"
+        if self._is_shared:
+            return "called no more"
+        return "not started again"
 
     async def _ready_client(self) -> tuple[ServerSession, Client]:
         """Return the current or a new session, once the server has replied."""

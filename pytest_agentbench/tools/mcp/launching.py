@@ -134,7 +134,9 @@ def _find_program(server: McpServer, environ: Mapping[str, str], kind: SandboxKi
     if kind == "bubblewrap":
         moves = server.cwd is not None and _map_folder(server.cwd, kind) != server.cwd
         shown = show_program(file, path, None if moves and not is_relative else server.cwd)
-        return replace(shown, program=command) if is_relative else shown
+        if is_relative:
+            return replace(shown, program=command)
+        return shown
     program = shutil.which(file, path=path)
     if program is None:
         raise LookupError(f"the program {command} is not installed")
@@ -146,7 +148,9 @@ def _map_folder(cwd: str, kind: SandboxKind) -> str:
     itself.
     """
     own = kind != "local" and f"{os.path.normpath(cwd)}/".startswith(_OWN_FOLDERS)
-    return f"/mnt{os.path.normpath(cwd)}" if own else cwd
+    if own:
+        return f"/mnt{os.path.normpath(cwd)}"
+    return cwd
 
 
 def _own_variables(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:

@@ -93,7 +93,9 @@ class Lines:
 
 def _count_parts(line: bytes) -> int:
     """Return an upper bound of the lists and objects in a line. Quoted brackets count, too."""
-    return line.count(b"[") + line.count(b"{") if len(line) > MAX_PARTS else 0
+    if len(line) > MAX_PARTS:
+        return line.count(b"[") + line.count(b"{")
+    return 0
 
 
 def _make_refusal(line: bytes, tail: bytes, fault: str) -> bytes:
@@ -202,7 +204,9 @@ def _make_valid(schema: Any) -> dict[str, Any]:
         return {"type": "object"}
     if not all(isinstance(schema_of, dict | bool) for schema_of in properties.values()):
         return {"type": "object"}
-    return schema if all(isinstance(name, str) for name in required) else {"type": "object"}
+    if all(isinstance(name, str) for name in required):
+        return schema
+    return {"type": "object"}
 
 
 class Outbox:

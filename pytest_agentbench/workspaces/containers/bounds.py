@@ -43,7 +43,9 @@ def pids_file(pid: int, container_id: str) -> Path | None:
         _, controllers, path = line.split(":", 2)
         if controllers in ("pids", "") and container_id in path:  # v2 has one line, without a controller
             file = Path("/sys/fs/cgroup", controllers, path.lstrip("/"), "cgroup.procs")
-            return file if file.exists() else None
+            if file.exists():
+                return file
+            return None
     return None
 
 

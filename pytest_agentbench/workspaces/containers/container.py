@@ -62,7 +62,9 @@ def run_labels(workspace: Workspace) -> dict[str, str]:
 def user_of(workspace: Workspace) -> str:
     """Return the user of commands in the container: the workspace's owner, as `uid:gid`."""
     owner = workspace.owner
-    return f"{os.getuid()}:{os.getgid()}" if owner is None else f"{owner}:{owner}"
+    if owner is None:
+        return f"{os.getuid()}:{os.getgid()}"
+    return f"{owner}:{owner}"
 
 
 class Container:

@@ -67,7 +67,9 @@ def find_engine(program: str) -> Engine:
 def engine_problem(program: str) -> str | None:
     """Return why a program is unsuitable and the remedy, or None. It is tried once."""
     result = _try(program)
-    return result if isinstance(result, str) else None
+    if isinstance(result, str):
+        return result
+    return None
 
 
 def missing_engine(program: str) -> str | None:

@@ -220,7 +220,9 @@ def likeness_of(kind: SandboxKind) -> SandboxKind:
     provider.
     """
     provider: SandboxProvider | None = find_extension("sandbox", kind)
-    return kind if provider is None else provider.isolates_like
+    if provider is None:
+        return kind
+    return provider.isolates_like
 
 
 class SharedFolder:

@@ -128,7 +128,9 @@ class BubblewrapProgram(Program):
     @property
     def root(self) -> int | None:
         """Return the pid of the namespace's first process."""
-        return None if self._first is None else self._first[0]
+        if self._first is None:
+            return None
+        return self._first[0]
 
     def kill(self) -> None:
         """Kill the first process of the namespace, and with it all others."""

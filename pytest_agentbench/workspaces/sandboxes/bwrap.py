@@ -132,7 +132,9 @@ def closes_abstract_sockets() -> bool:
 
 
 def _landlock_command() -> tuple[str, ...]:
-    return (sys.executable, "-I", "-S", landlock.__file__) if closes_abstract_sockets() else ()
+    if closes_abstract_sockets():
+        return (sys.executable, "-I", "-S", landlock.__file__)
+    return ()
 
 
 def user_files(view: SandboxView) -> tuple[bytes, bytes]:

@@ -87,7 +87,9 @@ class Sandboxes:
     def _engine_problem(self, cli: str) -> str | None:
         from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
 
-        return engine_problem(cli) if self._starts_engines else missing_engine(cli)
+        if self._starts_engines:
+            return engine_problem(cli)
+        return missing_engine(cli)
 
     async def prepare(self, spec: SandboxSpec) -> None:
         """Pull or build the image before any paid request.
@@ -144,7 +146,9 @@ class Sandboxes:
 
             return ContainerPool(spec.cli, self.workspaces, self._watchdog)
         provider: SandboxProvider | None = find_extension("sandbox", spec.kind)
-        return HostSandboxes(self._watchdog) if provider is None else provider.open()
+        if provider is None:
+            return HostSandboxes(self._watchdog)
+        return provider.open()
 
 
 class HostSandboxes(SandboxSession):

@@ -161,7 +161,9 @@ class _ResultPipe(asyncio.Protocol):
 
     def content(self) -> bytes | None:
         """Return the whole result, or None if it is too long."""
-        return bytes(self._content) if len(self._content) <= MAX_RESULT_BYTES else None
+        if len(self._content) <= MAX_RESULT_BYTES:
+            return bytes(self._content)
+        return None
 
     def close(self) -> None:
         """Stop reading."""

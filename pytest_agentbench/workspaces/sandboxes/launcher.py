@@ -52,7 +52,9 @@ def main(plan: dict[str, int], argv: list[str]) -> int:
         status = _reap(command)
     _kill_descendants(command)
     code = -signal.SIGKILL if status is None else os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
+    if code >= 0:
+        return code
+    return 128 - code
 
 
 def kill_session(session: int) -> None:

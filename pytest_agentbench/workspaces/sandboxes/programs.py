@@ -130,7 +130,9 @@ class Program(ABC):
         Raises SandboxError if it was never started.
         """
         code = self.process.returncode
-        return code if code >= 0 else 128 - code
+        if code >= 0:
+            return code
+        return 128 - code
 
     @abstractmethod
     async def _end(self) -> None:
@@ -235,7 +237,9 @@ class PipedProcess:
 
     def errors(self) -> str:
         """Return the end of its stderr if that is separate."""
-        return "" if self._errors is None else self._errors.text()
+        if self._errors is None:
+            return ""
+        return self._errors.text()
 
     async def stop(self) -> None:
         """Kill it with all its descendants."""

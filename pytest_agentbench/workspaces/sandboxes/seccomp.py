@@ -51,7 +51,9 @@ _UNCOUNTED = ("shmget",)
 def seccomp_filter() -> bytes | None:
     """Return the filter of this machine for `bwrap --seccomp`, or None for an architecture without one."""
     machine = platform.machine()
-    return None if machine not in _AUDIT else b"".join(_program(machine))
+    if machine not in _AUDIT:
+        return None
+    return b"".join(_program(machine))
 
 
 @functools.cache
@@ -78,7 +80,9 @@ def write_seccomp_profile(folder: Path) -> Path | None:
         with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as written:
             written.write(profile)
         os.replace(written.name, file)  # atomic: another reader never sees half a file
-    return None if profile is None else file
+    if profile is None:
+        return None
+    return file
 
 
 @functools.cache

@@ -170,7 +170,9 @@ def _read_memory_rollup(pid: int) -> dict[bytes, int]:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             lines = file.readlines()[1:]
     except PermissionError:  # not inspectable: count its whole resident memory
-        return {b"Pss_Anon": _resident_bytes(pid)} if _is_hidden(pid) else {}
+        if _is_hidden(pid):
+            return {b"Pss_Anon": _resident_bytes(pid)}
+        return {}
     except OSError:  # it has ended
         return {}
     return {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(b":") for line in lines)}
