@@ -141,4 +141,6 @@ def _describe_reason(error: object) -> str:
     if isinstance(error, EOFError):
         return "the connection was closed; what the other end says of it is in its own output"
     said = ["", *str(error).strip().splitlines()][-1].strip()
-    return f"{type(error).__name__}: {said}" if isinstance(error, OSError) or not said else said
+    if isinstance(error, OSError) or not said:
+        return f"{type(error).__name__}: {said}"
+    return said

@@ -280,7 +280,9 @@ class RunAheadScheduling(LoadScheduling):
     @property
     def nodes(self) -> list[Any]:
         """Return the workers; [] while xdist looks for workers to shut down because it may restart no more."""
-        return [] if self._makes_up and not self.tests_finished else list(self.node2pending)
+        if self._makes_up and not self.tests_finished:
+            return []
+        return list(self.node2pending)
 
     @property
     def _makes_up(self) -> bool:
@@ -357,4 +359,6 @@ class Scheduling:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
         """Return the schedule, None for another distribution than the default."""
-        return RunAheadScheduling(config, log, self._link) if config.getoption("dist") == "load" else None
+        if config.getoption("dist") == "load":
+            return RunAheadScheduling(config, log, self._link)
+        return None

@@ -29,7 +29,9 @@ def strip_own_letters(options: Sequence[object]) -> list[str] | None:
         if match is None or match[1].upper() != letter:
             return None
         texts.append(str(option)[match.end() :])
-    return texts if 2 <= len(texts) == len(options) else None
+    if 2 <= len(texts) == len(options):
+        return texts
+    return None
 
 
 def find_letters(text: str) -> str:

@@ -69,7 +69,9 @@ def _descriptors_in(folder: str) -> tuple[str, ...]:
     except OSError:
         return ()
     settled = time.time() - changed / 1e9 > _SETTLED
-    return _listed(folder, changed) if settled else _listed.__wrapped__(folder, changed)
+    if settled:
+        return _listed(folder, changed)
+    return _listed.__wrapped__(folder, changed)
 
 
 @lru_cache(maxsize=10_000)
@@ -268,7 +270,9 @@ def _the_descriptor(path: Path, root: Path) -> Path | None:
     if len(found) > 1:
         names = " and ".join(map(str, found))
         raise ConfigError(f"{path}:1:1: found several descriptors that list it, {names}; name one of them instead")
-    return found[0] if found else None
+    if found:
+        return found[0]
+    return None
 
 
 def _files(descriptor: DatasetDescriptor, folder: Path) -> tuple[Path, ...]:
@@ -292,7 +296,9 @@ def _name(descriptor: DatasetDescriptor, path: Path, files: tuple[Path, ...], ro
 
 def _named_place(descriptor: Path) -> Path:
     stem = descriptor.stem.removesuffix("dataset").rstrip(".")
-    return descriptor.with_name(stem) if stem else descriptor.parent
+    if stem:
+        return descriptor.with_name(stem)
+    return descriptor.parent
 
 
 def _metrics(descriptor: DatasetDescriptor) -> tuple[MetricSpec, ...]:

@@ -49,7 +49,9 @@ def find_source(path: Path, top: Path | None = None) -> CaseSource | None:
         return found
     from pytest_agentbench.sources.dataset import is_claimed  # here, because sessions without datasets do not need it
 
-    return None if is_claimed(path, top or path.parent) else found
+    if is_claimed(path, top or path.parent):
+        return None
+    return found
 
 
 def named_source(path: Path, root: ConfigRoot) -> CaseSource | None:

@@ -64,7 +64,9 @@ def _json_value(value: Any, path: str) -> Any:
         case None | bool() | str() | int():
             return value
         case float():
-            return value if math.isfinite(value) else None
+            if math.isfinite(value):
+                return value
+            return None
         case dict():
             return {str(key): _json_value(each, f"{path}.{key}") for key, each in value.items()}
         case list():

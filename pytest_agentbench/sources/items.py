@@ -39,7 +39,9 @@ class BenchmarkItem:
             answer_text_of(item),
             answer_text_of(item, as_json=True),
         )
-        return self.typed_answer if is_same else self.answer
+        if is_same:
+            return self.typed_answer
+        return self.answer
 
 
 # The standard form of a row: an object with `question` and, if it has them, `id`, `answer`, `metadata` and more.
@@ -70,7 +72,9 @@ def look_up(value: Any, path: str) -> Any:
         found = (look_up(each, rest) if rest else each for each in value)
         return [each for each in found if each is not MISSING]
     if isinstance(value, list) and _PLACE.fullmatch(first) and -len(value) <= int(first) < len(value):
-        return look_up(value[int(first)], rest) if rest else value[int(first)]
+        if rest:
+            return look_up(value[int(first)], rest)
+        return value[int(first)]
     return MISSING
 
 
@@ -82,7 +86,9 @@ def field_of(item: Mapping[str, Any], path: str) -> Any:
         return metadata_of(item)
     path = path.removeprefix("metadata.")
     own = look_up(item.get("metadata"), path)
-    return look_up(item, path) if own is MISSING and path.partition(".")[0] not in _CORE else own
+    if own is MISSING and path.partition(".")[0] not in _CORE:
+        return look_up(item, path)
+    return own
 
 
 def map_fields(row: Mapping[str, Any], fields: RowFields) -> dict[str, Any]:
@@ -131,7 +137,9 @@ def answer_text_of(item: Mapping[str, Any], *, as_json: bool = False) -> str:
 def typed_answer_of(item: Mapping[str, Any]) -> Any:
     """Return the answer if it is no text, else None."""
     answer = item.get("answer")
-    return None if isinstance(answer, str) else answer
+    if isinstance(answer, str):
+        return None
+    return answer
 
 
 _PREDICTED = frozenset({"prediction", "predictions", "predicted_answer"})
@@ -150,7 +158,9 @@ def is_answered(keys: Collection[str]) -> bool:
 def texts_of(tags: object) -> list[str]:
     """Return the tags that a field holds: a text, or the texts of a list."""
     if not isinstance(tags, list):
-        return [tags] if isinstance(tags, str) else []
+        if isinstance(tags, str):
+            return [tags]
+        return []
     return [each for each in tags if isinstance(each, str)]
 
 
@@ -210,14 +220,18 @@ def describe_kind(value: object) -> str:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return "a number"
     if isinstance(value, str):
-        return "a text" if value else "an empty text"
+        if value:
+            return "a text"
+        return "an empty text"
     return _KINDS.get(type(value), f"a {type(value).__name__}")
 
 
 def _merged(others: dict[str, Any], own: Any) -> dict[str, Any]:
     if isinstance(own, dict):
         return {**others, **own}
-    return others if own is None else {**others, "metadata": own}
+    if own is None:
+        return others
+    return {**others, "metadata": own}
 
 
 ItemParser = Callable[[dict[str, Any], int], BenchmarkItem]
@@ -260,13 +274,17 @@ def call_parser(parse: ItemParser, data: dict[str, Any], line_num: int) -> dict[
     if not isinstance(metadata, dict):
         raise ValueError(f"{called}: metadata: found {type(metadata).__name__}, expected a dict")
     standard = {"id": item.id, "question": item.question, "metadata": metadata}
-    return standard if item.answer is None else {**standard, "answer": item.row_answer}
+    if item.answer is None:
+        return standard
+    return {**standard, "answer": item.row_answer}
 
 
 def describe_error(error: BaseException) -> str:
     """Return an exception in one short line."""
     text = " ".join(str(error).split())[:200]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if text:
+        return f"{type(error).__name__}: {text}"
+    return type(error).__name__
 
 
 def _import(name: str, folder: Path) -> ModuleType:

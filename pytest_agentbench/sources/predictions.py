@@ -32,7 +32,9 @@ def field_problem(error: Mapping[str, object]) -> str:
     found = json.dumps(error["input"], ensure_ascii=False, default=str)
     message = str(error["msg"])
     said = f"found {found if len(found) <= 60 else f'{found[:57]}...'}; {message[:1].lower()}{message[1:]}"
-    return f"{where}: {said}" if where else said
+    if where:
+        return f"{where}: {said}"
+    return said
 
 
 def refuse_file(path: Path, problems: Sequence[str]) -> NoReturn:

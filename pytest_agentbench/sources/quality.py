@@ -66,7 +66,9 @@ def _misread(text: str) -> tuple[int, str] | None:
                 f"which is {_excerpt_around(meant, found.start())} in UTF-8, read as {read_as}; read it as UTF-8",
             )
     sure = _SURELY_MISREAD.search(text)
-    return None if sure is None else (sure.start(), "which is UTF-8 that was read as Windows-1252; read it as UTF-8")
+    if sure is None:
+        return None
+    return (sure.start(), "which is UTF-8 that was read as Windows-1252; read it as UTF-8")
 
 
 def _recoded(text: str, encoding: str) -> str | None:
@@ -75,7 +77,9 @@ def _recoded(text: str, encoding: str) -> str | None:
         meant = text.encode(encoding).decode()
     except UnicodeError:
         return None
-    return meant if len(meant) < len(text) else None
+    if len(meant) < len(text):
+        return meant
+    return None
 
 
 def _excerpt_around(meant: str, at: int) -> str:

@@ -181,7 +181,9 @@ class Recipe:
     def _filled(self, metric: MetricSpec, item: Mapping[str, Any]) -> MetricSpec:
         fields = {name: path for name, value in metric.args.items() if (path := find_only_field(value)) is not None}
         filled = {name: self._value(item, path, f"metrics: {metric.name}: {name}") for name, path in fields.items()}
-        return metric.model_copy(update={"args": {**metric.args, **filled}}) if filled else metric
+        if filled:
+            return metric.model_copy(update={"args": {**metric.args, **filled}})
+        return metric
 
     def _filled_text(self, item: Mapping[str, Any], template: str, asking: str) -> str:
         text = ""
@@ -237,7 +239,9 @@ class Recipe:
 
     @cached_property
     def _template(self) -> tuple[str, ...] | None:
-        return None if self.descriptor.prompt is None else parse_template(self.descriptor.prompt)
+        if self.descriptor.prompt is None:
+            return None
+        return parse_template(self.descriptor.prompt)
 
 
 def _values(file: Path) -> Iterator[Item | BadItem]:
@@ -273,7 +277,9 @@ def _as_code(value: Any) -> str:
 def _shown_inside(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _letters(place: int) -> str:

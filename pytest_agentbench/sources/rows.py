@@ -115,7 +115,9 @@ def evaluator_of(metadata: Mapping[str, Any] | None) -> Any:
     """
     found = (metadata or {}).get("evaluator")
     is_osworlds = isinstance(found, dict) and "func" in found and ("result" in found or found["func"] == "infeasible")
-    return None if is_osworlds else found
+    if is_osworlds:
+        return None
+    return found
 
 
 def _evaluated(dataset: Dataset, name: str, args: Any, item: Mapping[str, Any]) -> GradingParts:
@@ -162,7 +164,9 @@ def _reading_choices(dataset: Dataset, metric: MetricSpec, item: Mapping[str, An
         kind = "letter"
     # Metrics compare texts: that the answer is a number in the row is known here only.
     kind = kind or ("integer" if are_integers(item.get("answer")) else None)
-    return metric if kind is None else metric.model_copy(update={"args": {**metric.args, "answer_is": kind}})
+    if kind is None:
+        return metric
+    return metric.model_copy(update={"args": {**metric.args, "answer_is": kind}})
 
 
 _MOST_SPLITS = 20
@@ -305,7 +309,9 @@ def standard_item(dataset: Dataset, value: Any, number: int) -> Any:
     """
     if dataset.recipe is not None:
         return dataset.recipe.item(value, number, dataset.parse)
-    return call_parser(dataset.parse, value, number) if dataset.parse is not None else value
+    if dataset.parse is not None:
+        return call_parser(dataset.parse, value, number)
+    return value
 
 
 def _require_sound(dataset: Dataset, raw: bytes, item: Any) -> None:
@@ -321,7 +327,9 @@ def _require_sound(dataset: Dataset, raw: bytes, item: Any) -> None:
 
 
 def _default_id(dataset: Dataset, path: Path, number: int) -> str:
-    return f"item_{number}" if dataset.recipe is None else dataset.recipe.default_id(path, number)
+    if dataset.recipe is None:
+        return f"item_{number}"
+    return dataset.recipe.default_id(path, number)
 
 
 @lru_cache(maxsize=1024)
@@ -349,7 +357,9 @@ def _first(dataset: Dataset, place: _Place) -> str:
     path, line = place
     if dataset.recipe is not None and path == dataset.recipe.path:
         return f"in row {line}"
-    return f"on line {line}" if path == dataset.path else f"at {path}:{line}"
+    if path == dataset.path:
+        return f"on line {line}"
+    return f"at {path}:{line}"
 
 
 def _nothing(dataset: Dataset, splits: set[str]) -> BadRow:
@@ -481,14 +491,18 @@ class OpenedDataset(OpenedSource):
     @property
     def file(self) -> Path:
         """Return the descriptor, if there is one, even if one of its data files was opened."""
-        return self.path if self.dataset.recipe is None else self.dataset.recipe.path
+        if self.dataset.recipe is None:
+            return self.path
+        return self.dataset.recipe.path
 
     @property
     def part(self) -> Path:
         """Return the file whose rows are counted. One of several data files has its rows counted separately."""
         recipe = self.dataset.recipe
         one_of_several = recipe is not None and recipe.only is not None and len(recipe.files) > 1
-        return self.path if one_of_several else self.file
+        if one_of_several:
+            return self.path
+        return self.file
 
     @property
     def is_remote(self) -> bool:  # type: ignore[override]

@@ -330,7 +330,9 @@ class ModelStore:
             found = json.loads(self.documents.read(f"{folder}/{PROFILE_FILE}") or b"null")["fingerprint"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
-        return found if isinstance(found, str) and found else None
+        if isinstance(found, str) and found:
+            return found
+        return None
 
     def _describe_profile(self, models_folder: str, settings: bytes) -> None:
         """Store the full fingerprint and the settings in a profile's folder, once. Raises UnwritableError."""
@@ -529,7 +531,9 @@ class ModelStore:
         if self.redactor is None or self.redactor.is_clean(record):
             return record
         document = self._dump(record)
-        return record if REDACTED.encode() not in document else type(record).model_validate_json(document)
+        if REDACTED.encode() not in document:
+            return record
+        return type(record).model_validate_json(document)
 
     def _dump(self, record: Record, *, clean: bool = False) -> bytes:
         """Return a record as JSON without secrets, also if an agent put values into it that JSON cannot represent.
@@ -548,4 +552,6 @@ class ModelStore:
 
 
 def _redact_document(document: str, redactor: Redactor | None) -> str:
-    return document if redactor is None else redactor.json(document)
+    if redactor is None:
+        return document
+    return redactor.json(document)

@@ -193,7 +193,9 @@ def _restrict(database: sqlite3.Connection) -> None:
 def _authorize(action: int, first: str | None, second: str | None, schema: str | None, source: str | None) -> int:
     """Allow nothing that a trigger or view does (`source`), and no other file but VACUUM's, which has no name."""
     allowed = source is None and action in _ALLOWED and (action != sqlite3.SQLITE_ATTACH or first == "")
-    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+    if allowed:
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
 
 
 def check_open_files() -> None:
@@ -300,7 +302,9 @@ def _as_os_error(error: sqlite3.Error, path: str | None = None) -> OSError:
         return DamagedError(str(error))
     code = _ERRNO.get(_code(error), errno.EIO)
     said = os.strerror(code) if code in (errno.ENOSPC, errno.EROFS, errno.EACCES) else str(error)
-    return OSError(code, said, path) if path is not None else OSError(code, said)
+    if path is not None:
+        return OSError(code, said, path)
+    return OSError(code, said)
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -61,7 +61,9 @@ def parse_name(name: str) -> Name | None:
         return None
     what, repetition, displaced, suffix = match.groups()
     kind: Kind | None = "unreadable" if suffix.endswith(".unreadable") else _KINDS.get((what, suffix))
-    return None if kind is None else Name(kind, int(repetition), displaced)
+    if kind is None:
+        return None
+    return Name(kind, int(repetition), displaced)
 
 
 @dataclass(frozen=True)
@@ -263,7 +265,9 @@ def _read_document(contents: Contents, path: str) -> dict[str, Any]:
         document = json.loads(contents.documents.read(path) or b"null")
     except (OSError, ValueError, RecursionError):
         return {}
-    return document if isinstance(document, dict) else {}
+    if isinstance(document, dict):
+        return document
+    return {}
 
 
 def _list_judge_usages(evaluation: dict[str, Any]) -> Iterator[Usage]:
@@ -277,6 +281,8 @@ def _list_judge_usages(evaluation: dict[str, Any]) -> Iterator[Usage]:
 
 def _parse_usage(value: object) -> Usage | None:
     try:
-        return None if value is None else Usage.model_validate(value)
+        if value is None:
+            return None
+        return Usage.model_validate(value)
     except ValidationError:
         return None

@@ -413,7 +413,9 @@ class Documents:
     @property
     def _written(self) -> sqlite3.Connection | None:
         """The connection that the step writes to; None if documents are files."""
-        return None if self._passes_by else self._database
+        if self._passes_by:
+            return None
+        return self._database
 
     def _insert(self, path: str, content: bytes) -> bool:
         if (database := self._written) is None:
@@ -489,7 +491,9 @@ class Documents:
                 [(report,)] = query(database, "PRAGMA integrity_check(1)")
             except DamagedError as error:
                 return error.strerror
-            return None if report == "ok" else str(report).splitlines()[-1]
+            if report == "ok":
+                return None
+            return str(report).splitlines()[-1]
 
     def note_use(self) -> None:
         """Remember in `used` the folders in which this process writes or finds a document from now on."""
@@ -599,7 +603,9 @@ class Documents:
         except DamagedError as error:
             self._meet_damage(error)
             return None
-        return rows[0] if rows else None
+        if rows:
+            return rows[0]
+        return None
 
     def _select_all(
         self, database: sqlite3.Connection, statement: str, values: tuple[object, ...] = ()

@@ -143,7 +143,9 @@ def _match(content: bytes, kind: type[R], fingerprint: str, name: Kind, signer: 
         found = _read(content, kind)
     except ValidationError:
         return None
-    return found if found.fingerprint == fingerprint else None
+    if found.fingerprint == fingerprint:
+        return found
+    return None
 
 
 def _parse(place: str, content: bytes, kind: type[R]) -> R:
@@ -234,7 +236,9 @@ def write_output(output: str, run: str, run_id: str, name: str, content: bytes) 
 def list_kept_files(run: RunArtifact) -> list[str]:
     """Return the paths of the files that a run names as left behind: its outputs, then the archive."""
     outputs = [each.uri for each in run.output_artifacts if each.artifact_type == OUTPUT_TYPE]
-    return outputs if run.workspace is None else [*outputs, run.workspace]
+    if run.workspace is None:
+        return outputs
+    return [*outputs, run.workspace]
 
 
 def find_whole_archive(output: Path, path: str) -> Path | None:
@@ -259,7 +263,9 @@ def _find_whole(output: Path, path: str, pattern: re.Pattern[str]) -> Path | Non
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None
-    return output / path if digest.startswith(named[1]) else None
+    if digest.startswith(named[1]):
+        return output / path
+    return None
 
 
 def is_beside(run: str, path: str) -> bool:

@@ -63,17 +63,23 @@ class Judgements:
     def find(self, key: str) -> AnswerVerdict | None:
         """Return the verdict of a key (64 hex digits), or None if there is no readable file."""
         verdict = self._find(key)
-        return verdict if isinstance(verdict, AnswerVerdict) else None
+        if isinstance(verdict, AnswerVerdict):
+            return verdict
+        return None
 
     def find_scores(self, key: str) -> JudgeVerdict | None:
         """Return the verdict with scores of a key, like `find`."""
         verdict = self._find(key)
-        return verdict if isinstance(verdict, JudgeVerdict) else None
+        if isinstance(verdict, JudgeVerdict):
+            return verdict
+        return None
 
     def find_reply(self, key: str) -> KeptReply | None:
         """Return the reply of a key, like `find`."""
         verdict = self._find(key)
-        return verdict if isinstance(verdict, KeptReply) else None
+        if isinstance(verdict, KeptReply):
+            return verdict
+        return None
 
     def _find(self, key: str) -> AnswerVerdict | JudgeVerdict | KeptReply | None:
         try:

@@ -244,7 +244,9 @@ def _is_replay_of_paid(newer: RunArtifact | Evaluation, older: RunArtifact | Eva
 def _read_record(parse: Callable[[str, bytes], R], contents: Contents, path: str) -> R | Unread:
     try:
         content = contents.documents.read(path)
-        return "missing" if content is None else parse(f"{contents.output}/{path}", content)
+        if content is None:
+            return "missing"
+        return parse(f"{contents.output}/{path}", content)
     except ValidationError:
         return "broken"
     # Documents of a newer version, and those hidden by a permission or a bad disk, are kept even with --unreadable

@@ -69,7 +69,9 @@ def open_object_store(url: str) -> ObjectStore:
     missing.
     """
     scheme, _, path = url.partition("://")
-    return FolderStore(Path(path)) if scheme == "file" else BucketStore(url)
+    if scheme == "file":
+        return FolderStore(Path(path))
+    return BucketStore(url)
 
 
 class FolderStore:
@@ -426,11 +428,9 @@ class Remote:
         waiting = "waiting until {} in the store {}; after Ctrl-C, a later session sends what is missing there"
         unsent, error = sender.finish(lambda count: say(waiting.format(_count_results(count), self.url)))
         objects.close()
-        return (
-            None
-            if error is None
-            else self.describe_unsent(_count_results(unsent), f": {self._describe_failure(error)}")
-        )
+        if error is None:
+            return None
+        return self.describe_unsent(_count_results(unsent), f": {self._describe_failure(error)}")
 
     def describe_unsent(self, what: str = "some results are", why: str = "") -> str:
         """Return the message for results that are not there."""
@@ -458,11 +458,15 @@ class Remote:
             return f"{said}; the credentials must allow to read, write and list objects there"
         if "credential" in f"{kind} {said}".lower() and self._scheme in CREDENTIALS:
             return f"{said}; set {CREDENTIALS[self._scheme]}"
-        return said if isinstance(error, OSError) else f"{kind}: {said}"
+        if isinstance(error, OSError):
+            return said
+        return f"{kind}: {said}"
 
 
 def _count_results(count: int) -> str:
-    return "1 result is" if count == 1 else f"{count} results are"
+    if count == 1:
+        return "1 result is"
+    return f"{count} results are"
 
 
 async def _read_marker(objects: ObjectStore) -> bytes:

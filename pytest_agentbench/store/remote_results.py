@@ -280,7 +280,9 @@ def _find_document(
 def _read_kept(model_store: ModelStore, path: str) -> bytes | None:
     """Return a file that a run left, if it is whole: the path comes from a file, and may lead anywhere."""
     found = find_whole_file(Path(model_store.output), path)
-    return None if found is None else read_file(found, follow_link=False)
+    if found is None:
+        return None
+    return read_file(found, follow_link=False)
 
 
 def _join_lines(*documents: bytes | None) -> bytes:
@@ -314,4 +316,6 @@ def _parse_prompts(content: bytes) -> Sequence[Mapping[str, Any]]:
         found = json.loads(prompts or b"[]")
     except (ValueError, RecursionError):
         return ()
-    return found if isinstance(found, list) else ()
+    if isinstance(found, list):
+        return found
+    return ()

@@ -62,7 +62,9 @@ class Pages:
         """Return a page, counted from 1; shorter or empty if it cannot be read."""
         if self._log is not None and number in self._logged:
             return self._read_at(self._log, self._logged[number], self.size)
-        return self._read_at(self._file, (number - 1) * self.size, self.size) if 0 < number <= self.count else b""
+        if 0 < number <= self.count:
+            return self._read_at(self._file, (number - 1) * self.size, self.size)
+        return b""
 
     def list_rows(self, kind: int, columns: int) -> Iterator[tuple[int, Row]]:
         """Yield the rows of a kind of page that have so many columns, each with its row id (0 in an index)."""
@@ -173,7 +175,9 @@ def _closing(descriptor: int) -> Iterator[int]:
 
 def _page_size(number: int) -> int | None:
     size = 65536 if number == 1 else number
-    return size if 512 <= size <= 65536 and size & (size - 1) == 0 else None
+    if 512 <= size <= 65536 and size & (size - 1) == 0:
+        return size
+    return None
 
 
 def _list_cells(page: bytes, kind: int, begin: int) -> Iterator[int]:
@@ -218,9 +222,13 @@ def _decode(body: bytes, columns: int) -> Row:
 
 def _convert(kind: int, value: bytes) -> object:
     if kind >= 12:
-        return value.decode() if kind % 2 else value
+        if kind % 2:
+            return value.decode()
+        return value
     if kind == 7:
         raise ValueError(kind)  # no column of the store holds one
     if kind in (8, 9):
         return kind - 8
-    return int.from_bytes(value, signed=True) if kind else None
+    if kind:
+        return int.from_bytes(value, signed=True)
+    return None
