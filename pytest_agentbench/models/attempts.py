@@ -1,4 +1,4 @@
-"""The attempts at one request: how often and how long it is repeated, and what was waited for rate limits."""
+"""The attempts at one request: number and time of repetitions, and the waits for rate limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_agentbench.models.limits import Breaker, longest_outage
 from pytest_agentbench.records.case import Model
 
 OnRetry = Callable[..., None]
-"""Takes the reason of a repetition and the wait in seconds; with `partial=` what the model had written, if any."""
+"""Called with the reason of a repetition and the wait in seconds; `partial=` is the model's text so far, if any."""
 
 
 class RateLimitWaits:
@@ -82,7 +82,7 @@ class Attempts:
         self._waits.replies += self._limited
 
     async def wait(self, failed: RequestFailed, *, again: bool = True) -> None:
-        """Wait for the next attempt after one that failed. Raises ProviderError if there is to be none.
+        """Wait for the next attempt after a failed one. Raises ProviderError if there is to be none.
 
         Without `again` there is none: part of the reply has been used.
         """

@@ -1,4 +1,4 @@
-"""What an attempt at a request may be billed if its usage never comes."""
+"""Estimate the cost of an attempt at a request whose usage never arrives."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pytest_agentbench.records.run import Unsettled, Usage
 
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _ASSUMED_OUTPUT = 4096
-"""Output tokens that are assumed for a request without a limit of its own."""
+"""Assumed output tokens of a request without its own limit."""
 
 
 @dataclass(slots=True)
 class Flight:
-    """One attempt at a request: what is assumed for it if its usage never comes.
+    """One attempt at a request: the estimate if its usage never arrives.
 
-    `sent` says that its endpoint may have got it, `given_up` that its caller has gone. `content` is the body of a
-    reply that came, and may be unusable.
+    `sent` means that its endpoint may have received it, `given_up` that its caller has gone. `content` is the body of a
+    reply, which may be unusable.
     """
 
     model: Model
@@ -35,7 +35,7 @@ class Flight:
     content: bytes | None = None
 
     def failed(self, error: BaseException) -> None:
-        """Book what the attempt may be billed for."""
+        """Book the possible cost of the attempt."""
         if self.meter is None or not self.sent:
             return
         usage = None if self.content is None else find_usage(self.content, self.model)
@@ -72,9 +72,9 @@ class Flight:
 
 
 def may_be_billed(error: BaseException) -> bool:
-    """Return whether an attempt that failed so may be billed.
+    """Return whether a failed attempt may be billed.
 
-    A provider bills what its model generated. It does not bill an error status without generated text, a redirect, a
+    A provider bills the output of its model. It does not bill an error status without generated text, a redirect, a
     page of a proxy, and a request that did not reach it.
     """
     if not isinstance(error, RequestFailed):

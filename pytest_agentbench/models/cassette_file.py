@@ -1,4 +1,4 @@
-"""Cassette files: what one run and its verdict asked and were told, and how a new request differs from it."""
+"""Cassette files: the requests of one run and its verdict, their answers, and the differences of a new request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_agentbench.models.routes import CASSETTES
 from pytest_agentbench.records.base import Record, Text
 from pytest_agentbench.records.run import Usage
 
-# A cassette: the file of everything that one run and its verdict asked of models, judges and the web, and was told.
+# A cassette: the file of all requests of one run and its verdict to models, judges and the web, with their answers.
 #
 # schema_version: 1
 # case: hello
@@ -40,7 +40,7 @@ from pytest_agentbench.records.run import Usage
 #   continues: 1                     # the request of exchange 1 with further messages
 #   messages: [...]
 #   reply: {...}
-# complete: true                     # the file's last line: what was cut off has none
+# complete: true                     # the last line: a truncated file lacks it
 
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -57,7 +57,7 @@ Number = Annotated[StrictInt, Field(ge=1)]
 class Answer(Record):
     """An answer: of a model a `content` or a whole assistant `message`, of the web `results`.
 
-    Those of a search are its hits; those of a page the requests that led to it, the last with its text.
+    Results of a search are its hits; results of a page are the requests that led to it, the last with its text.
     """
 
     content: str | None = None
@@ -80,7 +80,7 @@ class Refusal(Record):
     code: Text
     message: str
     partial: str | None = None
-    """What the model had written."""
+    """Text that the model had written."""
 
 
 CutOff = Literal["run", "agent"]
@@ -88,10 +88,9 @@ CutOff = Literal["run", "agent"]
 
 
 class Exchange(Record):
-    """A request, whom it went to, and what came of it: `reply`, `refused` or `cut_off`.
+    """A request, its addressee, and its result: `reply`, `refused` or `cut_off`.
 
-    `seconds` is how long it took. `after` numbers the exchange that the asking task had before, where several exchanges
-    have this request.
+    `seconds` is its duration. `after` numbers the task's previous exchange, if several exchanges have this request.
     """
 
     asked: Text
@@ -131,7 +130,9 @@ class _File(ConfigFile):
 
 @dataclass(frozen=True, slots=True)
 class Cassette:
-    """The file's content. `session` is who recorded it, `duration_seconds` what the recorded run took."""
+    """The file's content. `session` names the recording session, `duration_seconds` the duration of the recorded
+    run.
+    """
 
     case: str
     model: str
@@ -142,7 +143,7 @@ class Cassette:
 
 
 def refuse_links(path: Path) -> None:
-    """Raise ConfigError where the folder of a cassette is a link: whoever wrote the case may have put it there."""
+    """Raise ConfigError if the folder of a cassette is a link: the author of the case may have put it there."""
     above = path.parent.parent
     for folder in (above, path.parent) if above.name == CASSETTES else (path.parent,):
         if folder.is_symlink():
@@ -153,7 +154,7 @@ def refuse_links(path: Path) -> None:
 
 
 def read_cassette(path: Path, label: Cassette | None = None) -> Cassette | None:
-    """Return the cassette at `path`; None if there is none.
+    """Return the cassette at `path`, or None if it does not exist.
 
     :raises ConfigError: it is broken, cut off, something else, behind a link, or recorded for another case, model or
         repetition than `label` has, with file, line and column.
@@ -267,7 +268,7 @@ def _abbreviate_request(request: dict[str, Any], before: Sequence[Mapping[str, A
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Dump without anchors: what is alike is written twice."""
+    """Dump without anchors: equal values are written twice."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -293,9 +294,9 @@ _BEFORE = 40
 
 
 def find_nearest(request: dict[str, Any], recorded: Sequence[tuple[int, dict[str, Any]]]) -> tuple[int, str] | None:
-    """Return the number of the nearest of the (number, request) recorded, and a unified diff of it.
+    """Return the number of the nearest of the recorded (number, request) pairs, and a unified diff of it.
 
-    None where there is none. The diff is bounded in lines and in width.
+    None if nothing is recorded. The diff is bounded in lines and in width.
     """
     asked = _write_yaml_lines(request)
     matcher: difflib.SequenceMatcher[str] = difflib.SequenceMatcher(autojunk=False)
@@ -331,7 +332,7 @@ def _write_yaml_lines(request: dict[str, Any]) -> list[str]:
 
 
 def _diff_lines(recorded: list[str], asked: list[str]) -> Iterator[str]:
-    """Yield the differing lines with some around each group; a long pair is shown from where it begins to differ."""
+    """Yield the differing lines with some around each group; a long pair is shown from its first difference."""
     first = max(0, _count_common(recorded, asked) - _AROUND)
     recorded, asked = recorded[first : first + _LINES], asked[first : first + _LINES]
     matcher = difflib.SequenceMatcher(None, recorded, asked, autojunk=False)

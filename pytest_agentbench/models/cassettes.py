@@ -27,7 +27,7 @@ _REFUSALS: Mapping[str, EndReason] = {
     "filtered": "filtered",
     "malformed_reply": "malformed_reply",
 }
-"""Codes of errors that say of this very request that it will never be answered, and how a run ends by them."""
+"""Codes of errors that this very request will always get, and how a run ends by them."""
 
 
 class TapedClient(ChatClient):
@@ -71,10 +71,10 @@ class TapedClient(ChatClient):
         own: Collection[str] = (),
         way: str | None = None,
     ) -> ChatReply:
-        """Return one chat completion, as `ChatClient.complete` does;
-        a ProviderError may have the code `not_recorded`.
+        """Return one chat completion, as `ChatClient.complete` does; a ProviderError may have the code `not_recorded`.
 
-        `way` says how an agent asked, in another dialect than the model's: what was recorded so is no answer to others.
+        `way` describes an agent's request in another dialect than the model's: its recorded answer is not used for
+        others.
         """
 
         async def ask() -> ChatReply:
@@ -142,10 +142,10 @@ class TapedClient(ChatClient):
 
 
 def _write_answer(reply: ChatReply) -> Answer:
-    """Return the reply as a cassette keeps it: its assistant message only where it is more than its text."""
+    """Return the recorded form of a reply: with its assistant message only if that is more than its text."""
     text = json.dumps(drop_empty(reply.message), ensure_ascii=False, default=str)
     message = json.loads(text.encode("utf-8", "replace"))  # no file holds lone surrogates
-    # Short where it can be: people read and edit cassettes.
+    # As short as possible: people read and edit cassettes.
     content = message.get("content")
     plain = message == {"role": "assistant", "content": content} and (content is None or isinstance(content, str))
     return Answer(

@@ -1,4 +1,4 @@
-"""The chat client: one request with retries, within what its endpoint bears."""
+"""The chat client: one request with retries, within its endpoint's limits."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
     from pytest_agentbench.models.wires import PassedRequest
 
 _STREAMED_FROM = 60
-"""`stream: auto` streams what may take more seconds than this."""
+"""`stream: auto` streams requests with a time limit of more seconds than this."""
 _STALL_SECONDS = 60.0
 
 Metered = tuple[str | None, str | None, str]
-"""A thing with limits of its own: endpoint, name of the key's variable, model."""
+"""Key of a set of limits: endpoint, name of the key's variable, model."""
 
 _Send = Callable[..., Awaitable[RawReply]]
-"""Sends a request once, with `headers=` beside its own."""
+"""Sends a request once, with additional `headers=`."""
 
 Provider = Callable[[Model], "ChatClient"]
 """A plugin's way to a model that is not OpenAI-compatible: makes something that works like a ChatClient."""
@@ -68,14 +68,14 @@ class Connection(Protocol):
     """A way to one endpoint, which all requests to it share."""
 
     async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
-        """Return the reply to a request, whatever its status. Raises RequestFailed where none comes.
+        """Return the reply to a request with any status. Raises RequestFailed if there is none.
 
-        With `stall_seconds` a reply that comes in events is joined, with so long at most between two of them.
+        With `stall_seconds` the events of a streamed reply are joined, with at most this time between two of them.
         """
         ...
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close open connections."""
         ...
 
 
@@ -91,12 +91,11 @@ class Endpoints:
     """The endpoints of one event loop: one connection, which requests share, for each (base_url, key).
 
     `concurrency` is the number of requests in flight for models that declare none (default: the record's 64). `shared`
-    gives the limits that this process shares with others, where a model declares any; it takes what they are of and
-    what they are. Scripted models are answered in process from `scripts`. `tell` gets a sentence for each outage that
-    is over, `tell_limited` at the end, for each model, how many 429s were waited out, and for how many seconds;
-    `patience` bounds how long requests wait for an endpoint. `learned` is the file of what endpoints have
-    taught by refusals, None to forget that at the end. `batches` opens those of the session, where a model may have
-    some.
+    returns the limits that this process shares with others, from their key and the declared limits, if a model declares
+    any. Scripted models are answered in process from `scripts`. `tell` gets a sentence after each outage;
+    `tell_limited` gets, at the end, the number of 429s of each model and the seconds waited. `patience` limits how long
+    requests wait for an endpoint. `learned` is the file of adaptations learned from refusals; None discards them at the
+    end. `batches` opens the session's batches, if a model may have some.
     """
 
     def __init__(
@@ -135,7 +134,7 @@ class Endpoints:
         self._batches: Batches | None = None
 
     def keep_environ(self) -> None:
-        """Take keys from the variables as they are now, whatever is set in them later."""
+        """Read keys from the variables as they are now, independent of later changes."""
         self._environ = dict(self._environ)
 
     def client(self, model: Model) -> ChatClient:
@@ -187,7 +186,7 @@ class Endpoints:
         return self._breakers[key]
 
     def describe_pauses(self) -> str:
-        """Return which endpoints requests wait for, empty where they wait for none."""
+        """Return the endpoints that requests wait for, empty if none waits."""
         pauses = ((strip_credentials(where), each.describe_pause()) for (where, _), each in self._breakers.items())
         return ", ".join({where: said for where, said in pauses if said is not None}.values())
 
@@ -220,7 +219,7 @@ class Endpoints:
 
     async def close(self) -> None:
         """Close all connections."""
-        # Taken out first: a run that comes meanwhile gets connections of its own, not ones that are being closed.
+        # Removed first: a run that starts meanwhile gets new connections, not ones that are being closed.
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             await connection.close()
@@ -233,7 +232,7 @@ class Endpoints:
             await batches.close()
 
     def _connect(self, model: Model) -> Connection:
-        # Imported where one is asked: OpenAI's client takes half a second of CPU, and scripts need none.
+        # Imported with the first request: OpenAI's client takes half a second of CPU, and scripts need none.
         if model.scripted:
             from pytest_agentbench.models.completions import ScriptedConnection
             from pytest_agentbench.models.scripts import Scripts
@@ -245,7 +244,7 @@ class Endpoints:
 
 
 def read_keys(model: Model, environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return the key, empty where there is none, and the headers with the keys in them."""
+    """Return the key, "" if there is none, and the headers with their keys filled in."""
     key = environ.get(model.api_key_env, "").strip() if model.api_key_env else ""
     headers = {
         name: value if (variable := header_variable(value)) is None else environ.get(variable, "").strip()
@@ -255,7 +254,7 @@ def read_keys(model: Model, environ: Mapping[str, str]) -> tuple[str, dict[str, 
 
 
 class ChatClient:
-    """A client for one model. `taped` says that a cassette keeps what it answers, `takes_alone` that `complete` takes
+    """A client for one model. `taped` is set if a cassette keeps its answers, `takes_alone` if `complete` accepts
     `alone`.
     """
 
@@ -274,7 +273,7 @@ class ChatClient:
         open_wire: Callable[[Model], ChatClient] | None = None,
         standing: Standing | None = None,
     ) -> None:
-        """Set up a client; `open_wire` makes those of the model's further wires."""
+        """Set up a client; `open_wire` opens the clients of the model's further wires."""
         self._standing = standing or Standing(model, Answered())
         self._batcher, self._open_wire = batcher, open_wire
         self.model = model
@@ -304,14 +303,14 @@ class ChatClient:
     ) -> ChatReply:
         """Return one chat completion.
 
-        `parameters` are further fields of the request; they win over the model's own, and None removes one.
-        `timeout` (seconds) bounds each request. After its first transient failure it is repeated for `outage_seconds`
-        (0: as long as the run may last), and at most `retries` times, where that is given; waiting for the end of an
-        outage takes none. No slot is held while waiting. `on_retry` gets the reason and the wait in seconds.
-        `case_id` reaches scripted models only. A request that the endpoint refuses for how it is written is written
-        otherwise, and sent again at once; the parameters that `own` names stay. `stream` asks for the reply in events,
-        of which one comes at most `stall_seconds` after the other; None: as the model's entry says. `alone` says that
-        no other request waits for the reply: it may come in a batch. Raises ProviderError when no usable reply came.
+        `parameters` are further fields of the request; they take precedence over the model's own, and None removes one.
+        `timeout` (seconds) limits each request. After its first transient failure it is repeated for `outage_seconds`
+        (0: until the run's time limit), and at most `retries` times, if set; waiting for the end of an outage does not
+        count as a retry. No slot is held while waiting. `on_retry` gets the reason and the wait in seconds. `case_id`
+        reaches scripted models only. A request that the endpoint refuses because of its form is adapted and sent again
+        at once; the parameters in `own` are kept. `stream` requests the reply as events, with at most `stall_seconds`
+        between two of them; None: as in the model's entry. `alone` means that no other request waits for the reply, so
+        it may come in a batch. Raises ProviderError if there was no usable reply.
         """
         asked = compose_request(self.model, messages, tools, parameters or {})
         stall, batcher = self._choose_stall(stream, stall_seconds, timeout), self._batcher if alone else None
@@ -398,7 +397,7 @@ class ChatClient:
         return await self._connection.send(body, {**own, **headers}, stall_seconds=stall)
 
     def _spell(self, asked: Mapping[str, Any], own: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Return the request as the endpoint takes it, with what asks for its cache, and what that changed."""
+        """Return the request adapted to the endpoint, with its marks for caching, and the list of adaptations."""
         request, adapted = self.spelling.spell(asked, own)
         if self.model.prompt_cache is None:
             return request, adapted
@@ -415,7 +414,7 @@ class ChatClient:
         return ask_for_stream(body, self.spelling.protocol.stream)
 
     def _read_collected(self, found: Collected, attempt: int) -> ChatReply:
-        """Return the reply that came in a batch, at half the price. Raises RequestFailed where it is an error."""
+        """Return the reply from a batch, at half the price. Raises RequestFailed if it is an error."""
         from pytest_agentbench.models.batches.collector import BATCH_PRICE
 
         status, content = found.reply.status, found.reply.content
@@ -428,7 +427,7 @@ class ChatClient:
         return replace(read, usage=usage, batch={"id": found.batch, "seconds": round(found.seconds, 3)})
 
     def _choose_stall(self, stream: Streamed | None, stall_seconds: float | None, timeout: float) -> float | None:
-        """Return the longest silence in the middle of a reply that is streamed, None where it is not."""
+        """Return the maximum seconds between two events of a streamed reply, or None if it is not streamed."""
         stall = self.model.stall_seconds if stall_seconds is None else stall_seconds
         wanted = self.model.stream if stream is None else stream
         if wanted == "auto":
@@ -441,7 +440,7 @@ class ChatClient:
         sending = self._request_past_breaker(send, flight, limit, attempts, case_id)
         if flight.meter is None or self.model.scripted:
             return await sending
-        # A task of its own, which goes on if the caller is cancelled: what the endpoint generates is billed anyway
+        # A separate task, which continues if the caller is cancelled: the endpoint bills its output anyway.
         asking = asyncio.ensure_future(sending)
         flight.meter.watch(asking)
         try:
@@ -462,7 +461,8 @@ class ChatClient:
         if self.breaker is None:
             return await self._request_within_limits(send, flight, limit, attempts, case_id)
         while True:
-            # Waiting for a slot may take long: what waits there when a pause begins is not sent into it
+            # Waiting for a slot may take long. A request that waited until a pause began must not be sent
+            # into it.
             with contextlib.suppress(Paused):
                 async with Passage(self.breaker, attempts.outage) as passage:
                     return await self._request_within_limits(send, flight, limit, attempts, case_id, passage)

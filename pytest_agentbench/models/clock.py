@@ -12,7 +12,7 @@ from typing import Self
 
 
 class RunClock:
-    """The time limits of one run. All of them stand still while any of its requests waits. For one event loop.
+    """The time limits of one run. All of them stop while any of its requests waits. For one event loop.
 
     `trouble` is the last failure of a request, None once a later request of the run has an answer.
     """
@@ -54,7 +54,7 @@ class RunClock:
 
     def stop(self, since: float) -> None:
         """Stop all limits; the time since `since` (monotonic) is given back to them."""
-        # What an earlier wait has given back is not given back again.
+        # The time of an earlier wait is not returned twice.
         since = max(since, self._went_on_at)
         self._stopped_at = min(self._stopped_at, since) if self._waiting else since
         if not self._waiting:

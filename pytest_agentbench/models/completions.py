@@ -1,6 +1,6 @@
-"""Chat completions as a server speaks them, and how scripts answer them, offline.
+"""Chat completions on the server's side, answered by scripts, offline.
 
-What comes over HTTP (`completions_http`) and what is asked in the same process is answered alike, byte for byte.
+Requests over HTTP (`completions_http`) and requests in the same process get the same answers, byte for byte.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ async def complete_scripted(
 
 
 async def answer_scripted(scripts: Scripts, asked: Asked, headers: Mapping[str, str]) -> ChatReply:
-    """Return the reply that the scripts have for what is asked in any dialect. Raises RequestRefused."""
+    """Return the scripts' reply to a request in any dialect. Raises RequestRefused."""
     if asked.refusal is not None:
         raise asked.refusal
     request = {**asked.parameters, "model": asked.model, "messages": asked.messages, "tools": asked.tools}
@@ -107,7 +107,7 @@ class ScriptedConnection:
         self._scripts = scripts
 
     async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
-        """Return the reply, with the status of an error where the scripts say so; its events joined where asked to."""
+        """Return the reply, with an error status if the script has one; its events are joined on request."""
         try:
             refuse_large(len(body))
             request = read_request(body)
@@ -142,7 +142,7 @@ def _choose_step(scripts: Scripts, request: Mapping[str, Any], quoted_case_id: s
             if asked is not None and asked.startswith(f"{section}_"):
                 stage = asked.removeprefix(f"{section}_")
                 return Step(content=scripts.stage(case_id, messages, section, stage, _read_repetition(request)))
-        # The original judge of correctness (compat v1) asks without a schema, so its words tell it.
+        # The original judge of correctness (compat v1) sends no schema, so its prompt identifies it.
         one_word = message_text(messages[0]).endswith(ONE_WORD)
         if asked == ANSWER_SCHEMA or one_word:
             judgement = scripts.judgement(case_id, messages, _read_repetition(request))
@@ -233,7 +233,7 @@ def _make_completion(step: Step, request: Mapping[str, Any], body: bytes) -> dic
 
 
 def _leave_stream_out(request: Mapping[str, Any], body: bytes) -> bytes:
-    """Return the JSON of a request without what says that it is answered in a stream."""
+    """Return the JSON of a request without its streaming fields."""
     if "stream" not in request:
         return body
     rest = {name: value for name, value in request.items() if name not in ("stream", "stream_options")}

@@ -47,7 +47,7 @@ class JSONReply(Response):
 
 
 async def read_body(request: Request) -> bytes:
-    """Return the whole request. Raises RequestRefused where it is larger than 32 MB, or cut off."""
+    """Return the whole request. Raises RequestRefused if it is larger than 32 MB, or cut off."""
     body = bytearray()
     try:
         async for piece in request.stream():  # counted as it comes: its `body()` takes any length
@@ -59,7 +59,7 @@ async def read_body(request: Request) -> bytes:
 
 
 def respond_with_refusal(refused: RequestRefused, name: ApiName = "chat") -> Response:
-    """Return the response that says why, as a dialect has it."""
+    """Return the response with the reason, in the dialect's form."""
     body = DIALECTS[name].error(refused.status, refused.code, str(refused))
     return JSONReply(body, refused.status, refused.headers)
 
@@ -75,8 +75,8 @@ def respond_with_events(events: Iterable[bytes]) -> Response:
 
 
 def scripted_app(scripts: Scripts, *, latency_seconds: float = 0.0) -> ASGIApp:
-    """Serve what scripts say in every dialect, streaming too, with lists of models and counts of tokens; each answer
-    waits `latency_seconds`.
+    """Serve the scripts' answers in every dialect, streaming too, with lists of models and counts of tokens; each
+    answer waits `latency_seconds`.
     """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,6 +1,6 @@
-"""Connections to endpoints: what OpenAI's client would send, over pools that stay cheap with hundreds in flight.
+"""Connections to endpoints: the requests of OpenAI's client, over pools that stay cheap with hundreds in flight.
 
-Apart from the client, for what it is made of, httpx2, is imported when something is asked.
+Separate from the client, because httpx2 is imported with the first request.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ class _Lent(httpx2.AsyncByteStream):
 
 
 class HttpConnection:
-    """The way to one endpoint with one key. For one event loop.
+    """Connection to one endpoint with one key. For one event loop.
 
-    Requests are those of OpenAI's client, which makes the first; the others are that one with another body. To make and
-    send each by it would cost 0.6 ms more, for nothing that differs between them.
+    OpenAI's client makes the first request; the others are copies with another body. Making and sending each by the
+    client would cost 0.6 ms more, for parts that do not differ.
     """
 
     def __init__(self, model: Model, key: str, headers: Mapping[str, str], auth_header: str = "Authorization") -> None:
@@ -111,10 +111,10 @@ class HttpConnection:
         overrides = model.dialect_overrides
         named = overrides is not None and "auth_header" in overrides.model_fields_set
         self._by_version = model.api == "messages" and not named
-        # Connecting is bounded here; the request as a whole by the caller's time limit, which httpx2 has none for. The
-        # client's own default would end a request after 600 s, whatever `timeout` a profile gives.
+        # Connecting is limited here; the request as a whole by the caller's time limit, which httpx2 does not
+        # have. The client's own default would end a request after 600 s with any `timeout` of a profile.
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
-        # The throttle bounds what is in flight; the pool must never queue behind its back.
+        # The throttle limits the requests in flight; the pool must never queue in addition.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=30)
         proxied = getproxies().keys() - {"no"}  # the way through one is the client's own
         self._http = DefaultAsyncHttpxClient(
@@ -122,7 +122,8 @@ class HttpConnection:
             limits=limits,
             timeout=timeout,
             event_hooks=bounded_replies(),
-            # A redirect would take the request, and on the same host the key, to where nobody said they go.
+            # A redirect would send the request, and on the same host the key, to an address that the user did
+            # not name.
             follow_redirects=False,
         )
         self._api = AsyncOpenAI(
@@ -137,10 +138,10 @@ class HttpConnection:
         self._samples: dict[tuple[str, str], asyncio.Task[httpx2.Request]] = {}
 
     async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
-        """Return the reply to a request with these headers beside the client's own, whatever its status.
+        """Return the reply to a request with any status; these headers are added to the client's own.
 
-        With `stall_seconds` its events are joined, where it comes in events: so long at most between two of them.
-        Raises RequestFailed where none comes, or one that is too long.
+        With `stall_seconds` the events of a streamed reply are joined, with at most this time between two of them.
+        Raises RequestFailed if there is no reply, or it is too long.
         """
         request = await self.make_request(body, headers, streamed=stall_seconds is not None)
         with self._explained():
@@ -150,7 +151,7 @@ class HttpConnection:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Raise RequestFailed where no reply comes."""
+        """Raise RequestFailed if there is no reply."""
         try:
             yield
         except (httpx2.HTTPError, httpx2.StreamError, ConnectionError) as error:
@@ -161,9 +162,9 @@ class HttpConnection:
             raise failed from error
 
     async def forward(self, passed: PassedRequest, headers: Mapping[str, str], stall_seconds: float) -> RawReply:
-        """Send an agent's own request, and a good reply to the agent, its events as they come; return it whole.
+        """Send an agent's own request, and pass a good reply to the agent, events at once; return it whole.
 
-        Raises RequestFailed as `send` does, also where the reply breaks off.
+        Raises the RequestFailed of `send`, also if the reply breaks off.
         """
         request = await self.make_request(passed.body, {**headers, **passed.headers}, streamed=passed.stream)
         with self._explained():
@@ -223,7 +224,7 @@ class HttpConnection:
         return choose_auth_header(said.get(VERSION, SAMPLING_VERSION))
 
     async def _make_sample(self, path: str, auth_header: str) -> httpx2.Request:
-        """Return a request as OpenAI's client makes it, without what belongs to its body."""
+        """Return a request made by OpenAI's client, without the headers of its body."""
 
         def keep(request: httpx2.Request) -> httpx2.Response:
             return httpx2.Response(200, request=request)
@@ -234,7 +235,7 @@ class HttpConnection:
             named = path.format(model=quote(self._model.requested_model, safe="/"))
             request: httpx2.Request = (await api.post(named, cast_to=httpx2.Response, content=b"{}")).request
         del request.headers["content-length"]
-        # What holds the key takes the place of the client's own header: endpoints refuse a wrong one beside it
+        # The header with the key replaces the client's own: endpoints refuse a wrong key in addition.
         nothing = not self._key and (self._headers or self._by_version)
         if auth_header != "Authorization" or nothing:
             del request.headers["authorization"]
@@ -266,9 +267,9 @@ async def _read_events(
     stall_seconds: float,
     write: Callable[[bytes], Awaitable[None]] | None = None,
 ) -> None:
-    """Read a body to its end, each part given to `write`.
+    """Read a body to its end, passing each part to `write`.
 
-    What goes wrong once the answer is complete leaves it as it is.
+    An error after the answer is complete is ignored.
     """
     loop, heard, body = asyncio.get_running_loop(), 0.0, response.stream
     assert isinstance(body, httpx2.AsyncByteStream)
@@ -278,7 +279,7 @@ async def _read_events(
             async for part in body:
                 if write is not None:
                     await write(part)
-                # Comments do not count: a gateway sends them for as long as what is behind it hangs
+                # Comments do not count: a gateway sends them for as long as its server hangs.
                 if not reader.feed(part):
                     continue
                 most, now = _END_SECONDS if reader.ended else stall_seconds, loop.time()

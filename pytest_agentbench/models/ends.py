@@ -1,4 +1,4 @@
-"""Signals of endpoints, and how a run or a request ends by them: error bodies and finish reasons, whoever's words.
+"""Error bodies and finish reasons of all providers, normalised to the end of a run or a request.
 
 The reasons are those of `records.run.EndReason`.
 """
@@ -17,10 +17,10 @@ from pytest_agentbench.records.run import EndReason
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: everything that is given has to hold, of each list one item.
+    """A rule: every set field has to match, of each list one item.
 
-    `codes` are whole codes and types, `texts` patterns that are searched in the body's lower-cased JSON. None of
-    `but_status` may be the status.
+    `codes` are whole codes and types, `texts` patterns that are searched in the body's lower-cased JSON. The status
+    must not be in `but_status`.
     """
 
     reason: EndReason
@@ -102,7 +102,7 @@ RULES: Sequence[Rule] = (
     Rule("authentication", status=frozenset({401, 403})),
     Rule("authentication", texts=("api_key_invalid", "invalid_api_key")),
 )
-"""In this order: an empty account may be told as a rate limit, an overlong prompt as a server's error."""
+"""In this order: an empty account may be reported as a rate limit, an overlong prompt as a server's error."""
 
 FINISHES: Mapping[EndReason, frozenset[str]] = {
     "answered": frozenset({"stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete"}),
@@ -136,21 +136,21 @@ _FINISH_REASONS = {finish: reason for reason, finishes in FINISHES.items() for f
 
 
 def read_finish(finish: str | None) -> tuple[str, EndReason | None]:
-    """Return a finish reason in plain words, and what it means; None for calls and for what nobody knows."""
+    """Return a finish reason's normalised name and end; None for calls and for unknown reasons."""
     plain = _PREFIXES.sub("", (finish or "").lower())
     return plain, _FINISH_REASONS.get(plain)
 
 
 def is_known_finish(plain: str) -> bool:
-    """Return whether `read_finish` knows it, or it says nothing."""
+    """Return whether `read_finish` knows the reason, or it is empty."""
     return plain in _FINISH_REASONS or plain in CALLS or plain in _UNTELLING
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorSignal:
-    """Hold what an error body says: `reason` is None where only its status tells.
+    """Content of an error body: `reason` is None if only its status is known.
 
-    `categories` are those of a filter, `partial` what the model had written, `wait` the seconds that it asks to wait.
+    `categories` are those of a filter, `partial` is the model's text so far, `wait` the requested wait in seconds.
     """
 
     reason: EndReason | None
@@ -162,7 +162,7 @@ class ErrorSignal:
 
 
 def read_error(status: int, body: bytes) -> ErrorSignal:
-    """Return what the body of an HTTP error says, whatever form it has."""
+    """Parse the body of an HTTP error in any of the known forms."""
     text = body.decode("utf-8", "replace")
     try:
         data: Any = json.loads(text)
@@ -177,7 +177,7 @@ def read_error(status: int, body: bytes) -> ErrorSignal:
         codes = _list_codes(data) if isinstance(data, Mapping) else frozenset()
         return ErrorSignal(_find_reason(status, codes, text.lower()), said, categories=_read_checks(text))
     codes = _list_codes(error) | _list_codes(data)
-    # Some put a number into `code` (OpenRouter the status): then `type` says more.
+    # Some put a number into `code` (OpenRouter the status): then `type` has more information.
     code = next((c for c in (error.get("code"), error.get("type")) if isinstance(c, str) and c), None)
     message, partial = error.get("message"), error.get("failed_generation")
     return ErrorSignal(
@@ -199,7 +199,7 @@ def _list_codes(error: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _read_categories(error: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a filter says that it found, in Azure's form and in OpenRouter's."""
+    """Yield a filter's categories, in Azure's form and in OpenRouter's."""
     inner = error.get("innererror")
     yield from read_filter_results(inner.get("content_filter_result") if isinstance(inner, Mapping) else None)
     metadata = error.get("metadata")
@@ -222,7 +222,7 @@ def _read_checks(text: str) -> tuple[str, ...]:
 
 
 def _read_delay(error: Mapping[str, Any]) -> float | None:
-    """Return the seconds of Gemini's RetryInfo, the only place where it says them."""
+    """Return the seconds in Gemini's RetryInfo, its only place for them."""
     details = error.get("details")
     for detail in details if isinstance(details, list) else ():
         delay = detail.get("retryDelay") if isinstance(detail, Mapping) else None
@@ -240,7 +240,7 @@ _FITS = tuple(
         r"must be <= (?P<window>\d+)\. Given: (?P<prompt>\d+) `inputs`",
     )
 )
-"""What OpenAI, OpenRouter, vLLM, Anthropic and Together say of the window and of the prompt in it."""
+"""Messages of OpenAI, OpenRouter, vLLM, Anthropic and Together on the window and the prompt's length."""
 
 
 def messages_fit(said: str) -> bool:

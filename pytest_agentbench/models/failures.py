@@ -1,4 +1,4 @@
-"""Failures of requests: their causes, what to do about them, and how long to wait before the next attempt."""
+"""Failures of requests: their causes, remedies, and the wait before the next attempt."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from pytest_agentbench.terminal_text import shorten_text
 
 RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
 _OUTAGES = frozenset({502, 503, 504, 529})
-"""Statuses of what stands before the model: nothing is behind it. A 500 may be this very request's."""
+"""Statuses of a proxy without a server behind it. A 500 may be caused by this very request."""
 RATE_LIMITED = "rate_limited"
 _MAX_MESSAGE = 300
 
 
 class RequestFailed(Exception):
-    """One attempt failed. `code` is the ProviderError code; `advice` says what to do if it stays so.
+    """One attempt failed. `code` is the ProviderError code; `advice` is the remedy if it persists.
 
-    `outage` says that nothing answered for the model, whatever was asked. `reason` is how a run ends by it, with what
-    is known of that in `detail`; `partial` is what the model had written. `status` and `body` are those of an HTTP
+    `outage` means that nothing answers for the model, whatever the request. `reason` is how a run ends by it, with
+    details in `detail`; `partial` is the text that the model had written. `status` and `body` are those of an HTTP
     error.
     """
 
@@ -70,7 +70,8 @@ class RequestFailed(Exception):
 
     def to_error(self, model: Model, attempts: int, seconds: float) -> ProviderError:
         """Return the error that ends the call after `attempts` requests over `seconds`."""
-        # Of an endpoint that is gone the summary tells how long; what each request tried would make equal errors differ
+        # For an endpoint that is gone the summary gives the time; the number of attempts would make equal
+        # errors differ.
         told = attempts > 1 and self.code != UNREACHABLE
         tried = f" ({attempts} attempts in {seconds:.1f} s)" if told else ""
         who = (
@@ -112,7 +113,7 @@ def status_failed(status: int, body: bytes, model: Model, *, retry_after: float 
             body=body,
         )
     code, advice = _advise(reason, status, model)
-    if model.scripted:  # the scripted endpoint says itself what to do
+    if model.scripted:  # the scripted endpoint has its own remedy
         code, advice = signal.code or "bad_request", ""
     return RequestFailed(
         code,
@@ -142,7 +143,7 @@ def redirected(place: str, model: Model) -> RequestFailed:
 
 
 def invalid_reply(what: str, body: bytes, model: Model, *, retryable: bool = True) -> RequestFailed:
-    """Return the failure of a reply that is none of its protocol; one that was cut off may be whole the next time."""
+    """Return the failure of a reply that violates its protocol; a truncated one may be complete the next time."""
     begins = clip(body.decode("utf-8", "replace"))
     summary = f"the reply is no {_REPLIES[model.api]}: {what}" + (f"; it begins {begins!r}" if begins else "")
     advice = f"Check that base_url ({_base_url(model)}) is the API's root; it usually ends with /v1."
@@ -156,7 +157,9 @@ def is_page(content_type: str, body: bytes) -> bool:
 
 
 def proxy_page(status: int, content_type: str, body: bytes) -> RequestFailed:
-    """Return the failure of a page from an endpoint that has answered before: what is between here and there failed."""
+    """Return the failure of a page from an endpoint that has answered before: something between here and there
+    failed.
+    """
     kind = content_type.partition(";")[0].strip() or "no content type"
     summary = (
         f"HTTP {status} with a page ({kind}) in place of an answer; it begins {clip(body.decode(errors='replace'))!r}"
@@ -220,7 +223,7 @@ def not_connected(error: BaseException, model: Model) -> RequestFailed:
     """Return the failure of a connection: refused, reset, cut off, unknown host, bad certificate."""
     cause: BaseException = error
     while cause.__cause__ is not None or cause.__context__ is not None:
-        # The clients wrap the socket's error in errors of their own; only the innermost one says what happened.
+        # The clients wrap the socket's error; only the innermost one names the cause.
         cause = cause.__cause__ or cause.__context__ or cause
     said = clip(str(cause)) or type(cause).__name__
     advice = f"Check that base_url ({_base_url(model)}) is right and that its server runs and can be reached from here."
@@ -269,7 +272,7 @@ def key_refused(failed: RequestFailed, model: Model, count: int) -> RequestFaile
 def unreachable(dead: str, last: RequestFailed) -> RequestFailed:
     """Return the failure of a request that is not sent any more.
 
-    `dead` says why, `last` is what the endpoint did last.
+    `dead` is the reason, `last` the endpoint's last failure.
     """
     summary = f"{last.summary}; {dead}, so it is not asked any more"
     return RequestFailed(UNREACHABLE, summary, last.advice, retryable=False)
@@ -297,7 +300,7 @@ _ADVICE: Mapping[EndReason, str] = {
 
 
 def _advise(reason: EndReason | None, status: int, model: Model) -> tuple[str, str]:
-    """Return the code of a refusal, and what to do about it."""
+    """Return the code of a refusal, and its remedy."""
     if reason is not None and reason in _ADVICE:
         return reason, _ADVICE[reason]
     variable = ", ".join(model.variables) or None
@@ -345,10 +348,10 @@ class Backoff:
 
 
 def retry_after_seconds(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
-    """Return the seconds that `retry-after-ms` or `Retry-After` (RFC 9110 section 10.2.3) asks to wait.
+    """Return the seconds to wait by `retry-after-ms` or `Retry-After` (RFC 9110 section 10.2.3).
 
-    `Retry-After` holds seconds or an HTTP date, which counts from `now` (Unix time). None where there is neither
-    header, or it cannot be read.
+    `Retry-After` contains seconds or an HTTP date, which counts from `now` (Unix time). None if neither header exists
+    or is readable.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:

@@ -1,4 +1,6 @@
-"""What an endpoint teaches by refusing a request: fields to rename, to drop, not to send back. Kept for some days."""
+"""Adaptations learned from an endpoint's refusals: fields to rename, to drop, not to send back. Stored for some
+days.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from pytest_agentbench.records.base import Record
 LEARNED = ".agentbench/learned.json"
 """The file, in the output folder."""
 MOST_CHANGES = 4
-"""So many changes are learned of one model at an endpoint: whoever refuses more is not understood."""
+"""Maximum number of changes learned of one model at an endpoint."""
 KEPT_SECONDS = 7 * 86_400.0
 LIMITS = ("max_tokens", "max_completion_tokens")
 _DROPPED = frozenset(
@@ -61,9 +63,9 @@ PLAIN_REPLIES = Change(do="format", field="response_format")
 
 
 def find_change(status: int | None, body: bytes, request: Mapping[str, Any], own: Collection[str]) -> Change | None:
-    """Return what a refusal of a request teaches, None where that is nothing.
+    """Return the change that a refusal of a request suggests, or None.
 
-    `request` is as it was sent, `own` names the parameters that the case itself asks for: they are never dropped.
+    `request` is the sent request; `own` are the case's own parameters, which are never dropped.
     """
     if status not in (400, 422):
         return None
@@ -84,7 +86,7 @@ _FORM_WORDS = re.compile(
 
 
 def refuses_form(status: int | None, body: bytes) -> bool:
-    """Return whether a status that says something else (a server's error, no such model) is about the form of reply."""
+    """Return whether an error with another status (a server's error, no such model) concerns the form of reply."""
     return status in (404, 500, 501) and _FORM_WORDS.search(body) is not None
 
 
@@ -115,7 +117,7 @@ def _read_refusal(body: bytes) -> tuple[set[str], list[str], str | None]:
 
 
 def _list_places(error: Mapping[str, Any]) -> Iterator[list[str]]:
-    """Yield where in the request something was too much, as pydantic says it."""
+    """Yield the places of refused fields in the request, in pydantic's form of errors."""
     for holder in (error, error.get("message")):
         details = holder.get("detail") if isinstance(holder, Mapping) else None
         for detail in details if isinstance(details, list) else ():
@@ -138,7 +140,7 @@ class _File(Record):
 
 
 class Lessons:
-    """The changes that endpoints have taught, in the output folder's file where there is one."""
+    """The changes learned from endpoints, stored in a file of the output folder if there is one."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -157,7 +159,7 @@ class Lessons:
             write_atomically(str(self._path.parent), self._path.name, document.encode())
 
     def _read(self) -> list[Lesson]:
-        """Return what is kept and not too old, with what was learned here."""
+        """Return the stored changes that are not too old, merged with those learned here."""
         kept: tuple[Lesson, ...] = ()
         if self._path is not None:
             try:

@@ -1,4 +1,4 @@
-"""Tokens and money of a command, by stages and within its limit. What one reply cost is for `replies`."""
+"""Tokens and money of a command, by stages and within its limit. `replies` computes the cost of one reply."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Spent:
     estimated_usd: float = 0.0
 
     def less(self, other: Spent) -> Spent:
-        """Return what was spent since the other."""
+        """Return the amount spent since the other."""
         return Spent(
             self.requests - other.requests,
             self.input_tokens - other.input_tokens,
@@ -58,11 +58,11 @@ class Ledger:
         self.stages[stage].add(Spent(1, *tokens, cost or 0.0, int(cost is None), estimate))
 
     def snapshot(self) -> dict[str, Spent]:
-        """Return what each stage has spent so far."""
+        """Return the amount of each stage so far."""
         return {stage: replace(spent) for stage, spent in self.stages.items()}
 
     def since(self, before: Mapping[str, Spent]) -> dict[str, Spent]:
-        """Return what each stage has spent since a snapshot."""
+        """Return the amount of each stage since a snapshot."""
         return {stage: spent.less(before[stage]) for stage, spent in self.stages.items()}
 
     @property
@@ -82,7 +82,7 @@ class Ledger:
         return f"the budget is used up: {total.cost_usd:.4f}{also} of {self.max_cost:.4f} USD (--max-cost)"
 
     def uncounted(self) -> str | None:
-        """Return what the limit could not count; None where that is nothing, or there is no limit."""
+        """Return the amount that the limit could not count, or None if there is none, or no limit."""
         unknown, estimated = self.total.unknown, self.total.estimated_usd
         if self.max_cost is None or not unknown:
             return None
@@ -91,6 +91,6 @@ class Ledger:
         return f"--max-cost did not count {unknown} requests of unknown cost; give the model prices in models.yaml"
 
     def rows(self) -> Iterator[tuple[str, Spent]]:
-        """Yield each stage with what it spent, then the total."""
+        """Yield each stage with its amount, then the total."""
         yield from self.stages.items()
         yield "total", self.total

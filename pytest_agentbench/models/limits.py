@@ -1,6 +1,6 @@
-"""Keep requests within what an endpoint bears, and from one that is down.
+"""Keep requests within an endpoint's limits, and away from one that is down.
 
-Adaptive concurrency, rates per minute and a breaker hold for a model at its address.
+Adaptive concurrency, rates per minute and a breaker apply to a model at its address.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pytest_agentbench.models.failures import RequestFailed, unreachable
 class AdaptiveLimit:
     """Requests in flight: additive increase, multiplicative decrease, between 1 and `ceiling`.
 
-    It starts at the ceiling. A 429 takes away a part, but only once for all requests that were sent before that
-    decrease: they tell of the same overload. Each success gives back a share, one more in flight per full round.
+    It starts at the ceiling. A 429 removes a share, but only once for all requests that were sent before that
+    decrease, because they report the same overload. Each success returns a share, one more in flight per full round.
     Waiters are served in order. For one event loop.
     """
 
@@ -69,7 +69,7 @@ class AdaptiveLimit:
     def succeeded(self) -> None:
         """Note that a request got through: recover a little."""
         if self.is_lowered:
-            # AIMD as in TCP: a full round of successes adds one slot, whatever the limit is.
+            # AIMD as in TCP: a full round of successes adds one slot at any limit.
             self.limit = min(self.ceiling, self.limit + 1 / self.limit)
             self._wake()
 
@@ -95,8 +95,8 @@ class Rate:
     """At most `per_minute` units a minute, spread evenly, with `burst` at once (None: one second's worth, at least 1).
 
     A burst of 1 keeps to the rate in every stretch of time, not only over minutes. The bucket may go into debt, so a
-    large request waits in proportion, and `charge` can settle afterwards what a request really cost. Those who wait
-    are served in order. For one event loop.
+    large request waits in proportion, and `charge` can settle a request's real cost afterwards. Waiters are served in
+    order. For one event loop.
     """
 
     def __init__(self, per_minute: float, burst: float | None = None) -> None:
@@ -118,7 +118,7 @@ class Rate:
                 raise
 
     def charge(self, amount: float) -> float:
-        """Take `amount` units (negative: give them back) without waiting. Return what is left."""
+        """Take `amount` units (negative: return them) without waiting. Return the remaining units."""
         now = asyncio.get_running_loop().time()
         self._level = min(self.burst, self._level + (now - self._at) * self.per_second) - amount
         self._at = now
@@ -150,7 +150,7 @@ class Throttle:
         self.tokens = None if tpm is None else Rate(tpm)
 
     async def admit(self, tokens: float) -> int:
-        """Take a slot, tokens, then a request, in this order: what is due by the rate of requests is sent at once."""
+        """Take a slot, tokens, then a request, in this order, so that a request due by its rate is sent at once."""
         with Wait(OUTAGE) as wait:
             if self.concurrency.is_lowered:
                 wait.begin()
@@ -186,7 +186,7 @@ class Throttle:
 
 
 class Admission:
-    """One request within limits: `async with`, and `used_tokens` is set to what it took, if that is known."""
+    """One request within limits: `async with`, and set `used_tokens` to its real usage, if known."""
 
     def __init__(self, throttle: Throttling, tokens: float = 0) -> None:
         self.used_tokens: int | None = None
@@ -202,7 +202,7 @@ class Admission:
         if error is not None:
             limited = isinstance(error, RequestFailed) and error.is_rate_limit
             outcome = "throttled" if limited else "failed"
-        # What failed, or told no usage, stays booked as it was estimated.
+        # A failed request, or one without usage, keeps its estimate.
         beyond = 0.0 if self.used_tokens is None else self.used_tokens - self._tokens
         self._throttle.release(self._ticket, outcome, beyond)
 
@@ -225,22 +225,22 @@ class Patience:
 
 
 OUTAGE = 300.0
-"""Seconds for which a request is repeated, and waits, after its first transient failure, unless it says otherwise."""
+"""Default seconds for which a request is repeated, and waits, after its first transient failure."""
 
 
 def longest_outage(seconds: float) -> float:
-    """Return the seconds that an outage may last by `outage_seconds`: 0 stands for as long as the run may."""
+    """Return the maximum seconds of an outage by `outage_seconds`; 0 means until the run's time limit."""
     return seconds or math.inf
 
 
 class Breaker:
-    """A watch on the requests to one model of an endpoint. For one event loop.
+    """Watches the requests to one model of an endpoint. For one event loop.
 
     It pauses them once several in a row met an outage (no connection, or 502, 503, 504, 529) or a rate limit (429), or
-    another transient failure while nothing succeeded for some time. One is let through at a time as a probe, and all of
-    them when that one is answered; a refusal is an answer. `tell` gets a sentence then, unless all that failed were
-    429s. Once the probes have failed for as long as an outage may last the model is gone for good: each further request
-    raises RequestFailed before it is sent.
+    another transient failure while nothing succeeded for some time. One request at a time is let through as a probe,
+    and all of them when that one is answered; a refusal is an answer. `tell` gets a sentence then, unless all failures
+    were 429s. Once the probes have failed for the maximum time of an outage, the model is given up: each further
+    request raises RequestFailed before it is sent.
     """
 
     def __init__(self, where: str, tell: Callable[[str], None], patience: Patience) -> None:
@@ -268,7 +268,7 @@ class Breaker:
         return self.paused and self._limited
 
     def describe_pause(self) -> str | None:
-        """Return what the status line says while requests wait."""
+        """Return the status line's text while requests wait."""
         if self._paused_at is None or self._dead is not None:
             return None
         does = "answers by nothing but 429" if self._limited else "does not answer"
@@ -301,8 +301,8 @@ class Breaker:
         """Note an answer to a request that began at `began` (monotonic). One from before a pause does not end it."""
         self._answered_ever = True
         if self._paused_at is not None:
-            # A slow answer that was under way before the outage says nothing of the endpoint now. Of a rate limit it
-            # does: what it took is free again.
+            # A slow answer to a request sent before the outage does not prove that the endpoint is up now.
+            # After a rate limit it does: its slot is free again.
             if began < self._paused_at and not self._limited:
                 return
             if not self._limited:
@@ -325,7 +325,7 @@ class Breaker:
         lasted = now - self._since
         if self._failures < patience.failures or self._dead is not None:
             return
-        # Where nobody is there, waiting for long would only send more to a gateway that has enough to do
+        # After a proxy's 502 a long wait would only send more requests to a gateway that is busy.
         at_once = failure.outage or failure.is_rate_limit
         if self._paused_at is None and not at_once and lasted < patience.quiet:
             return

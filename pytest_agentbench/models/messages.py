@@ -1,4 +1,4 @@
-"""Messages of models, read: what they say, think and call, and how a run ends by them."""
+"""Parse messages of models: text, thoughts, calls, and how a run ends by them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _ID_CHARACTERS = string.ascii_letters + string.digits
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call the model asks for. `arguments` is None where `raw`, the model's own text, is no JSON object.
+    """A call that the model requests. `arguments` is None if `raw`, the model's own text, is not a JSON object.
 
-    `trace_id` is its name in the trace, None for its id: endpoints may give one to calls of several replies.
+    `trace_id` is its name in the trace, None for its id: endpoints may give one id to calls of several replies.
     """
 
     id: str
@@ -36,7 +36,7 @@ class ToolCall:
 
 
 class MessageRead(NamedTuple):
-    """A message of a model's, read: its parts are those of ChatReply. `finish` is the finish reason that counts."""
+    """A parsed message of a model: its parts are those of ChatReply. `finish` is the decisive finish reason."""
 
     content: str | None
     tool_calls: tuple[ToolCall, ...]
@@ -49,9 +49,9 @@ class MessageRead(NamedTuple):
 
 
 def read_message(message: Mapping[str, Any], finish: str | None, native: str | None = None) -> MessageRead:
-    """Return what an assistant message says, and how a run ends by it.
+    """Return the content of an assistant message, and how a run ends by it.
 
-    `native` is what the router's upstream called its end. Raises TypeError, KeyError or AttributeError for malformed
+    `native` is the finish reason of the router's upstream. Raises TypeError, KeyError or AttributeError for malformed
     calls.
     """
     said = read_text(message.get("content"))
@@ -66,7 +66,7 @@ def read_message(message: Mapping[str, Any], finish: str | None, native: str | N
     refusal = read_text(message.get("refusal")) if content is None else None
     plain, meant = read_finish(finish)
     if native and meant == "answered" and not content and not calls and not refusal:
-        # What the router calls a stop its upstream called by name
+        # A router's stop whose upstream reported a call.
         plain, meant = read_finish(native)
         finish = native if meant != "answered" else finish
     end = _find_end(message, content, calls, refusal, plain, meant)
@@ -106,7 +106,7 @@ def _find_end(
 
 
 def _list_media(message: Mapping[str, Any]) -> list[str]:
-    """Return the kinds of what a message has beside text."""
+    """Return the kinds of a message's content besides text."""
     found = [name for name in ("audio", "images", "image", "video") if message.get(name)]
     parts = message.get("content")
     for part in parts if isinstance(parts, list) else ():
@@ -119,7 +119,7 @@ def _list_media(message: Mapping[str, Any]) -> list[str]:
 _MOST_BINARY = 64 * 1024
 _BINARY = re.compile(r"(?:data:[^,]{1,200},)?([A-Za-z0-9+/_=-]+)")
 _TEXTS = frozenset({"content", "text", "arguments", "thinking", "refusal", "reasoning", "reasoning_content", "summary"})
-"""Keys of what was written: a long word is no picture."""
+"""Keys of written text: a long word there is not a picture."""
 
 
 def digest_media(value: Any) -> Any:
@@ -132,7 +132,7 @@ def digest_media(value: Any) -> Any:
 
 
 def _digest(value: object) -> dict[str, Any] | None:
-    """Return the size and the SHA-256 of what a long text holds in base64, None for anything else."""
+    """Return the size and the SHA-256 of base64 data in a long text, or None for anything else."""
     if not isinstance(value, str) or len(value) <= _MOST_BINARY or (found := _BINARY.fullmatch(value)) is None:
         return None
     try:
@@ -143,7 +143,7 @@ def _digest(value: object) -> dict[str, Any] | None:
 
 
 def _join_thoughts(message: Mapping[str, Any], reasoning: Mapping[str, str], tagged: str | None) -> str | None:
-    """Return all that a message tells of the model's reasoning, as one text."""
+    """Return all reasoning in a message as one text."""
     texts = [*reasoning.values()] or [*_list_details(message.get("reasoning_details"))]
     parts = message.get("content")
     thinking = [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
@@ -164,7 +164,7 @@ _CALL_MARKS = re.compile(
     r"|\[tool_calls?\]|<\|(?:python_tag|action_start|start_action|channel)\|>|functools\[|```tool_c(?:ode|all)",
     re.IGNORECASE,
 )
-"""The beginnings of what models write to call a tool, which a server's tool parser makes calls of."""
+"""Prefixes of textual tool calls of models, which a server's tool parser should have converted."""
 _BARE_CALL = re.compile(r"\[?\s*([\w.-]{1,128})\(.*\)\s*\]?", re.DOTALL)
 
 
@@ -195,9 +195,9 @@ _ARGUMENTS = frozenset({"arguments", "parameters"})
 
 
 def read_tool_call(call: Mapping[str, Any]) -> ToolCall:
-    """Return a call as an assistant message has it, with an id that every endpoint takes where it has none.
+    """Return a call in the form of an assistant message, with a universally accepted id if it has none.
 
-    Raises TypeError, KeyError or AttributeError where it is malformed.
+    Raises TypeError, KeyError or AttributeError if it is malformed.
     """
     function = call["function"]
     # Text by the protocol; some local servers send an object.

@@ -78,7 +78,7 @@ class Meter:
         await asyncio.sleep(0)
 
     async def give_up(self) -> None:
-        """Cancel every request: what they cost is estimated."""
+        """Cancel every request: their cost is estimated."""
         if self._open:
             await asyncio.sleep(0)
             for asking in self._open:
@@ -87,12 +87,12 @@ class Meter:
 
 
 METER: ContextVar[Meter | None] = ContextVar("METER", default=None)
-"""The meter of whoever pays for what the current task asks."""
+"""Meter that pays for the current task's requests."""
 
 
 @asynccontextmanager
 async def metered(book: Callable[[Usage], None]) -> AsyncIterator[Meter]:
-    """Book with `book` what is asked inside the block and gets no reply. At its end nothing is read on any more."""
+    """Book requests inside the block without a reply by `book`. At its end no reply is read further."""
     meter = Meter(book)
     token = METER.set(meter)
     try:

@@ -1,4 +1,6 @@
-"""Ask an endpoint a dozen small things: what of a chat it takes, how it says no, and what to write of it down."""
+"""Send a dozen small requests to an endpoint: supported parts of a chat, forms of refusal, and settings to write
+down.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ MOST_REQUESTS = 12
 MOST_TOKENS = 64
 _FEW_TOKENS = 8
 _FORECAST = Usage(input_tokens=400, output_tokens=9 * MOST_TOKENS + _FEW_TOKENS)
-"""What all of them take: two are refused where all is well, and one is cut at eight tokens."""
+"""Expected usage of all probes: two are refused normally, and one is cut at eight tokens."""
 _SECONDS = 60.0
 _QUESTION = ({"role": "user", "content": "Say 4."},)
 _NO_MODEL = "agentbench-no-such-model"
@@ -47,9 +49,9 @@ _ANSWER = {
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """Hold what came of one probe. `works` is None where it was not asked, or says neither.
+    """Result of one probe. `works` is None if it was not sent, or is inconclusive.
 
-    `write` is what an entry of models.yaml is to say of it.
+    `write` contains settings for an entry of models.yaml.
     """
 
     number: int
@@ -83,7 +85,7 @@ class BoundedConnection:
 
 
 def forecast_cost(model: Model) -> float | None:
-    """Return about how much all probes cost, in USD; None where nobody knows the price."""
+    """Return the approximate cost of all probes in USD, or None if the price is unknown."""
     return price_tokens(_FORECAST, model)
 
 
@@ -108,7 +110,7 @@ class Prober:
         return bounded
 
     async def run(self, tell: Callable[[Probed], None]) -> list[Probed]:
-        """Return what came of all probes; `tell` gets each as it comes. The first two must work for the others."""
+        """Return the results of all probes; `tell` gets each at once. The first two must work for the others to run."""
         probes: Sequence[tuple[str, Callable[[], Awaitable[tuple[bool | None, str, Mapping[str, Any]]]]]] = (
             ("an answer", self._ask),
             ("the profile's parameters", self._ask_with_parameters),
@@ -279,7 +281,7 @@ class Prober:
         return False, f"{reply.model} answers to any name: check what the endpoint makes of yours", {}
 
     def _learned(self) -> Mapping[str, Any]:
-        """Return what the endpoint has taught so far as settings of an entry."""
+        """Return the adaptations learned from the endpoint as settings of an entry."""
         changes, dialect = self._client.spelling.changes, self._client.spelling.dialect
         overrides: dict[str, Any] = {}
         if any(change.do == "rename" for change in changes):
@@ -292,7 +294,7 @@ class Prober:
 
 
 def merge_settings(found: Sequence[Probed]) -> dict[str, Any]:
-    """Return what all probes say that an entry should have."""
+    """Return the settings from all probes for an entry."""
     merged: dict[str, Any] = {}
     for probed in found:
         for name, value in probed.write.items():
@@ -301,7 +303,7 @@ def merge_settings(found: Sequence[Probed]) -> dict[str, Any]:
 
 
 def host_of(model: Model) -> str:
-    """Return where a model is asked."""
+    """Return the host of a model's endpoint."""
     return urlsplit(model.base_url or DEFAULT_BASE_URL).netloc.rpartition("@")[2]
 
 

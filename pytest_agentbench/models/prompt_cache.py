@@ -1,6 +1,6 @@
-"""Caches of prompts: what requests say so that a provider caches what they have in common.
+"""Caches of prompts: marks and keys by which a provider caches common parts of requests.
 
-Beside `spelling`, which is the same for all entries of an endpoint: one of them may ask for a cache and another not.
+Separate from `spelling`, which is the same for all entries of an endpoint: only some of them ask for a cache.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ _LONGEST_KEY = 64
 
 
 def ask_for_cache(request: Mapping[str, Any], model: Model, dialect: Dialect) -> dict[str, Any]:
-    """Return a request with the marks, or the key, by which its endpoint caches prompts; what it says itself stays."""
+    """Return a request with the marks, or the key, by which its endpoint caches prompts; the request's own fields
+    stay.
+    """
     cache, key = model.prompt_cache, model.prompt_cache_key
     if cache is None or not caches_prompts(model, dialect):
         return dict(request)

@@ -17,9 +17,9 @@ from pytest_agentbench.terminal_text import wholly_visible
 JUDGE_SCHEMA = "judge_verdict"
 """The name of the response schema by which a judge's request is known."""
 ANSWER_SCHEMA = "answer_verdict"
-"""The same for a judge that says whether an answer is correct."""
+"""Name of the schema for a judge of correctness."""
 ONE_WORD = "Reply with exactly one word: Correct or Incorrect."
-"""The end of such a request's system message where one word is asked for."""
+"""End of such a request's system message if one word is requested."""
 REPETITION_FIELD = "agentbench_repetition"
 """In a request's `metadata`: which of several votes on the same answer, or verdicts on a run, it asks for, from 1."""
 
@@ -42,7 +42,7 @@ def compute_boundary(parts: Sequence[str | Block]) -> str:
 
 
 def render_parts(parts: Iterable[str | Block], boundary: str) -> str:
-    """Return the parts as one text, each on lines of its own."""
+    """Return the parts as one text, each on separate lines."""
     return "\n".join(_render_part(part, boundary) for part in parts)
 
 
@@ -55,9 +55,9 @@ def _render_part(part: str | Block, boundary: str) -> str:
 def fill_prompt(
     text: str, values: Mapping[str, object], material: Mapping[str, Sequence[str | Block]], boundary: str
 ) -> str:
-    """Return the prompt of a file with its placeholders filled: `values` in their line, `material` on lines of its own.
+    """Return the prompt of a file with its placeholders filled: `values` in their line, `material` on separate lines.
 
-    Raises KeyError for a placeholder of neither; files are checked when they are read (config/prompt_files.py).
+    Raises KeyError for an unknown placeholder; files are checked when they are read (config/prompt_files.py).
     """
     filled, after_material = "", False
     for at, piece in enumerate(split_prompt(text)):
@@ -105,7 +105,7 @@ _WORDS = re.compile(r"[A-Za-z ]+")
 _LATIN = re.compile(r"[\x00-\u024f]+")
 _IDEOGRAPHS = re.compile(r"[\u3000-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]+")
 
-# Tokens per character before anything is known: what recent tokenizers come to on prose, JSON and numbers.
+# Initial tokens per character: averages of recent tokenizers on prose, JSON and numbers.
 _PER_LETTER = 1 / 4.5
 _PER_SIGN = 1 / 1.6
 _PER_IDEOGRAPH = 1.0
@@ -119,11 +119,11 @@ _PIECE = 50_000
 class TokenCounter:
     """A counter of the tokens of texts for one model.
 
-    OpenAI's models are counted by their own tokenizer where the package `bpe-openai` is installed
-    (`pytest-agentbench[tokens]`): it brings their vocabularies along, so nothing is fetched. For all others a text is
-    estimated by its scripts, and `learn` corrects that by what the provider has counted of earlier requests. With
-    `everywhere_alike` that goes for OpenAI's too, so that a count does not depend on what is installed. `tokenizer` is
-    the name of the vocabulary, None where texts are estimated.
+    OpenAI's models are counted by their own tokenizer if the package `bpe-openai` is installed
+    (`pytest-agentbench[tokens]`); it contains their vocabularies, so nothing is fetched. For all others a text is
+    estimated by its scripts, and `learn` corrects that by the provider's counts of earlier requests. With
+    `everywhere_alike` OpenAI's are estimated too, so that a count does not depend on installed packages. `tokenizer` is
+    the name of the vocabulary, None if texts are estimated.
     """
 
     def __init__(self, model: Model, *, everywhere_alike: bool = False) -> None:
@@ -133,19 +133,19 @@ class TokenCounter:
         self._estimated = self._reported = 0.0
 
     def count(self, text: str) -> int:
-        """Return the tokens of `text`, rounded up where they are estimated."""
+        """Return the tokens of `text`, rounded up if they are estimated."""
         if self._load_encoding is not None:
             return sum(len(self._load_encoding.encode_ordinary(piece)) for piece in _split_pieces(text))
         return -int(-self._find_factor() * _estimate_tokens(text) // 1)
 
     def learn(self, text: str, tokens: int | None) -> None:
-        """Note that the provider counted `tokens` for a request of `text`; None: it told nothing."""
+        """Record that the provider counted `tokens` for a request of `text`; None: unknown."""
         if self._load_encoding is None and tokens is not None and tokens > 0 and text:
             self._estimated += _estimate_tokens(text)
             self._reported += tokens
 
     def cut(self, text: str, tokens: int) -> str:
-        """Return the longest beginning of `text` that has at most `tokens`; `text` itself where it fits."""
+        """Return the longest beginning of `text` with at most `tokens`, or `text` itself if it fits."""
         if self.count(text) <= tokens:
             return text
         fits, too_long = 0, len(text)
@@ -174,7 +174,7 @@ def find_encoding_name(requested_model: str) -> str | None:
 
 @lru_cache(maxsize=4)
 def _load_encoding(name: str) -> Any:
-    """Return the tokenizer of that vocabulary; None where the package is not installed."""
+    """Return the tokenizer of that vocabulary, or None if the package is not installed."""
     try:
         import bpe_openai
     except ImportError:

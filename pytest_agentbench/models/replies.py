@@ -1,4 +1,4 @@
-"""Replies of models: chat completions as read, what they cost, and JSON in them, validated."""
+"""Replies of models: parsed chat completions, their cost, and validated JSON in them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,14 @@ from pytest_agentbench.terminal_text import shorten_text
 
 @dataclass(frozen=True, slots=True)
 class StreamTimes:
-    """Seconds from a request to the first piece of its reply, whatever that is of, to the first text, to the last
-    piece.
-    """
+    """Seconds from a request to the first piece of its reply of any kind, to the first text, to the last piece."""
 
     first: float | None
     first_text: float | None
     last: float | None
 
     def measure(self, usage: Usage) -> dict[str, float | None]:
-        """Return what is reported of a streamed reply. What it did not tell is None."""
+        """Return the reported measurements of a streamed reply. None: not measured."""
         speed = None
         if usage.output_tokens and self.first is not None and self.last is not None and self.last > self.first:
             speed = usage.output_tokens / (self.last - self.first)
@@ -48,9 +46,9 @@ class StreamTimes:
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """A reply as it came, or its events joined to what would have come whole, with their times.
+    """A raw reply, or its events joined to the form of a whole reply, with their times.
 
-    The names of `headers` are lower case, or found in any; `redirect` is where one leads.
+    Keys of `headers` are lower case or found in any case; `redirect` is the target of a redirect.
     """
 
     status: int
@@ -64,13 +62,13 @@ class RawReply:
 class ChatReply:
     """One answer of a model.
 
-    `message` is the assistant message as it came, to go back into the conversation with its endpoint. `usage` holds
-    tokens and cost. `attempts` counts the requests it took, `seconds` is the time of the last one. `reasoning` are the
-    fields of the message that hold the model's thoughts as text, for callers that show or return them; `thoughts` are
-    all of them as one text, None where it told none. `end` is how a run ends by the reply, None where it calls tools,
-    and `detail` what more is known of that. `unfiltered` says that the provider's filter did not run. `adapted` names
-    what the request had otherwise than asked for, as its endpoint takes it. `times` are those of a
-    reply that was streamed; `batch` has the id of the batch that it came in, and the seconds that took.
+    `message` is the unchanged assistant message, to be sent back to its endpoint in the conversation. `usage` contains
+    tokens and cost. `attempts` counts the requests, `seconds` is the time of the last one. `reasoning` are the
+    fields of the message with the model's thoughts as text, for callers that show or return them; `thoughts` are
+    all of them as one text, or None. `end` is how a run ends by the reply, None if it calls tools,
+    and `detail` its details. `unfiltered` means that the provider's filter did not run. `adapted` lists
+    the adaptations of the request to its endpoint. `times` are those of a streamed reply; `batch` has the id of the
+    reply's batch, and the seconds it took.
     """
 
     content: str | None
@@ -93,7 +91,7 @@ class ChatReply:
 
 
 def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, seconds: float) -> ChatReply:
-    """Return the reply in a response with status 200. Raises RequestFailed where it breaks the protocol."""
+    """Return the reply in a response with status 200. Raises RequestFailed if it violates the protocol."""
     data = _read_object(body, content_type, model)
     choice = _find_choice(data)
     for holder in (data, choice):  # OpenRouter reports a failing upstream so
@@ -170,7 +168,7 @@ def _find_choice(data: Mapping[str, Any]) -> Any:
 def _read_inner_error(error: Mapping[str, Any] | str, choice: object, model: Model) -> RequestFailed:
     codes = [error.get(name) for name in ("code", "type")] if isinstance(error, Mapping) else []
     known = protocol_of(model).statuses
-    # 502 where it does not say: what is behind the router failed, so it may be asked again.
+    # Default 502: the server behind the router failed, so the request may be repeated.
     status = next((code for code in codes[:1] if isinstance(code, int) and 400 <= code < 600), 502)
     status = next((known[code] for code in codes if isinstance(code, str) and code in known), status)
     failed = status_failed(status, json.dumps({"error": error}).encode(), model)
@@ -184,10 +182,10 @@ _CACHE_COUNTS = frozenset({"cache_creation_input_tokens", "cache_read_input_toke
 
 
 def read_usage(block: object, model: Model, answered_by: str) -> Usage:
-    """Return the `usage` block of a chat completion as Usage; all None where there is none.
+    """Return the `usage` block of a chat completion as Usage; all fields are None if it is missing.
 
     The cost is the provider's own, else by `model.prices`, else by the price library, else None. `answered_by` is the
-    model name of the reply. Scripted models cost nothing unless `prices` says otherwise.
+    model name of the reply. Scripted models cost nothing unless they have `prices`.
     """
     if not isinstance(block, Mapping):
         return Usage(cost_usd=0.0) if model.scripted and model.prices is None else Usage()
@@ -195,7 +193,7 @@ def read_usage(block: object, model: Model, answered_by: str) -> Usage:
     completion = _find_count(block, "completion_tokens", "output_tokens")
     total = _find_count(block, "total_tokens")
     details = _find_mapping(block, "prompt_tokens_details", "input_tokens_details")
-    # DeepSeek and Anthropic have names of their own for what was read and written, outside of the details
+    # DeepSeek and Anthropic have other names for cache reads and writes, outside of the details.
     cached = _find_count(details, "cached_tokens")
     if cached is None:
         cached = _find_count(block, "prompt_cache_hit_tokens", "cache_read_input_tokens")
@@ -241,15 +239,15 @@ def find_usage(body: bytes, model: Model) -> Usage | None:
 
 def _find_cost(block: Mapping[str, Any], usage: Usage, model: Model, answered_by: str) -> float | None:
     reported = block.get("cost")
-    # OpenRouter, for one, reports what it charges: nearer to the bill than any list of prices.
+    # OpenRouter, for example, reports its charge, which is closer to the bill than a list of prices.
     if isinstance(reported, int | float) and not isinstance(reported, bool) and 0 <= reported < math.inf:
         return float(reported)
     return price_tokens(usage, model, answered_by)
 
 
 def price_tokens(usage: Usage, model: Model, *answered_by: str) -> float | None:
-    """Return USD by the prices of the model's entry, else by list prices, of the name that answered first; None where
-    nobody knows them.
+    """Return USD by the prices of the model's entry, else by list prices of the first known name, or None if
+    unknown.
     """
     if model.prices is not None:
         return price_by_table(usage, model.prices)
@@ -259,7 +257,7 @@ def price_tokens(usage: Usage, model: Model, *answered_by: str) -> float | None:
 
 
 def _price_uncached(usage: Usage, cost: float | None, model: Model, answered_by: str) -> float | None:
-    """Return what the tokens would have cost had none of them been read from a cache or written to it."""
+    """Return the cost of the tokens without a cache."""
     if not usage.cached_tokens and not usage.cache_write_tokens:
         return cost
     plain = {"cached_tokens": 0, "cache_write_tokens": 0, "cache_write_1h_tokens": 0}
@@ -267,9 +265,9 @@ def _price_uncached(usage: Usage, cost: float | None, model: Model, answered_by:
 
 
 def price_by_table(usage: Usage, prices: Prices) -> float | None:
-    """Return USD by a price per million tokens, input read from a cache or written to it at its own, if there is one.
+    """Return USD by prices per million tokens, with separate prices for cache reads and writes, if set.
 
-    None where the tokens are unknown.
+    None if the tokens are unknown.
     """
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
@@ -285,9 +283,9 @@ def price_by_table(usage: Usage, prices: Prices) -> float | None:
 
 
 def price_by_library(usage: Usage, base_url: str, *names: str) -> float | None:
-    """Return USD by the list prices that genai-prices ships (no network), for the first of `names` that it knows.
+    """Return USD by the list prices in genai-prices (no network), for the first of `names` that it knows.
 
-    None where tokens are unknown, or the endpoint or the model is not in its list; a server on this machine never is.
+    None if tokens are unknown, or the endpoint or the model is not in its list; a server on this machine never is.
     """
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
@@ -330,7 +328,7 @@ def _find_mapping(block: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 MAX_PROBLEMS = 12
 MAX_LEVELS = 64
 """The most levels that a reply may nest: much deeper, and nothing that it becomes part of can be written any more."""
-# Fences stand at the ends of lines, so that a text inside of the JSON may quote code.
+# Fences are at the ends of lines, so a text inside of the JSON may quote code.
 _FENCED = re.compile(r"^[ \t]*```[A-Za-z]*\s(.*?)```[ \t\r]*$", re.DOTALL | re.MULTILINE)
 _MAX_BRACES = 1000
 _NUMBER = re.compile(r"-?\d{1,9}(\.\d{1,20})?", re.ASCII)
@@ -339,7 +337,7 @@ P = TypeVar("P", bound="ReplyPart")
 
 
 class InvalidReply(AgentbenchError):
-    """A reply outside its contract; the text lists what is wrong, a line for each, as the model is told it."""
+    """A reply that violates its contract; the text lists the mistakes for the model, a line for each."""
 
     @property
     def problems(self) -> list[str]:
@@ -356,8 +354,7 @@ class ReplyPart(BaseModel):
 def read_json(text: str, form: type[P]) -> P:
     """Return the JSON object in a reply as a `form`.
 
-    It may stand in prose, where that has one object alone with all keys of the form. Raises InvalidReply with
-    everything that is wrong with it.
+    It may be in prose, if only one object there has all keys of the form. Raises InvalidReply with all mistakes.
     """
     try:
         found = read_json_object(text)
@@ -389,7 +386,7 @@ def validate_form(found: Mapping[str, Any], form: type[P]) -> P:
 def read_json_object(text: str, embedded_keys: Collection[str] = ()) -> dict[str, Any]:
     """Return the JSON object in a reply, alone or in the reply's only code fence. Raises InvalidReply.
 
-    With `embedded_keys` it may stand in other text too, where that has one object alone with any of these keys.
+    With `embedded_keys` it may be in other text too, if only one object there has any of these keys.
     """
     body = split_thoughts(text)[0].strip()
     if not body:
@@ -434,7 +431,7 @@ def _read_only_object(body: str) -> dict[str, Any]:
 
 
 def _find_embedded(body: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects that stand in a text, none of them within another."""
+    """Yield the outermost JSON objects in a text."""
     decoder, at = json.JSONDecoder(), body.find("{")
     # Bounded: each brace may be tried to the end of the text, which is quadratic in a reply of braces alone.
     for _ in range(_MAX_BRACES):
@@ -457,7 +454,7 @@ def _drop_surrogates(found: Any) -> Any:
 
 
 def _count_levels(found: Any) -> int:
-    """Return how deep a value nests: 1 for what holds no list and no object."""
+    """Return the depth of a value: 1 without lists and objects."""
     # Level by level and not recursively: a reply may nest deeper than Python's stack.
     levels, inner = 0, [found]
     while inner:

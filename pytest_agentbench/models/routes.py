@@ -1,6 +1,7 @@
-"""Models before one is asked: the endpoint, key and name of each, and which cassettes stand in for them.
+"""Models before a request: the endpoint, key and name of each, and the cassettes that replace them.
 
-Sessions that ask no model import nothing else of this room: what others and the clients must agree on stands here.
+Sessions that ask no model import nothing else of this room: this module contains everything that others and the
+clients must agree on.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ from pytest_agentbench.records.case import ApiName, Case, CassetteMode, Dialect,
 from pytest_agentbench.secrets.redaction import Redactor, strip_credentials
 
 DEMO = "demo"
-"""The model id that always answers from scripts beside the cases, with or without an entry in models.yaml."""
+"""The model id that always answers from scripts next to the cases, with or without an entry in models.yaml."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Which of several equal requests this is, by a text that says so, and the task of the run that it belongs to."""
+    """Identity of one of several equal requests, as a text, and the task of the run that makes it."""
 
     text: str
     owner: asyncio.Task[Any]
 
     @classmethod
     def mark(cls, text: str) -> None:
-        """Mark what this task asks from here on, within the draw that it is in."""
+        """Mark the further requests of this task, within its current draw."""
         before, task = DRAW.get(), asyncio.current_task()
         if before is not None:
             DRAW.set(cls(f"{before.text} {text}", before.owner))
@@ -54,7 +55,7 @@ class Draw:
 DRAW: ContextVar[Draw | None] = ContextVar("DRAW", default=None)
 
 CASSETTES = "cassettes"
-"""The folder of the cassettes, beside the file of the case."""
+"""Folder of the cassettes, next to the file of the case."""
 
 CASE_HEADER = "X-Agentbench-Case"
 """Names the case (percent-encoded) that a request belongs to. Sent to scripted models only."""
@@ -68,7 +69,7 @@ _NATIVE: Mapping[ApiName | None, tuple[str, str]] = {
     "messages": ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
     "gemini": ("https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"),
 }
-"""Where a protocol is spoken, and the variable of the key, if an entry says neither."""
+"""Default address of an API, and the variable of its key."""
 
 _Written = Sequence[ModelEntry | SuiteModel]
 
@@ -96,7 +97,7 @@ def resolve_model(
     written = [each for each in (of_suite, entry) if each is not None]
 
     ways = _Ways(model_id, requested, written, models, environ)
-    # No key is looked for where none is sent: a missing one must not stop an offline run.
+    # No key is needed if none is sent: a missing one must not stop an offline run.
     asks = not (scripted or provider)
     way = ways.find(fields, "base_url", "api_key_env", "headers") if asks else {"api_key_env": None}
     made = Model(
@@ -118,9 +119,9 @@ def resolve_model(
         stall_seconds=fields.get("stall_seconds"),
         batch=fields.get("batch"),
         prompt_cache=fields.get("prompt_cache"),
-        # Requests of one suite begin alike: OpenAI routes those of one key to one cache
+        # Requests of one suite share a prefix: OpenAI routes requests with one key to one cache.
         prompt_cache_key=f"{suite.suite_id if suite else 'default'}-{model_id}",
-        # No request has it: it stays for the fingerprints of what ran before
+        # Not sent with any request. It stays in the fingerprint, so that earlier runs are found.
         options={"provider": of_suite.provider} if of_suite is not None and of_suite.provider else {},
     )
     if made.prompt_cache is not None and not scripted:
@@ -137,7 +138,7 @@ def resolve_model(
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """The ways to a model: that of its entry, and those of its further protocols."""
+    """The routes to a model: its entry's, and those of its further protocols."""
 
     model_id: str
     requested: str
@@ -161,7 +162,7 @@ class _Ways:
 
 def _fields_of_wire(fields: Mapping[str, Any], api: ApiName, wire: WireFields) -> dict[str, Any]:
     """Return the fields of a model as one of its further protocols has them."""
-    # What goes with the model's requests may hold keys: it goes to no other address
+    # The entry's headers may contain keys: they go to no other address.
     kept = fields if wire.base_url is None else {name: fields[name] for name in fields.keys() - {"headers", "query"}}
     own = {"base_url": wire.base_url, "api_key_env": wire.api_key_env}
     return {**kept, **{name: value for name, value in own.items() if value is not None}, "api": api}
@@ -179,14 +180,14 @@ def caches_prompts(model: Model, dialect: Dialect) -> bool:
 
 
 def takes_marks(model: Model, dialect: Dialect) -> bool:
-    """Return whether messages say what of them is to be cached."""
+    """Return whether messages carry marks for caching."""
     # Routers hand marks on to Anthropic's models alone
     routed = dialect.prompt_cache == "marks" and model.requested_model.rpartition("/")[0] in ("", "anthropic")
     return routed or model.api == "messages"
 
 
 def _merge_parameters(entry: ModelEntry | None, of_suite: SuiteModel | None) -> dict[str, Any]:
-    """Return the request fields of a model, those of the suite over those of models.yaml."""
+    """Return the request fields of a model; the suite's take precedence over those of models.yaml."""
     layers: list[Mapping[str, Any]] = [] if entry is None else [entry.parameters]
     if of_suite is not None:
         layers += [of_suite.parameters, of_suite.request_fields, of_suite.primary_params]
@@ -253,7 +254,7 @@ def describe_route(model: Model) -> str:
 
 
 def _take_given_fields(model: ModelEntry | SuiteModel | None) -> dict[str, Any]:
-    """Return what the file says, and nothing that it leaves to defaults."""
+    """Return the fields that the file sets, without defaults."""
     if model is None:
         return {}
     named = {name: getattr(model, name) for name in model.model_fields_set}
@@ -263,9 +264,9 @@ def _take_given_fields(model: ModelEntry | SuiteModel | None) -> dict[str, Any]:
 def _find_key_problem(
     base_url: str, variable: str, written: _Written, models: ModelsFile, environ: Mapping[str, str]
 ) -> str | None:
-    """Return why the key may not go there, None where it may.
+    """Return why the key may not be sent there, or None if it may.
 
-    One entry of the session's root that has both fields is the user's word for it.
+    An entry of the session's root with both fields is the user's permission.
     """
     users = [_take_given_fields(entry) for entry in written if entry.origin is not None and entry.origin.is_users]
     users += [_fields_of_wire(each, *wire) for each in users for wire in each.get("wires", {}).items()]
@@ -275,13 +276,13 @@ def _find_key_problem(
 
 
 def _pairs(fields: Mapping[str, Any], base_url: str, variable: str) -> bool:
-    """Return whether an entry says both where requests go and that the variable goes with them."""
+    """Return whether an entry sets both the address and the variable of the key."""
     named = {fields.get("api_key_env"), *map(header_variable, fields.get("headers", {}).values())}
     return fields.get("base_url") == base_url and variable in named
 
 
 def _make_model_error(model_id: str, problem: str, written: _Written, about: Sequence[str]) -> ConfigError:
-    """Return the error at the first of the fields `about` that an entry has, such as where a key would go."""
+    """Return the error at the entry's first field among `about`, such as the address of a key."""
     for entry in written:
         named = [name for name in about if name in _take_given_fields(entry)]
         if named and entry.origin is not None and entry.origin.path is not None:
@@ -297,7 +298,7 @@ def _find_route(fields: Mapping[str, Any], requested: str, environ: Mapping[str,
     own_url, own_key = _NATIVE.get(fields.get("api"), (environ.get("OPENAI_BASE_URL"), OPENAI_KEY))
     base_url = fields.get("base_url") or own_url or None
     named_key = fields.get("api_key_env")
-    # `vendor/model` is OpenRouter's way to name models; its key alone says that the user has an account there.
+    # `vendor/model` is OpenRouter's form of model names. Its key shows that the user has an account there.
     if base_url is None and "/" in requested and environ.get(OPENROUTER_KEY) and named_key in (None, OPENROUTER_KEY):
         base_url = OPENROUTER_URL
     if named_key is None and any(map(header_variable, fields.get("headers", {}).values())):
@@ -317,17 +318,15 @@ def _split_query(base_url: str | None) -> tuple[str | None, dict[str, str]]:
 
 @dataclass(frozen=True)
 class Cassettes:
-    """The cassettes of a session:
-    `mode` holds for models that say nothing of their own, `session` names the session.
-    """
+    """The cassettes of a session: `mode` applies to models without their own, `session` names the session."""
 
     mode: CassetteMode = "off"
     session: str | None = None
     redactor: Redactor = field(default_factory=Redactor)
 
     def mode_of(self, model: Model) -> CassetteMode:
-        """Return what is done for a model. Scripted ones are asked as ever."""
-        # A scripted model costs nothing and would fill cassettes with what demo.yaml says anyway.
+        """Return a model's mode. Scripted models are always asked."""
+        # A scripted model costs nothing, and would only copy demo.yaml into cassettes.
         return "off" if model.scripted else model.cassettes or self.mode
 
     def path(self, case: Case, model_id: str, repetition: int) -> Path:
@@ -340,7 +339,7 @@ class Cassettes:
         return folder / f"{slug(model_id)}-r{repetition}.yaml"
 
     def digest(self, case: Case, model_id: str, repetition: int) -> str | None:
-        """Return the SHA-256 of a run's cassette file, None where there is none."""
+        """Return the SHA-256 of a run's cassette file, or None if it does not exist."""
         try:
             return hashlib.sha256(read_file(self.path(case, model_id, repetition))).hexdigest()
         except OSError:

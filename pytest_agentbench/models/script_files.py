@@ -1,42 +1,42 @@
 """The files that scripted models answer from.
 
-`demo.yaml` in a case's folder, beside its test.yaml:
+`demo.yaml` in a case's folder, next to its test.yaml:
 
     schema_version: 1
     replies:
       - steps:                                   # one per request since the last user message
           - tool_calls: [{name: read_file, arguments: {path: notes.txt}}]
-          - tool_calls: [{portable: shell, arguments: {command: ls}}]   # an agent's own tool, whatever it is called
+          - tool_calls: [{portable: shell, arguments: {command: ls}}]   # the agent's own tool for this purpose
           - content: The notes say 42.
       - when: And in French?                     # another user message of the same case, word for word
         content: Quarante-deux.                  # short for one step
-    judge:                                       # what a judge says of this case
+    judge:                                       # a judge's verdict on this case
       overall: 8
-      dimensions: {task: 9, efficiency: {score: 6, evidence: [one call too many]}}   # or those of a system's own judge
+      dimensions: {task: 9, efficiency: {score: 6, evidence: [one call too many]}}   # or a system's own dimensions
       expectations: [{kind: hard, index: 0, met: 1}]   # one for each of the case's own
-    judgement: {correct: true, reason: It says 42.}    # what a judge says of the answer's correctness; short: true
+    judgement: {correct: true, reason: It says 42.}    # a judge's vote on the answer's correctness; short: true
     web_search:
       capital of France: [{title: Paris, url: "https://example.org/paris", snippet: The capital.}]
     web_fetch:
       https://example.org/paris: Paris is the capital of France.
 
-`<name>.demo.yaml` beside a dataset `<name>.jsonl`, or another file with cases `<name>.json`:
+`<name>.demo.yaml` next to a dataset `<name>.jsonl`, or another file with cases `<name>.json`:
 
     schema_version: 1
     answers:                                     # by item id: a text, a reply, or a list of replies
       q1: "4"
       q2: {steps: [{tool_calls: [{name: web_search}]}, {content: Paris}]}
     default: I do not know.
-    judge: {overall: 8}                          # what a judge says of each item
+    judge: {overall: 8}                          # a judge's verdict on each item
     judges: {q2: {overall: 3}}                   # of these in its place
-    judgements:                                  # what a judge says of an answer's correctness, by item id
+    judgements:                                  # a judge's votes on answers' correctness, by item id
       q1: true
       q2: [true, {correct: false, reason: Names a second city.}]   # one for each repetition
-    web_fetch:                                   # the pages that answers cite; without it the web has them
+    web_fetch:                                   # the pages that answers cite; default: the web
       https://example.org/paris: Paris is the capital of France.
 
 Packs whose graders ask judges in stages add a section for each to the latter, by entry points `script NAME NAMES`:
-what is said of every item (`NAME`), and of some in its place (`NAMES`, by item id). A stage says JSON, or a text that
+replies on every item (`NAME`), and on single ones (`NAMES`, by item id). A stage has JSON, or a text that
 is sent as it is, or a list with one for each request. The name of a request's response schema is then `NAME_STAGE`.
 
 Replies depend on nothing but the conversation, so the same conversation always gets the same answer.
@@ -78,7 +78,7 @@ _SECONDS = 1.0
 
 
 PORTABLE = "portable:"
-"""What the name of a portable tool has in front on its way to the agent's runner, which knows the agent's own."""
+"""Prefix of a portable tool's name on its way to the agent's runner, which maps it to the agent's own tool."""
 
 
 class ScriptedToolCall(Record):
@@ -87,9 +87,9 @@ class ScriptedToolCall(Record):
     name: Annotated[str, Field(min_length=1)] = ""
     """The tool."""
     portable: PortableName | None = None
-    """In place of `name`, for agents with tools of their own: a tool that does this, whatever the agent calls it."""
+    """Replaces `name` for agents with their own tools: the agent's tool for this purpose."""
     arguments: dict[str, Any] | str = Field(default_factory=dict)
-    """What it is called with; a text is sent as it is."""
+    """Arguments of the call; a text is sent unchanged."""
 
     @model_validator(mode="after")
     def _one_name(self) -> Self:
@@ -103,7 +103,7 @@ class ScriptedToolCall(Record):
 
     @model_serializer(mode="wrap")
     def _leave_unsaid(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Digests of scripts without portable calls stay what they were
+        # Scripts without portable calls keep their digests.
         return {name: value for name, value in dump(self).items() if name != "portable" or value is not None}
 
     @property
@@ -113,12 +113,12 @@ class ScriptedToolCall(Record):
 
 
 class ScriptedError(Record):
-    """An HTTP error instead of an answer. With `times`, only for so many requests, as a retry says which one it is."""
+    """An HTTP error instead of an answer. With `times`, only for this number of requests; a retry has its number."""
 
     status: Annotated[StrictInt, Field(ge=400, le=599)]
     """The HTTP status."""
     message: str = "a scripted error"
-    """What the error says."""
+    """Message of the error."""
     code: str | None = None
     """The code in the error's body."""
     retry_after: Annotated[float, Field(ge=0)] | None = None
@@ -128,7 +128,7 @@ class ScriptedError(Record):
 
 
 class ScriptedUsage(Record):
-    """Token counts to report; what is left out is counted from the texts, four bytes a token."""
+    """Token counts to report; a missing one is counted from the texts, four bytes a token."""
 
     input_tokens: Tokens | None = None
     """Tokens sent."""
@@ -146,9 +146,9 @@ class Step(Record):
     """One answer: a text, tool calls (all of them parallel), both, or an error."""
 
     content: str | None = None
-    """What the model says."""
+    """Text of the answer."""
     tool_calls: tuple[ScriptedToolCall, ...] = ()
-    """What it calls, all at once."""
+    """Tool calls of the answer, all at once."""
     error: ScriptedError | None = None
     """An HTTP error instead."""
     latency_seconds: Annotated[float, Field(ge=0)] = 0.0
@@ -173,9 +173,9 @@ class Reply(Record):
     matches: str | None = None
     """A regular expression that is found in the message that it answers."""
     content: str | None = None
-    """The answer, where it is one text."""
+    """The answer, if it is one text."""
     steps: tuple[Step, ...] = ()
-    """The answers one after the other: to the user message, then to what the tools return."""
+    """The answers one after the other: to the user message, then to the results of tools."""
 
     @field_validator("matches")
     @classmethod
@@ -215,7 +215,7 @@ class ScriptedScore(Record):
     score: Score
     """From 0 to 10."""
     evidence: tuple[str, ...] = ()
-    """What the judge bases it on."""
+    """Evidence for the score."""
 
 
 class ScriptedExpectation(Record):
@@ -228,7 +228,7 @@ class ScriptedExpectation(Record):
     met: Annotated[float, Field(ge=0, le=1)]
     """From 0, unmet, to 1, met."""
     evidence: str = ""
-    """What the judge bases it on."""
+    """Evidence for the score."""
 
 
 VERDICT_FORMS = "scripted_verdict"
@@ -237,7 +237,7 @@ VERDICT_FORMS = "scripted_verdict"
 
 @dataclass(frozen=True, slots=True)
 class VerdictForm:
-    """The way in which judges of one kind write what a script says: the dimensions they score, and the reply."""
+    """Form in which judges of one kind write a scripted verdict: their dimensions, and the reply."""
 
     dimensions: tuple[str, ...]
     write: Callable[[ScriptedVerdict], str]
@@ -273,7 +273,7 @@ class ScriptedVerdict(Record):
     expectations: tuple[ScriptedExpectation, ...] = ()
     """How far expectations are met."""
     summary: str = "A scripted verdict."
-    """What the judge says in a sentence."""
+    """The judge's summary, a sentence."""
     content: str | None = None
     """A raw reply instead, such as a broken one."""
 
@@ -339,20 +339,20 @@ class ScriptedSearchResult(Record):
 
 
 ScriptedStages = dict[str, Any]
-"""What a judge says by stage: JSON or a text, or a list with one for each request."""
+"""A judge's replies by stage: JSON or a text, or a list with one for each request."""
 
 
 class CaseScript(ConfigFile):
     """`demo.yaml`: how a scripted model answers one case."""
 
     replies: tuple[Reply, ...] = ()
-    """What the model says to user messages; one that names its message wins over one for any."""
+    """The model's replies to user messages; a reply with a `when` takes precedence over one without."""
     judge: ScriptedVerdicts | None = None
-    """What a judge says of the run; a list has one for each time it is asked."""
+    """A judge's verdict on the run; a list has one for each request."""
     judgement: ScriptedVotes | None = None
     """Whether a judge finds the answer correct."""
     web_search: dict[str, tuple[ScriptedSearchResult, ...]] = Field(default_factory=dict)
-    """What the tool web_search finds, by query."""
+    """Results of the tool web_search by query."""
     web_fetch: dict[str, str] = Field(default_factory=dict)
     """The text of the pages that the tool web_fetch gets, by URL."""
 
@@ -373,27 +373,27 @@ ScriptedAnswer = Annotated[
     | Annotated[tuple[Reply, ...], AfterValidator(_require_some), Tag("replies")],
     Discriminator(_tag_form),
 ]
-"""What a model says to an item: a text, a reply, or replies of which each is for other messages."""
+"""A model's answer to an item: a text, a reply, or replies for different messages."""
 
 
 class DatasetScript(ConfigFile):
     """`<name>.demo.yaml`: how a scripted model answers the rows of a file with cases, by item id."""
 
     answers: dict[str, ScriptedAnswer] = Field(default_factory=dict)
-    """What the model says, by item id."""
+    """The model's answers by item id."""
     default: ScriptedAnswer | None = None
-    """What it says to every other item."""
+    """Its answer to every other item."""
     judge: ScriptedVerdicts | None = None
-    """What a judge says of every item."""
+    """A judge's verdict on every item."""
     judges: dict[str, ScriptedVerdicts] = Field(default_factory=dict)
-    """What a judge says of an item in place of `judge`, by item id."""
+    """A judge's verdict on single items, in place of `judge`, by item id."""
     judgements: dict[str, ScriptedVotes] = Field(default_factory=dict)
     """Whether a judge finds the answers correct, by item id."""
     web_fetch: dict[str, str] = Field(default_factory=dict)
     """The pages that reports cite, and that the tool web_fetch gets, by URL; without it the web has them."""
 
     def stages(self, item_id: str | None = None) -> dict[str, ScriptedStages]:
-        """Return by section what judges say in stages of an item, None: of every other one."""
+        """Return the judges' staged replies for an item by section; None: for every other item."""
         return {
             one: {**getattr(self, one), **(getattr(self, each).get(item_id, {}) if item_id is not None else {})}
             for one, each in list_stage_sections()
@@ -401,7 +401,7 @@ class DatasetScript(ConfigFile):
 
     @property
     def item_ids(self) -> dict[str, Any]:
-        """Return the ids of items that it says something of."""
+        """Return the ids of items in the script."""
         staged = (getattr(self, each) for _, each in list_stage_sections())
         return {key: True for said in (self.answers, self.judges, self.judgements, *staged) for key in said}
 
@@ -414,7 +414,7 @@ def list_stage_sections() -> list[tuple[str, str]]:
 # Made once: pydantic takes milliseconds to make a model, and the packs of a process are always the same.
 @cache
 def dataset_script_model() -> type[DatasetScript]:
-    """Return the model of dataset scripts with the sections of packs, none of which is imported for that."""
+    """Return the model of dataset scripts with the sections of packs, without importing the packs."""
     fields: dict[str, Any] = {}
     for one, each in list_stage_sections():
         fields[one] = (ScriptedStages, Field(default_factory=dict))

@@ -33,8 +33,8 @@ from pytest_agentbench.sources.test_yaml import CASE_FILES
 class ScriptTree(Scripts):
     """The scripts below a folder, found by the case's id, else by the last user message.
 
-    A `demo.yaml` without a case beside it answers the messages that its replies name, and all others with the
-    reply that names none. What cannot be loaded is left out and named in `problems`, one text each.
+    A `demo.yaml` without a case next to it answers the messages that its replies name, and all others with the
+    reply that names none. A script that cannot be loaded is left out and listed in `problems`, one text each.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -112,12 +112,12 @@ class ScriptTree(Scripts):
 
 
 def _escape_as_json(text: str) -> str:
-    """Return `text` as it stands inside JSON."""
+    """Return `text` escaped as inside JSON."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _list_asked_texts(case: Case) -> list[str]:
-    """Return what the case's agent may be asked."""
+    """Return the possible questions to the case's agent."""
     said = [message.content for message in (*case.messages, *case.turns) if message.role == "user"]
     return [text for part in case.case_parts for text in part.asked_texts] or said
 
@@ -133,7 +133,7 @@ def _list_scripts(folder: Path) -> Iterator[Path]:
 
 
 def _find_case_files(script: Path) -> list[Path]:
-    """Return the case file or the datasets that a script lies beside."""
+    """Return the case file or the datasets next to a script."""
     if script.name == CASE_SCRIPT:
         candidates = [script.with_name(name) for name in CASE_FILES]
     else:

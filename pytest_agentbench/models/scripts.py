@@ -1,4 +1,4 @@
-"""Scripts of scripted models: what one answers in a conversation, and the one that answers a case."""
+"""Scripts of scripted models: find the script of a case, and its answer in a conversation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class NoScript(AgentbenchError):
-    """No script, or more than one, answers a request; the text says where to add or change one."""
+    """No script, or more than one, answers a request; the text names the place to add or change one."""
 
     def __init__(self, message: str, code: str = "no_script") -> None:
         super().__init__(message)
@@ -56,22 +56,22 @@ class Script:
 
     @cached_property
     def answers_digest(self) -> str:
-        """Return the SHA-256 of what the script says to an agent: replies, searches and pages."""
-        # Only where there are any: digests of scripts that have none stay what they were before pages existed.
+        """Return the SHA-256 of the script's answers to an agent: replies, searches and pages."""
+        # Only if there are any: scripts without pages keep the digests that they had before pages existed.
         pages = [self.web_fetch] if self.web_fetch else []
         return fingerprint([self.replies, self.web_search, *pages])
 
     @cached_property
     def verdict_digest(self) -> str:
-        """Return the SHA-256 of what its judges say."""
+        """Return the SHA-256 of its judges' replies."""
         # The same for stages of packs.
         stages = [stages for stages in self.staged.values() if stages]
         return fingerprint([self.judge, self.votes, *stages])
 
     def step(self, messages: Sequence[Mapping[str, Any]], *, offers_tools: bool) -> Step:
-        """Return the answer to a conversation; its place in the reply is told by the assistant's messages so far.
+        """Return the answer to a conversation; the number of assistant messages selects the step.
 
-        Without tools on offer, steps that call some are passed over, as no model could take them.
+        Without offered tools, steps with calls are skipped, because no model could make them.
 
         :raises NoScript: the script has no reply to the message, or no further step.
         """
@@ -88,7 +88,7 @@ class Script:
         return steps[position]
 
     def verdict(self, iteration: int) -> ScriptedVerdict | None:
-        """Return what a judge says of the case in this iteration (from 1); None where nothing is scripted.
+        """Return a judge's verdict on the case in this iteration (from 1), or None if there is no script.
 
         :raises NoScript: there is a list of verdicts, and it is shorter.
         """
@@ -97,8 +97,7 @@ class Script:
         return self._take_nth(self.judge, iteration, "the judge has {} verdicts and this is iteration {}")
 
     def vote(self, repetition: int) -> ScriptedJudgement | None:
-        """Return what a judge says of the answer's correctness at this repetition (from 1); None where nothing is
-        scripted.
+        """Return a judge's vote on the answer's correctness at this repetition (from 1), or None if there is no script.
 
         :raises NoScript: there is a list of votes, and it is shorter.
         """
@@ -112,7 +111,7 @@ class Script:
         return ScriptedJudgement(correct=vote)
 
     def stage(self, section: str, stage: str, request: int) -> str | None:
-        """Return what a judge says at this request (from 1) of a stage of a section; None: nothing is scripted.
+        """Return a judge's reply at this request (from 1) of a section's stage, or None if there is no script.
 
         :raises NoScript: there is a list of replies, and it is shorter.
         """
@@ -127,9 +126,9 @@ class Script:
         return given[number - 1]
 
     def _find_reply(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Reply, int]:
-        """Return the reply, and how many assistant messages follow the user message that it is for.
+        """Return the reply, and the number of assistant messages after its user message.
 
-        That is the last one, or, where no reply is for it, an earlier one: runners add messages of their own.
+        The user message is the last one, or, without a reply for it, an earlier one: runners add further messages.
         """
         turns = list_user_turns(messages) or [("", 0)]
         for nth, (text, answers) in enumerate(turns):
@@ -161,19 +160,19 @@ def quote_briefly(text: str) -> str:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FileScripts:
-    """The scripts beside a file of cases, at `path`: one for each of some case ids, one for all others."""
+    """The scripts next to a file of cases, at `path`: one for each of some case ids, one for all others."""
 
     path: Path
     by_case: Mapping[str, Script] = field(default_factory=dict)
     default: Script | None = None
 
     def of(self, case_id: str) -> Script | None:
-        """Return the script of a case; None where none is there."""
+        """Return the script of a case, or None."""
         return self.by_case.get(case_id, self.default)
 
 
 class Scripts:
-    """All scripts of a session or a server. Lookups take the same time however many there are."""
+    """All scripts of a session or a server. The time of a look-up does not depend on their number."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[Path, str | None], FileScripts | ConfigError] = {}
@@ -187,7 +186,7 @@ class Scripts:
         return sum(len(beside.by_case) + (beside.default is not None) for beside in found)
 
     def load_beside(self, case: Case) -> FileScripts:
-        """Let the script beside the file of `case` answer it. It is read at the file's first sight.
+        """Load the script next to the file of `case`, at the file's first use.
 
         :raises ConfigError: the script is wrong; again at each call.
         """
@@ -199,7 +198,7 @@ class Scripts:
         return beside
 
     def answers_digest(self, case: Case) -> str | None:
-        """Return the SHA-256 of what the script beside its file says to the case's runs, None where there is none.
+        """Return the SHA-256 of the answers for the case's runs in the script next to its file, or None without one.
 
         Loads the script.
 
@@ -209,19 +208,20 @@ class Scripts:
         return None if script is None else script.answers_digest
 
     def verdict_digest(self, case: Case) -> str | None:
-        """Return the same of what it says as a judge of the case."""
+        """Return the SHA-256 of its replies as a judge of the case, or None."""
         script = self.load_beside(case).of(case.case_id)
         return None if script is None else script.verdict_digest
 
     def _read_beside(self, case: Case) -> FileScripts:
-        """Return what lies beside the file of the case, read at first sight."""
+        """Return the scripts next to the file of the case, read at first use."""
         file = (case.path, case.dataset)  # several datasets may share a file
         beside = self._seen.get(file)
         if beside is None:
             try:
                 beside = _load_case(case) if case.dataset is None else _load_rows(case)
                 self._of_dataset.setdefault(case.dataset, []).append(beside)
-            # Kept too: each case of a broken script is told the same, without reading it again.
+            # Errors are cached too: each case of a broken script gets the same error without reading it
+            # again.
             except ConfigError as error:
                 beside = error
             self._seen[file] = beside
@@ -242,9 +242,9 @@ class Scripts:
         return script
 
     def verdict(self, case_id: str | None, messages: Sequence[Mapping[str, Any]], iteration: int) -> ScriptedVerdict:
-        """Return what a judge says of the case `case_id`, or, without one, of the case whose message the prompt quotes.
+        """Return a judge's verdict on the case `case_id`, or, without one, on the case whose message the prompt quotes.
 
-        :raises NoScript: none says it, or several do.
+        :raises NoScript: no script has one, or several do.
         """
         if case_id is None:
             case_id = self._find_judged_case(messages)
@@ -258,9 +258,9 @@ class Scripts:
     def judgement(
         self, case_id: str | None, messages: Sequence[Mapping[str, Any]], repetition: int
     ) -> ScriptedJudgement:
-        """Return what a judge says of the correctness of the case's answer, found like `verdict`.
+        """Return a judge's vote on the correctness of the case's answer, found like `verdict`.
 
-        :raises NoScript: none says it, or several do.
+        :raises NoScript: no script has one, or several do.
         """
         if case_id is None:
             case_id = self._find_judged_case(messages)
@@ -275,9 +275,9 @@ class Scripts:
     def stage(
         self, case_id: str | None, messages: Sequence[Mapping[str, Any]], section: str, stage: str, request: int
     ) -> str:
-        """Return what a judge says of the case at a stage of a section, found like `verdict`.
+        """Return a judge's reply on the case at a section's stage, found like `verdict`.
 
-        :raises NoScript: none says it, or several do.
+        :raises NoScript: no script has one, or several do.
         """
         if case_id is None:
             case_id = self._find_judged_case(messages)
@@ -289,9 +289,9 @@ class Scripts:
         return said
 
     def search(self, case_id: str, query: str) -> tuple[ScriptedSearchResult, ...]:
-        """Return what the tool web_search finds for a run of the case on a scripted model.
+        """Return the results of the tool web_search for a run of the case on a scripted model.
 
-        :raises NoScript: the case's script has no such query.
+        :raises NoScript: the case's script does not have the query.
         """
         script = self.find_script(case_id)
         if script is None or query not in script.web_search:
@@ -321,7 +321,7 @@ class Scripts:
         return {} if script is None else script.web_fetch
 
     def find_script(self, case_id: str) -> Script | None:
-        """Return the script of a case, None where there is none. Raises NoScript where several answer it."""
+        """Return the script of a case, or None. Raises NoScript if several match."""
         besides = self._list_besides(case_id)
         scripts = [beside.by_case[case_id] for beside in besides if case_id in beside.by_case]
         scripts = scripts or [beside.default for beside in besides if beside.default is not None]
@@ -331,12 +331,12 @@ class Scripts:
         return scripts[0] if scripts else None
 
     def _find_place(self, case_id: str) -> str:
-        """Return where a script of the case would lie."""
+        """Return the path for a script of the case."""
         besides = self._list_besides(case_id)
         return str(besides[0].path) if besides else f"a {CASE_SCRIPT} beside it"
 
     def _list_besides(self, case_id: str) -> list[FileScripts]:
-        """Return what lies beside the file of a case; for a row that nobody has loaded, beside all files of its
+        """Return the scripts next to the file of a case; for a row that is not loaded, next to all files of its
         dataset.
         """
         if case_id in self._of_case:
@@ -374,7 +374,7 @@ def _load_case(case: Case) -> FileScripts:
 
 
 def read_case_script(case_id: str, path: Path) -> FileScripts:
-    """Return the script in a `demo.yaml`, which answers the case. Raises ConfigError where it is wrong."""
+    """Return the case's script in a `demo.yaml`. Raises ConfigError if it is wrong."""
     from pytest_agentbench.models.script_files import CaseScript
 
     said = load(path, CaseScript)
@@ -403,7 +403,7 @@ def _load_rows(case: Case) -> FileScripts:
 
 
 def _place_dataset_script(dataset_file: Path) -> Path:
-    """Return where the script of a dataset lies: `<name>.demo.yaml` for `<name>.jsonl`."""
+    """Return the path of a dataset's script: `<name>.demo.yaml` for `<name>.jsonl`."""
     return dataset_file.with_name(dataset_file.stem + DATASET_SCRIPT)
 
 

@@ -1,4 +1,4 @@
-"""Requests as their endpoint takes them: names of fields, and what of a model's own messages goes back to it."""
+"""Adapt requests to their endpoint: names of fields, and the parts of a model's own messages that are sent back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def compose_request(
     tools: Sequence[Mapping[str, Any]],
     parameters: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return a request as it is meant, however its endpoint spells it.
+    """Return a request before its adaptation to an endpoint.
 
     Its parameters are those of `ChatClient.complete`.
     """
@@ -44,12 +44,12 @@ def compose_request(
     if tools:
         body["tools"] = tools
     wanted = {**model.parameters, **parameters}
-    # One setting under two names: what is said last counts, whatever it is called there
+    # One setting under two names: the last value counts under either name.
     for field, other in (LIMITS, LIMITS[::-1]):
         if field in parameters and other not in parameters:
             wanted.pop(other, None)
     left_out = () if tools else _TOOL_PARAMETERS
-    # None takes back what the model's entry sets; it is not sent as `null`, which some endpoints refuse.
+    # None removes a value of the model's entry; it is not sent as `null`, which some endpoints refuse.
     return body | {name: value for name, value in wanted.items() if value is not None and name not in left_out}
 
 
@@ -61,12 +61,12 @@ def write_request(request: Mapping[str, Any]) -> bytes:
 
 
 class Spelling:
-    """Writes requests for one model as its endpoint takes them: by its dialect, and by what it taught (`lessons`)."""
+    """Adapts requests for one model to its endpoint: by its dialect, and by learned changes (`lessons`)."""
 
     def __init__(self, dialect: Dialect, model: Model, lessons: Lessons | None = None) -> None:
         self.dialect = dialect
         self._model, self.protocol = model, protocol_of(model)
-        # What a model takes in one protocol is nothing that it said of another
+        # Changes learned in one protocol do not apply to another.
         native = "" if model.api == "chat" else self.protocol.path
         self._key = (model.base_url or DEFAULT_BASE_URL) + native, model.requested_model
         self._lessons = lessons or Lessons()
@@ -75,9 +75,9 @@ class Spelling:
             self._take(change)
 
     def learn(self, failed: RequestFailed, sent: Mapping[str, Any], own: Collection[str]) -> bool:
-        """Return whether a request that was refused as it was sent is to be sent again, in other words.
+        """Return whether a refused request should be sent again, adapted.
 
-        `own` are the words of the case itself. Raises OSError where the lesson cannot be kept.
+        `own` are the case's own parameters. Raises OSError if the change cannot be stored.
         """
         change = find_change(failed.status, failed.body, sent, own)
         return change is not None and self.note(change)
@@ -106,7 +106,7 @@ class Spelling:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Return what the endpoint has taught."""
+        """Return the changes learned from the endpoint."""
         return tuple(self._changes)
 
     @property
@@ -121,7 +121,7 @@ class Spelling:
         """
         dialect, meant = self.dialect, {**self.protocol.defaults, **request}
         dropped = {change.field for change in self._changes if change.do == "drop" and change.field not in own}
-        # Of what another protocol has no field for, nobody would say that it has no effect
+        # A field that another protocol lacks has no effect, so it is reported.
         lacking = () if self._model.api == "chat" else [name for name in dialect.ignored if name in request]
         left = dropped.union(lacking)
         spelled = {self._field(name): value for name, value in meant.items() if name not in left}
@@ -181,7 +181,7 @@ def _acts(change: Change, request: Mapping[str, Any], own: Collection[str]) -> b
 
 
 def _fit_message(message: Mapping[str, Any], never: Collection[str], always: Collection[str]) -> dict[str, Any]:
-    """Return what goes back of a message of the model's: nothing empty, and no key that is not taken there."""
+    """Return the part of a model's message that is sent back: nothing empty, and no key that the endpoint refuses."""
     kept = {name: value for name, value in message.items() if _goes_back(name, value, _MESSAGE_KEYS, never, always)}
     # The one key that the protocol demands; of an empty text some make a block, which they refuse then
     kept["content"] = message.get("content") or (None if kept.get("tool_calls") else message.get("content"))
@@ -203,7 +203,9 @@ _NINE = re.compile("[A-Za-z0-9]{9}")
 
 
 def _fit_ids(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message whose calls have ids of nine letters and digits: those that a case tells of may be others'."""
+    """Return a message whose calls have ids of nine letters and digits; ids in a case may come from another
+    provider.
+    """
     fitted = dict(message)
     if "tool_call_id" in message:
         fitted["tool_call_id"] = _fit_id(message["tool_call_id"])
@@ -237,5 +239,5 @@ def dialect_of(model: Model) -> Dialect:
 
 
 def drop_empty(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an assistant message without what says nothing, at the top of it and of its calls."""
+    """Return an assistant message without empty fields, at its top and in its calls."""
     return _fit_message(message, (), ())

@@ -1,4 +1,4 @@
-"""What an endpoint has answered so far, by which a refusal or a page is judged: is it the request's, or everybody's?"""
+"""Earlier answers of an endpoint, which decide whether a refusal or a page concerns one request or all."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Answered:
 
 
 class Standing:
-    """The standing of one model and key at an endpoint. For one event loop.
+    """History of one model and key at an endpoint. For one event loop.
 
-    A refusal (401, 403) or a page says little while other requests are in flight: a firewall refuses one prompt faster
-    than a model answers the others. So a conclusion about the key or the address waits some seconds for the requests in
-    flight, and one success among them settles it.
+    A refusal (401, 403) or a page proves little while other requests are in flight: a firewall refuses one prompt
+    faster than a model answers the others. So a conclusion about the key or the address waits some seconds for the
+    requests in flight, and one success among them settles it.
     """
 
     def __init__(self, model: Model, answered: Answered) -> None:
         self._answered = answered
         self._address = model.base_url, model.api, model.requested_model
-        # Without a key an answer to one model says nothing of another's
+        # Without a key, an answer to one model proves nothing about another.
         self._key = model.base_url, tuple(model.variables) or (model.api, model.requested_model)
         self._refused: set[Hashable] = set()
         self._in_flight = self._waiting = self._successes = 0
@@ -72,9 +72,9 @@ class Standing:
         return self._address in self._answered.models or await self._one_succeeds()
 
     async def explain_refusal(self, failed: RequestFailed, body: bytes, model: Model) -> RequestFailed:
-        """Return the failure of a request that was refused as by a wrong key: the request's own, or the key's.
+        """Return the failure of a request that was refused as with a wrong key: the request's own, or the key's.
 
-        `body` is the request: the same one refused again says nothing new. Call inside `in_flight`.
+        `body` is the request: the same one refused again adds no evidence. Call inside `in_flight`.
         """
         self._refused.add(hash(body))
         good = self._key in self._answered.keys

@@ -13,9 +13,9 @@ from pytest_agentbench.models.replies import RawReply, StreamTimes
 EVENT_STREAM = "text/event-stream"
 """The content type of a reply that comes in events."""
 _JOINED = frozenset({"content", "refusal", "arguments", "text", "summary", "thinking"})
-"""Keys, beside those that begin with `reasoning`, whose texts come in pieces."""
+"""Keys whose texts come in pieces, in addition to those that begin with `reasoning`."""
 _PIECEWISE = frozenset({"text", "thinking", "reasoning.text", "reasoning.summary"})
-"""Types of the parts of a list that come in pieces where they have no index."""
+"""Types of list parts that come in pieces without an index."""
 
 
 def ask_for_stream(body: bytes, fields: Mapping[str, Any]) -> bytes:
@@ -26,13 +26,13 @@ def ask_for_stream(body: bytes, fields: Mapping[str, Any]) -> bytes:
 
 
 class EventReader:
-    """Reads a stream as it comes. `complete` says that all of the answer has come, `ended` that nothing more will.
+    """Reader of a stream. `complete` means that the whole answer has arrived, `ended` that nothing more will come.
 
     A stream that has ended and is not complete was cut off. `[DONE]` alone completes no answer, as servers send it
-    after an abort too, unless the stream has `counted` the tokens of the whole answer: some never tell why they end.
+    after an abort too, unless the stream has `counted` the tokens of the whole answer: some never send a finish reason.
 
-    What the events say is up to a subclass, which adds each and joins them. An event that cannot be read ends the
-    stream, and becomes the reply: it is refused as one that is no JSON. An error takes the place of all else.
+    A subclass parses the events and joins them. An unreadable event ends the stream, and becomes the reply, which is
+    refused because it is not JSON. An error replaces all other content.
     """
 
     unfinished: str
@@ -55,11 +55,11 @@ class EventReader:
         raise NotImplementedError
 
     def join(self) -> dict[str, Any]:
-        """Return the reply that the events make together. Raises ValueError where they make none."""
+        """Return the reply that the events make together. Raises ValueError if they make none."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """Note that the stream says that nothing more comes."""
+        """Record that the stream declared its end."""
         self.ended = True
         self.complete |= self.counted
 
@@ -124,7 +124,7 @@ class EventReader:
             if "error" not in chunk and (event == b"error" or "error" in (chunk.get("object"), chunk.get("type"))):
                 chunk = {"error": chunk}
             self.add(chunk, time.perf_counter() - self._began)
-            # What fails after the first piece is told in the stream: nothing of worth comes after that
+            # A failure after the first piece is reported in the stream; nothing useful follows it.
             if "error" in chunk and _says(chunk["error"]):
                 self._error, self.complete, self.ended = chunk["error"], True, True
         except (ValueError, RecursionError):
@@ -220,8 +220,8 @@ def _says(value: object) -> bool:
 
 
 def _join(name: str, before: Any, value: Any) -> Any:
-    """Return what a key holds with one more piece: texts of known names joined, of all else the last that says
-    something.
+    """Return a key's value with one more piece: texts of known names are joined, otherwise the last non-empty value
+    wins.
     """
     if not _says(before):
         return value if _says(value) or before is None else before

@@ -1,4 +1,4 @@
-"""The tape of one run: its cassette at work, which answers canonical requests and keeps what others answer."""
+"""The tape of one run: its cassette in use, which answers canonical requests and records new answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 WORKSPACE = "[workspace]"
-"""The name that stands for the folder that a run works in, which is another one each time."""
+"""Placeholder for the run's working folder, whose path differs each time."""
 
 _TAGS = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "user"})
 """Fields by which a caller marks its requests; no model sees them."""
@@ -101,7 +101,7 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 @dataclass(eq=False)
 class Slot:
-    """A slot of the tape. `exchange` is None while nothing has come back; `previous` is what the task asked before."""
+    """Slot of the tape. `exchange` is None until there is an answer; `previous` is the task's previous slot."""
 
     exchange: Exchange | None
     previous: Slot | None = None
@@ -115,7 +115,7 @@ class Slot:
 
     @cached_property
     def identity(self) -> str:
-        """Return the hash of the exchange, wherever it stands in a file."""
+        """Return the hash of the exchange, independent of its place in a file."""
         assert self.exchange is not None
         came = self.exchange.model_dump(mode="json", exclude={"after", "asked", "request"})
         return fingerprint([self.key, came])
@@ -124,7 +124,7 @@ class Slot:
 def hash_request(asked: str, request: dict[str, Any]) -> str:
     """Return a hash that equal requests to one model or service share.
 
-    What says nothing in a model's own messages counts not: older versions sent it back, and kept it.
+    Ignores empty fields of assistant messages: older versions sent and recorded them.
     """
     if isinstance(messages := request.get("messages"), list):
         request = {**request, "messages": [_drop_empty(each) for each in messages]}
@@ -146,7 +146,7 @@ def make_slots(exchanges: Sequence[Exchange]) -> list[Slot]:
 
 
 def merge_slots(kept: Sequence[Slot], fresh: Iterable[Slot]) -> list[Slot]:
-    """Return what is kept, then what is fresh, has come to something, and is not there already."""
+    """Return the kept slots, then the new ones that have an answer and are not among them."""
     there = Counter(slot.identity for slot in kept)
     result = list(kept)
     for slot in fresh:
@@ -160,7 +160,7 @@ def merge_slots(kept: Sequence[Slot], fresh: Iterable[Slot]) -> list[Slot]:
 
 
 def number_exchanges(slots: Sequence[Slot]) -> Iterator[Exchange]:
-    """Yield the exchanges for a file, with `after` where equal requests are to be told apart by it."""
+    """Yield the exchanges for a file, with `after` if equal requests are distinguished by it."""
     places = {id(slot): number for number, slot in enumerate(slots, start=1)}
     previous = [slot.previous for slot in slots if slot.previous is not None]
     strangers = any(id(slot) not in places for slot in previous)  # read again since, or merged
@@ -184,14 +184,15 @@ NOT_RECORDED = "not_recorded"
 """The code of the ProviderError for a request that a replay does not have."""
 
 _GRACE_SECONDS = 5.0
-"""Seconds more than in the recording that a replay waits where the agent gave up waiting."""
+"""Additional seconds that a replay waits if the agent of the recording gave up waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form(Generic[T]):
-    """The form in which answers of one kind are kept: `write`, and `read` with the seconds that the answer took.
+    """Codec of recorded answers of one kind: `write`, and `read` with the answer's seconds.
 
-    `refusal` says what is kept of an exception (None: nothing, as of an outage), `refused` makes one of that again.
+    `refusal` returns the recorded form of an exception (None: not recorded, for example an outage), `refused` the
+    exception of a recorded form.
     """
 
     write: Callable[[T], Answer]
@@ -201,7 +202,7 @@ class Form(Generic[T]):
 
 
 _previous: ContextVar[Slot | None] = ContextVar("agentbench_previous_exchange", default=None)
-"""The last exchange of the running task: it tells equal requests of parallel tasks apart."""
+"""The last exchange of the running task: it distinguishes equal requests of parallel tasks."""
 
 
 class Tape:
@@ -213,7 +214,7 @@ class Tape:
     def __init__(self, path: Path, label: Cassette, modes: Callable[[str], CassetteMode], redactor: Redactor) -> None:
         """Set up a tape; nothing is read yet.
 
-        `label` says whose cassette it is and which session records it; `modes` gives what is done for whom is asked.
+        `label` names the cassette's run and the recording session; `modes` returns the mode for a model or service.
         """
         self.path, self.label, self.mode = path, label, modes
         self.folder: Callable[[], str | None] = lambda: None
@@ -231,9 +232,10 @@ class Tape:
         self._replayed = self._recorded = self._free = False
 
     async def play(self, asked: str, request: dict[str, Any], ask: Callable[[], Awaitable[T]], form: Form[T]) -> T:
-        """Return the answer of `asked` to a JSON-like request: the tape's, else that of `ask`, which is then kept.
+        """Return the answer of `asked` to a JSON-like request: the tape's, or else that of `ask`, which is then
+        recorded.
 
-        Equal requests get the recorded answers one after the other. Raises ProviderError (`not_recorded`) where a
+        Equal requests get the recorded answers one after the other. Raises ProviderError (`not_recorded`) if a
         replay has none left, ConfigError for a broken file.
         """
         wanted = canonicalize(request, self.folder(), self._redactor)
@@ -267,19 +269,19 @@ class Tape:
         return state
 
     def take_paid(self, usages: Sequence[Usage]) -> list[Usage]:
-        """Return what was paid for of `usages`, those since the last call: answers from the tape cost nothing."""
+        """Return the paid part of `usages` since the last call: answers from the tape cost nothing."""
         paid = self._usages if self._free else list(usages)
         self._usages, self._free = [], False
         return paid
 
     def forget_cut_off(self) -> None:
-        """Forget what agents gave up: the session was stopped, and what it cut off is no answer of anybody."""
+        """Remove the answers that agents did not wait for: the session was stopped, so they are incomplete."""
         self._fresh = [slot for slot in self._fresh if slot.exchange is None or slot.exchange.cut_off != "agent"]
-        # Also where nothing else was recorded: else the forgotten would be written after all.
+        # Also if nothing else was recorded: otherwise the removed slots would be written.
         self._unsaved = any(slot.exchange for slot in self._fresh)
 
     def require_complete(self) -> None:
-        """Raise the first failure of the tape, such as a missing answer, also where an agent or a judge caught it."""
+        """Raise the first failure of the tape, such as a missing answer, also if an agent or a judge caught it."""
         if self._trouble is not None:
             raise self._trouble
 
@@ -299,7 +301,7 @@ class Tape:
         return slot
 
     def _load(self, asked: str) -> None:
-        """Read the file once. A broken one stops whoever needs it, and not who records anew."""
+        """Read the file once. A broken file is an error for a replay, and not for a new recording."""
         if not self._loaded:
             self._loaded = True
             try:
@@ -329,7 +331,7 @@ class Tape:
         return form.read(answer, exchange.seconds)
 
     async def _wait_for_cut_off(self, exchange: Exchange) -> ProviderError:
-        """Wait to be cancelled again, at once where it was by the run's time limit; else return the error to raise."""
+        """Wait until cancelled again, at once if the run's time limit did it; otherwise return the error to raise."""
         timer = self.timer
         if exchange.cut_off == "run" and timer is not None and timer.when() is not None:
             # The recorded run hit its limit here: expire the limit now instead of waiting for it once more.
@@ -379,7 +381,7 @@ class Tape:
         begun = time.perf_counter()
 
         def keep(**came: Any) -> None:
-            # Cassettes lie under version control: what is rounded has short diffs.
+            # Cassettes are under version control: rounded numbers have short diffs.
             seconds = round(time.perf_counter() - begun, 4)
             slot.exchange = Exchange(asked=asked, request=request, seconds=seconds, **came)
             self._unsaved = self._recorded = True
@@ -404,15 +406,15 @@ class Tape:
                 METER.reset(metering)
         answer = form.write(value)
         keep(reply=Answer.model_validate(neutralize(answer.model_dump(), self.folder(), self._redactor)))
-        # Only models report what they used; searches, pages and MCP calls have results.
+        # Only models report usage; searches, pages and MCP calls have results.
         if answer.results is None:
             self._usages.append(answer.usage)
         return value
 
     def save(self) -> None:
-        """Write what was recorded into the file, beside what that has of others and of this session.
+        """Write the recorded exchanges to the file, and keep those of others and of this session.
 
-        Raises UnwritableError where that cannot be.
+        Raises UnwritableError if the file cannot be written.
         """
         if not self._unsaved:
             return
@@ -428,7 +430,7 @@ class Tape:
         self._unsaved = False
 
     def _read_kept_slots(self) -> list[Slot]:
-        """Return what the file holds by now and is to stay there."""
+        """Return the exchanges that the file contains now and that stay there."""
         try:
             stored = read_cassette(self.path, self.label)
         except ConfigError:
@@ -469,7 +471,7 @@ def _list_exchanges(stored: Cassette | ConfigError | None) -> tuple[Exchange, ..
 def make_tape(
     cassettes: Cassettes, case: Case, model_id: str, repetition: int, modes: Mapping[str, CassetteMode]
 ) -> Tape:
-    """Return the tape of a run. `modes` are those of its models by id; others have the session's."""
+    """Return the tape of a run. `modes` are its models' modes by id; others have the session's."""
     label = Cassette(case.case_id, model_id, repetition, cassettes.session)
     path = cassettes.path(case, model_id, repetition)
     return Tape(path, label, lambda asked: modes.get(asked, cassettes.mode), cassettes.redactor)

@@ -1,6 +1,6 @@
-"""Thoughts that reasoning models write into their text, `<think>...</think>`, told apart from the answer.
+"""Separate the thoughts that reasoning models write into their text, `<think>...</think>`, from the answer.
 
-A module of its own without imports: metrics need it in processes that know no models.
+A separate module without imports: metrics need it in processes that know no models.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def split_thoughts(text: str, *, cut_off: bool = False) -> tuple[str, str | None
 
 
 def drop_thoughts(text: str) -> str:
-    """Return what follows the last thoughts in a prediction, wherever they are; nothing if they do not end."""
+    """Return the text after the last thoughts in a prediction; "" if they do not end."""
     ends = [tag.end() for tag in _TAG.finditer(text) if tag[1]]
     if ends:
         return text[ends[-1] :]
@@ -40,10 +40,10 @@ def drop_thoughts(text: str) -> str:
 
 
 def _find_end(text: str) -> tuple[int, int] | None:
-    """Return the span of the last `</think>` before any `<think>`, None if there is none.
+    """Return the span of the last `</think>` before any `<think>`, or None.
 
-    One in quotes or in a block of code is the answer's own, and so is any in an answer that is JSON: a judge quotes
-    what it judges.
+    A tag in quotes or in a block of code belongs to the answer, and so does any in an answer that is JSON: a judge
+    quotes the judged text.
     """
     found = None
     for tag in _TAG.finditer(text):

@@ -27,9 +27,9 @@ from pytest_agentbench.records.run import Usage
 from pytest_agentbench.secrets.redaction import strip_credentials
 
 FEWEST = 50
-"""Requests that are worth another batch where one has left them out; fewer are asked directly."""
+"""Minimum number of unanswered requests for another batch; fewer are sent directly."""
 BATCH_PRICE = 0.5
-"""What a token costs in a batch, in its price: OpenAI's, Azure's, Anthropic's and Google's alike."""
+"""Price of a token in a batch, relative to its price: equal at OpenAI, Azure, Anthropic and Google."""
 _ANSWER_TOKENS = 1000
 """So many are foreseen for an answer that has no limit."""
 _MOST_ATTEMPTS = 3
@@ -60,12 +60,12 @@ class Collected(NamedTuple):
 
 
 class Batches:
-    """The batches of a session, whose output folder notes them. For one event loop.
+    """The batches of a session, recorded in its output folder. For one event loop.
 
-    With `every` they take the requests for each model whose endpoint has batches, else for those whose entry says so.
-    `wait` is how many seconds they are waited for; `park(run, waits)` is told when a run begins and ends to wait for
-    one, `tell` gets sentences for the user. `foresee(usd)` is told what a request is expected to cost when it begins to
-    wait, and the same below zero when that ends; None where nobody counts.
+    With `every` they take the requests for each model whose endpoint has batches, else for models whose entry asks for
+    it. `wait` is the number of seconds to wait for them. `park(run, waits)` is called when a run begins and ends to
+    wait for one, `tell` gets sentences for the user. `foresee(usd)` gets a request's expected cost when it begins to
+    wait, and the negative amount when that ends; None if there is no limit.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class Batches:
         self._batchers: dict[tuple[str | None, ...], Batcher] = {}
 
     def batcher(self, model: Model, key: str, headers: Mapping[str, str]) -> Batcher | None:
-        """Return what collects a model's requests, None where they are asked directly.
+        """Return the collector of a model's requests, or None if they are sent directly.
 
-        Raises ConfigError where its entry wants batches, and its endpoint has none.
+        Raises ConfigError if its entry wants batches and its endpoint has none.
         """
         if model.batch is None and (not self._every or find_kind(model) is None):
             if self._every and model.model_id not in self._without:
@@ -101,7 +101,7 @@ class Batches:
         return self._batchers[place]
 
     async def close(self) -> None:
-        """Leave what is under way to a later session, and forget what has been stored."""
+        """Leave unfinished batches to a later session, and remove stored answers from the jobs."""
         for batcher in self._batchers.values():
             await batcher.close()
 
@@ -140,9 +140,9 @@ class Batcher:
         return self._endpoint, self._model.requested_model
 
     async def ask(self, body: dict[str, object]) -> Collected | None:
-        """Return the answer to a request, None where it is to be asked directly.
+        """Return the answer to a request, or None if it must be sent directly.
 
-        Raises RequestFailed where the batch is refused or cancelled, BatchWaitsError at the end of the wait.
+        Raises RequestFailed if the batch is refused or cancelled, BatchWaitsError at the end of the wait.
         """
         if (foresee := self._batches.foresee) is None:
             return await self._wait(body)
@@ -153,7 +153,7 @@ class Batcher:
             foresee(-cost)
 
     def _expect_cost(self, body: Mapping[str, object]) -> float:
-        """Return about how many USD a request costs in a batch, 0 where nobody knows the price."""
+        """Return the approximate USD of a request in a batch, 0 if the price is unknown."""
         names = (*LIMITS, protocol_of(self._model).limit)
         limit = next((found for name in names if isinstance(found := body.get(name), int)), _ANSWER_TOKENS)
         usage = Usage(input_tokens=len(write_request(body)) // BYTES_PER_TOKEN, output_tokens=limit)
@@ -186,7 +186,7 @@ class Batcher:
         draw = DRAW.get()
         asked = [self._endpoint, body, None if draw is None else draw.text]
         digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
-        # The same in one draw: what asks twice without saying so wants two answers
+        # An equal request in one draw: two requests without different draws want two answers.
         self._asked[digest] = number = self._asked.get(digest, 0) + 1
         return key_of(digest if number == 1 else hashlib.sha256(f"{digest}{number}".encode()).hexdigest())
 
@@ -311,7 +311,7 @@ class Batcher:
                 reply = RawReply(line.status, {"content-type": "application/json"}, line.body)
                 self._end(waiting, Collected(reply, job.batch, time.time() - job.created))
         in_time = self._batches.deadline > time.monotonic()
-        # What a batch had no time for is as good in the next; what failed there may fail there again
+        # Expired requests may succeed in the next batch; failed ones may fail there again.
         anew = expired + (again if len(again) >= FEWEST else [])
         anew = [each for each in anew if in_time and each.attempt < _MOST_ATTEMPTS]
         kept = {each.key for each in anew}
@@ -332,7 +332,7 @@ class Batcher:
 
     def _fail(self, job: Job, error: Exception) -> None:
         if isinstance(error, RequestFailed):
-            # Nobody may ask directly what may be paid for already
+            # A request that may be paid for already must not be sent directly.
             error.retryable = False
         for waiting in self._waiting.pop(job.job, {}).values():
             # One each: several raise it, and each adds to its traceback
@@ -340,7 +340,7 @@ class Batcher:
             self._end(waiting, own)
 
     async def close(self) -> None:
-        """Stop watching, and take what is stored out of the jobs."""
+        """Stop watching, and remove stored answers from the jobs."""
         if self._timer is not None:
             self._timer.cancel()
         tasks = [*self._tasks.values()]

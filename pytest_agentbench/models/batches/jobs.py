@@ -1,4 +1,4 @@
-"""Jobs: what a session has handed in as a batch, on disk before, while and after it is done."""
+"""Jobs: a session's submitted batches, on disk before, during and after their processing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import InfrastructureError
 
 FOLDER = Path(".agentbench", "batches")
-"""Where jobs lie, below the output folder."""
+"""Folder of the jobs, below the output folder."""
 Kind = Literal["openai", "anthropic", "gemini"]
 """The protocol of a batch."""
 _KEY = 24
@@ -24,7 +24,7 @@ _KEY = 24
 
 @dataclass
 class Job:
-    """A batch, from before it is handed in. `ids` are those of the lines that no run has been stored for yet.
+    """A batch, recorded before it is submitted. `ids` are those of the lines without a stored run.
 
     `state` is ours before there is a batch (new, uploaded), then the service's own word. `file` is the service's name
     of the uploaded lines, `batch` that of the batch, None before it is known. `created` is in Unix seconds.
@@ -53,7 +53,7 @@ class Job:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-            # The name too: what is paid for is found by it
+            # The name too: paid batches are found by it.
             descriptor = os.open(folder, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
@@ -79,7 +79,7 @@ def make_id(key: str, attempt: int) -> str:
 
 
 def read_jobs(output: Path) -> Iterator[Job]:
-    """Yield the jobs of an output folder, newest first. Raises InfrastructureError for a file that is none."""
+    """Yield the jobs of an output folder, newest first. Raises InfrastructureError for an invalid file."""
     found = []
     for path in (output / FOLDER).glob("*.json"):
         try:

@@ -34,7 +34,7 @@ Lost = Literal["not run", "expired", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The answer to a line, as an endpoint would have given it alone; `lost` where it was never asked."""
+    """The answer to a line, in the form of a single reply; `lost` if the service never processed it."""
 
     status: int = 0
     body: bytes = b""
@@ -43,9 +43,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """A batch as it is now: the service's word for its state, and all that the service says of it.
+    """Current state of a batch: the service's word for it, and the service's whole answer.
 
-    `missing` is, once it has ended, the answer to the lines that have none of their own.
+    `missing` is, after the end, the answer for lines without one.
     """
 
     state: str
@@ -65,7 +65,7 @@ class BatchService(Protocol):
         ...
 
     async def upload(self, job: Job, lines: Sequence[bytes]) -> str | None:
-        """Return the name of the uploaded lines, None where they go with the creation."""
+        """Return the name of the uploaded lines, or None if they are sent with the creation."""
         ...
 
     async def create(self, job: Job, lines: Sequence[bytes]) -> str:
@@ -73,7 +73,7 @@ class BatchService(Protocol):
         ...
 
     async def find(self, job: Job) -> str | None:
-        """Return the name of the batch that was made of the job, None where none was."""
+        """Return the name of the job's batch, or None if it was not created."""
         ...
 
     async def poll(self, batch: str) -> Poll:
@@ -103,9 +103,9 @@ _NATIVE: Mapping[ApiName, Kind] = {"responses": "openai", "messages": "anthropic
 
 
 def find_kind(model: Model) -> Kind | None:
-    """Return the protocol of the batches of a model's endpoint, None where it has none that is known.
+    """Return the batch protocol of a model's endpoint, or None if it has no known one.
 
-    A model that is not asked in Chat Completions has those alone whose lines are requests of its own protocol.
+    For a model with another API than Chat Completions, only services whose lines have that API count.
     """
     found = None if model.scripted or model.provider is not None else _find_kind(model)
     return found if model.api == "chat" or _NATIVE.get(model.api) == found else None
@@ -128,7 +128,7 @@ def open_service(kind: Kind, model: Model, key: str, headers: Mapping[str, str])
 
 
 def require_kind(model: Model) -> Kind:
-    """Return what `find_kind` does. Raises ConfigError where it finds none."""
+    """Return the result of `find_kind`. Raises ConfigError if it is None."""
     kind = find_kind(model)
     if kind is None:
         raise ConfigError(
@@ -160,7 +160,7 @@ class _Service:
         return {"authorization": f"Bearer {key}"} if key else {}
 
     async def _ask(self, method: str, url: str, **sent: Any) -> httpx2.Response:
-        """Return the response, whose status says that all is well. Raises RequestFailed."""
+        """Return a response with a success status. Raises RequestFailed."""
         try:
             response = await self._http.request(method, url, **sent)
         except ReplyRefusedError as error:
@@ -183,7 +183,7 @@ class _Service:
         return data
 
     async def _poll(self, url: str) -> dict[str, Any] | None:
-        """Return what the service says of a batch, None where it knows none."""
+        """Return the service's answer on a batch, or None if the batch is unknown."""
         try:
             return await self._ask_json("GET", url)
         except RequestFailed as failed:
@@ -199,7 +199,7 @@ _GONE = Poll("gone", ended=True, said={})
 
 
 def _make_poll(state: str, ended: bool, said: Mapping[str, Any], problems: str = "") -> Poll:
-    """Return a poll, with what its state says of lines that have no answer."""
+    """Return a poll, with the answer for lines without one, according to its state."""
     lost: Lost | None = {"expired": "expired", "cancelled": "cancelled"}.get(state.lower())  # type: ignore[assignment]
     if state.lower() != "failed":
         return Poll(state, ended, said, Line(lost=lost or "not run"))
@@ -321,7 +321,7 @@ class _Anthropic(_Service):
             if sum(value for value in counts.values() if isinstance(value, int)) != len(job.ids):
                 continue
             poll = self._read_poll(each)
-            # One that is under way does not tell its ids: they are looked at when its results are read
+            # A running batch does not list its ids: they are checked when its results are read.
             if not poll.ended or not job.ids or set(await self.read(poll)) & set(job.ids):
                 return str(each["id"])
         return None
