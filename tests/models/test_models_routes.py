@@ -201,6 +201,6 @@ def test_the_key_of_a_wire_goes_only_where_it_belongs():
 
 
 def test_scripts_answer_every_dialect_by_themselves():
-    with pytest.raises(ValueError, match=r"found \['responses'\], where scripts answer"):
+    with pytest.raises(ValueError, match=r"found \['responses'\], expected none: scripts answer"):
         ModelEntry(model_id="m", scripted=True, wires=["responses"])
     assert resolve("demo").find_wire("chat") is None
