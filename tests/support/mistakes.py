@@ -549,8 +549,8 @@ OTHER_FILES = (
     ),
     _in_judges(
         "retries among request options",
-        "5:77: judges[0].request_options.retries: found among what goes to the endpoint; write it beside "
-        "request_options",
+        "5:77: judges[0].request_options.retries: found below request_options, which are sent to the endpoint; "
+        "write it next to request_options",
         "model: demo",
         "model: demo, request_options: {retries: 3}",
     ),
