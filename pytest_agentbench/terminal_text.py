@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from functools import cache
 
 TYPE_CHECKING = False  # not from typing, which `agentbench --help` needs nowhere
@@ -87,9 +86,9 @@ def defuse_ci_commands(text: str) -> str:
     return _compiled(_FOLDED).sub(_defuse, shown) if "BUILDKITE" in os.environ else shown
 
 
-def on_github(environ: Mapping[str, str] = os.environ) -> bool:
+def on_github() -> bool:
     """Return whether this process is a job of GitHub Actions, whose runner reads its output."""
-    return environ.get("GITHUB_ACTIONS") == "true"
+    return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 class DefusingStream:

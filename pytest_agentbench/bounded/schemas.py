@@ -77,16 +77,16 @@ class BoundedSchema:
         with self._within(bounds):
             return bool(self._make_validator.is_valid(value))
 
-    def first_errors(self, value: Any, count: int, bounds: Bounds = OF_ARGUMENTS) -> list[ValidationError]:
+    def first_errors(self, value: Any, count: int) -> list[ValidationError]:
         """Return the first `count` errors of the value. Raises UncheckableError like `accepts`."""
-        with self._within(bounds):
+        with self._within(OF_ARGUMENTS):
             return list(islice(self._make_validator.iter_errors(value), count))
 
-    def best_error(self, value: Any, bounds: Bounds = OF_ANSWERS) -> ValidationError | None:
+    def best_error(self, value: Any) -> ValidationError | None:
         """Return the most relevant error of the value, or None. Raises UncheckableError like `accepts`."""
         from jsonschema.exceptions import best_match
 
-        with self._within(bounds):
+        with self._within(OF_ANSWERS):
             found: ValidationError | None = best_match(self._make_validator.iter_errors(value))
             return found
 

@@ -262,7 +262,8 @@ def _resolve_existing(text: str, scope: Scope, kind: str, exists: Callable[[str]
     return Path(real)
 
 
-def _require_folder(text: str, info: ValidationInfo) -> str:
+def require_folder(text: str, info: ValidationInfo) -> str:
+    """Return the text. Raises ValueError if it names no folder that the file may read."""
     scope = scope_of(info)
     if scope is not None:
         resolve_folder(text, scope)
@@ -283,7 +284,7 @@ def _require_version_1(value: Any) -> Any:
 
 
 SchemaVersion = Annotated[int, BeforeValidator(_require_version_1), WithJsonSchema({"const": 1, "type": "integer"})]
-LocalFolder = Annotated[str, AfterValidator(_require_folder)]
+LocalFolder = Annotated[str, AfterValidator(require_folder)]
 """A path relative to the file that names it; `~` expands; the folder exists."""
 LocalFile = Annotated[str, AfterValidator(_require_file)]
 """A path relative to the file that names it; `~` expands; the file exists."""

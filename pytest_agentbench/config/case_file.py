@@ -26,8 +26,8 @@ from pytest_agentbench.config.base import (
     find_duplicates,
     find_unregistered,
     known_of,
+    require_folder,
     resolve_file,
-    resolve_folder,
     resolve_path,
     scope_of,
     suggest,
@@ -77,13 +77,6 @@ def _existing(source: str, info: ValidationInfo) -> str:
     return source
 
 
-def _existing_folder(source: str, info: ValidationInfo) -> str:
-    scope = scope_of(info)
-    if scope is not None:
-        resolve_folder(source, scope)
-    return source
-
-
 def _some(given: tuple[Any, ...]) -> tuple[Any, ...]:
     if not given:
         raise ValueError("found an empty list, expected at least one element")
@@ -116,7 +109,7 @@ class CaseVerifier(Record):
     """Files of the agent's that stay although their names steer Python or pytest, such as pyproject.toml."""
     apart: StrictBool = False
     """The verifier sees only the hidden files, and sends requests to the solution, which runs in another sandbox."""
-    canary: Annotated[Text, AfterValidator(_existing_folder)] | None = None
+    canary: Annotated[Text, AfterValidator(require_folder)] | None = None
     """A folder with a solution that is known to be wrong, relative to test.yaml, for `agentbench validate --canary`;
     default: the case's workspace as it is in the beginning."""
     answer_file: InsidePath | None = None
@@ -521,10 +514,6 @@ def _check_problems(check: Check, scope: Scope) -> Iterator[tuple[Loc, str]]:
     path_text = getattr(spec, "path", None)
     if path_text is not None and ".." in path_text:
         yield from _path_problem(("declarative", "path"), path_text, scope, resolve_path)
-
-
-def _refuse_program(what: str, scope: Scope) -> None:
-    scope.refuse_program(what)
 
 
 def _path_problem(

@@ -116,6 +116,13 @@ def _file_problems(pattern: str, scope: Scope) -> Iterator[str]:
     return find_data_file_problems(pattern, scope, elsewhere)
 
 
+def _check_file(file: str | None, info: ValidationInfo) -> str | None:
+    scope = scope_of(info)
+    if file is not None and scope is not None:
+        complain(((), problem) for problem in _file_problems(file, scope))
+    return file
+
+
 FieldPath = Annotated[Text, AfterValidator(_check_field_path)]
 """Dotted names from the top of a row; a number is a place in a list."""
 
@@ -264,9 +271,7 @@ class FewShot(Record):
     @field_validator("file")
     @classmethod
     def _file_exists(cls, file: str | None, info: ValidationInfo) -> str | None:
-        scope = scope_of(info)
-        complain(((), text) for text in (_file_problems(file, scope) if file is not None and scope else ()))
-        return file
+        return _check_file(file, info)
 
 
 class RowVerifier(CaseVerifier):
@@ -372,9 +377,7 @@ class DatasetDescriptor(ConfigFile):
     @field_validator("join")
     @classmethod
     def _joined_file_exists(cls, file: str | None, info: ValidationInfo) -> str | None:
-        scope = scope_of(info)
-        complain(((), text) for text in (_file_problems(file, scope) if file is not None and scope else ()))
-        return file
+        return _check_file(file, info)
 
     @field_validator("source")
     @classmethod

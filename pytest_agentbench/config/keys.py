@@ -53,9 +53,9 @@ def find_program_problem(command: str, folder: str, root: str | None) -> str | N
     )
 
 
-def engine_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def engine_environment() -> dict[str, str]:
     """Return the environment, without keys, of a container engine that a file names."""
-    return {name: environ[name] for name in _ENGINE_VARIABLES if name in environ}
+    return {name: os.environ[name] for name in _ENGINE_VARIABLES if name in os.environ}
 
 
 # Hosts that may get the value of a variable: keys belong to hosts. A model's key goes to the hosts of its

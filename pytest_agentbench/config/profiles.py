@@ -301,12 +301,12 @@ def _judge_problems(judges: tuple[JudgeConfig, ...], info: ValidationInfo) -> li
     return find_duplicates(judges, "judge_id") + find_unregistered(types, known_of(info).judges, "judge type")
 
 
-def _texts_at(elements: object, name: str) -> list[tuple[int, str]]:
-    """Return the texts that elements of a list, as it is written, have under a name, with their places."""
-    listed = [*elements] if isinstance(elements, list | tuple) else []
-    return [
-        (at, each[name]) for at, each in enumerate(listed) if isinstance(each, dict) and isinstance(each.get(name), str)
-    ]
+def _judge_ids(elements: object) -> list[tuple[int, str]]:
+    """Return the `judge_id`s in the elements of a list as written, with their places."""
+    if not isinstance(elements, list | tuple):
+        return []
+    ids = ((at, element.get("judge_id")) for at, element in enumerate(elements) if isinstance(element, dict))
+    return [(at, judge_id) for at, judge_id in ids if isinstance(judge_id, str)]
 
 
 class EvaluationProfile(SectionedFile):
@@ -347,8 +347,8 @@ class EvaluationProfile(SectionedFile):
         if given.get("judge_system_prompt_path") is not None and given.get("judge_system_prompt") is not None:
             message = "Specify only one of 'judge_system_prompt_path' and 'judge_system_prompt'"
             yield ("judge_system_prompt",), message
-        declared = {name for _, name in _texts_at(given.get("judges"), "judge_id")}
-        for index, name in _texts_at(given.get("judge_runs"), "judge_id"):
+        declared = {name for _, name in _judge_ids(given.get("judges"))}
+        for index, name in _judge_ids(given.get("judge_runs")):
             if name not in declared:
                 yield ("judge_runs", index, "judge_id"), f"unknown judge_id {name!r}{suggest(name, declared)}"
 

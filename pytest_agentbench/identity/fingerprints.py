@@ -293,13 +293,6 @@ def _judges(models: Sequence[Model]) -> list[dict[str, Any]]:
     return [{name: getattr(model, name) for name in names} | endpoint_input(model) for model in models]
 
 
-def evaluation_fingerprint_input(
-    run_fingerprint: str, case: Case, profile: EvaluationProfile, judge_models: Sequence[Model] = ()
-) -> Plain:
-    """Return the run and everything that can change its verdict."""
-    return evaluation_input(run_fingerprint, case, fingerprint(evaluation_profile_input(profile, judge_models)))
-
-
 class VerdictInputs:
     """Everything that decides the verdict on a run of a case, for any run, and hashes of it.
 

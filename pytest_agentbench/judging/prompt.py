@@ -272,14 +272,7 @@ def _activity(case: Case, artifact: RunArtifact) -> _Parts:
     shown_already = next((event for event in reversed(artifact.trace) if _is_final(event, artifact)), None)
     events = (event for event in _list_own_events(artifact.trace) if event is not shown_already)
     blocks = [block for event in events if (block := _event_block(event, case)) is not None]
-    if not blocks:
-        return
-    yield "\n## Activity, in order"
-    first, last = ends_within(blocks, MAX_ACTIVITY)
-    yield from blocks[:first]
-    if last > first:
-        yield f"[{last - first} events left out here]"
-    yield from blocks[last:]
+    yield from _shorten("Activity, in order", blocks, "events")
 
 
 def _list_own_events(trace: Sequence[TraceEvent]) -> Iterator[TraceEvent]:
@@ -295,13 +288,18 @@ def _list_own_events(trace: Sequence[TraceEvent]) -> Iterator[TraceEvent]:
 def _reasoning(artifact: RunArtifact) -> _Parts:
     events = [e.data for e in artifact.trace if isinstance(e, RunnerEvent) and e.name == "reasoning"]
     blocks = [Block(f"reasoning {event['number']}", clip_middle(str(event["text"]), MAX_OTHER)) for event in events]
+    yield from _shorten("What the agent told of its reasoning", blocks, "parts")
+
+
+def _shorten(heading: str, blocks: Sequence[Block], noun: str) -> _Parts:
+    """Yield the heading and the first and last blocks, within MAX_ACTIVITY characters; nothing without blocks."""
     if not blocks:
         return
-    yield "\n## What the agent told of its reasoning"
+    yield f"\n## {heading}"
     first, last = ends_within(blocks, MAX_ACTIVITY)
     yield from blocks[:first]
     if last > first:
-        yield f"[{last - first} parts left out here]"
+        yield f"[{last - first} {noun} left out here]"
     yield from blocks[last:]
 
 

@@ -204,7 +204,7 @@ def _repetition_line(model: Any, style: Style) -> str | None:
 
 def _vote_line(judge: Any, style: Style) -> str:
     runs = f"{judge['repeated']:,} run{'' if judge['repeated'] == 1 else 's'}"
-    parts = [f"alpha {_format_known(judge['alpha'], '.2f', style)}"]
+    parts = [f"alpha {_format_alpha(judge['alpha'], style)}"]
     parts += [f"CV {judge['cv_percent']:.1f} %"] if judge["cv_percent"] is not None else []
     parts += [f"{format_percent(judge['agreement'])} of pairs agree"] if judge["agreement"] is not None else []
     if (swap := judge["order_swap"]) is not None:
@@ -220,7 +220,7 @@ def _panel_lines(judges: list[Any], style: Style) -> Iterator[str]:
         if (panel := judge["between"]) is not None and judge["profile"] not in panels:
             panels.add(judge["profile"])
             runs = f"{panel['runs']:,} run{'' if panel['runs'] == 1 else 's'}"
-            alpha = _format_known(panel["alpha"], ".2f", style)
+            alpha = _format_alpha(panel["alpha"], style)
             yield f"between {len(panel['judges'])} judges: alpha {alpha} over {runs}"
 
 
@@ -228,7 +228,5 @@ def _name(judge: Any, style: Style) -> str:
     return style.clip(f"{judge['model']} ({judge['judge']})", _NAME_WIDTH)
 
 
-def _format_known(value: float | None, form: str, style: Style) -> str:
-    if value is None:
-        return style.dash
-    return format(value, form)
+def _format_alpha(alpha: float | None, style: Style) -> str:
+    return style.dash if alpha is None else f"{alpha:.2f}"

@@ -375,7 +375,7 @@ class Remote:
             hint = f"pip install 'pytest-agentbench[{extra}]'"
             raise InfrastructureError(f"--agentbench-store {self.url} needs {package}: {hint} ({error})") from error
         except Exception as error:
-            raise self._make_unusable("cannot be used", error) from error
+            raise self._make_unusable(error) from error
         try:
             marker = asyncio.run_coroutine_threadsafe(_limit_time(_read_marker(objects)), objects.loop).result()
             if (problem := _describe_foreign(marker)) is not None:
@@ -385,7 +385,7 @@ class Remote:
             raise
         except Exception as error:
             objects.close()
-            raise self._make_unusable("cannot be used", error) from error
+            raise self._make_unusable(error) from error
         self._objects, self._sender = objects, Uploader(objects, DEADLINE)
 
     async def get(self, name: str) -> bytes | None:
@@ -444,8 +444,8 @@ class Remote:
         assert self._sender is not None
         return self._objects, self._sender
 
-    def _make_unusable(self, what: str, error: Exception) -> InfrastructureError:
-        return InfrastructureError(f"--agentbench-store {self.url} {what}: {self._describe_failure(error)}")
+    def _make_unusable(self, error: Exception) -> InfrastructureError:
+        return InfrastructureError(f"--agentbench-store {self.url} cannot be used: {self._describe_failure(error)}")
 
     def _describe_failure(self, error: Exception) -> str:
         kind = type(error).__name__

@@ -14,7 +14,6 @@ from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.identity.fingerprints import (
     VerdictInputs,
     canonical_json,
-    evaluation_fingerprint_input,
     evaluation_input,
     evaluation_profile_input,
     fingerprint,
@@ -182,7 +181,8 @@ def test_prices_limits_and_keys_do_not_change_the_run():
 
 
 def evaluation_key(case: Case = CASE, profile: EvaluationProfile | None = None, judges=(), run: str = "r") -> str:
-    return fingerprint(evaluation_fingerprint_input(run, case, profile or evaluation_profile(), judges))
+    profile_print = fingerprint(evaluation_profile_input(profile or evaluation_profile(), judges))
+    return fingerprint(evaluation_input(run, case, profile_print))
 
 
 def evaluation_profile(**fields) -> EvaluationProfile:

@@ -77,11 +77,10 @@ async def ask_verdict(
     case_id: str,
     iteration: int,
     options: Mapping[str, Any],
-    backoff_seconds: float = BACKOFF_SECONDS,
 ) -> Asked[JudgeVerdict]:
     """Return one verdict on the run of an MCP task. An invalid reply is asked for again."""
     send = chat_sender(client, case_id, TOOL_USE_FORMAT, numbered_options(client, options, iteration))
-    return await ask(send, messages, parse_tool_use, backoff_seconds)
+    return await ask(send, messages, parse_tool_use, BACKOFF_SECONDS)
 
 
 REQUESTS = 1 + TOOL_USE_REPETITIONS

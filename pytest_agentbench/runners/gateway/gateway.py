@@ -187,11 +187,6 @@ class Gateway:
         """Return the name of another model that was asked for, if any."""
         return self._refused
 
-    @property
-    def server_tool(self) -> str | None:
-        """Return the name of a tool that the provider would have run, and that was refused, if any."""
-        return self._server_tool
-
     def find_end(self, *, answered: bool) -> RunEnd | None:
         """Return how the turn ended according to its requests, or None if they decide nothing.
 

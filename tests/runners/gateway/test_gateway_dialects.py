@@ -118,7 +118,10 @@ def test_what_is_not_answered_is_refused_in_the_dialects_own_words(tmp_path: Pat
             ):
                 refused(it, spoken, response, status, code)
             assert it.gateway.refused == "other"
-            assert it.gateway.server_tool is not None
+            end = it.gateway.find_end(answered=True)
+            assert end is not None
+            assert end.error is not None
+            assert end.error.code == "server_tool"
 
     with told() as (model, requests):
         asyncio.run(run(model))
@@ -236,7 +239,7 @@ def test_names_are_rewritten_and_tools_left_out_where_the_agent_cannot_help_it(t
             told = it.trace.provider["gateway"]
             assert told["rewritten_models"] == ["flash-lite"]
             assert len(told["removed_tools"]) == 1
-            assert (it.gateway.refused, it.gateway.server_tool) == (None, None)
+            assert it.gateway.find_end(answered=False) is None
 
     with told(assistant("Hello.")) as (model, requests):
         asyncio.run(run(model))
