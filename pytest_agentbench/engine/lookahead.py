@@ -223,7 +223,7 @@ class LookAhead:
             return  # an agent swallows cancellation: leave it and the loop to the end of the process
         if self.on_close is not None:
             with contextlib.suppress(Exception):  # connections close with the process at the latest
-                self.loop.run_until_complete(asyncio.wait_for(_as_coroutine(self.on_close()), self.grace))
+                self.loop.run_until_complete(asyncio.wait_for(self.on_close(), self.grace))
         if not self._settled(asyncio.all_tasks(self.loop)):
             return
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
@@ -395,10 +395,6 @@ class LookAhead:
         if reason := self.drained or self.stopped:
             return Result(runner, not_run=reason)
         return Result(runner, error=RuntimeError("the run was not made: the session had ended, or was about to"))
-
-
-async def _as_coroutine(awaitable: Awaitable[None]) -> None:
-    await awaitable
 
 
 class RunLimits:

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, ValidationError
 
-from pytest_agentbench.bounded.json_files import BadItem, read_items
+from pytest_agentbench.bounded.json_files import read_items
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import Record, Text
 from pytest_agentbench.reports.gate import CaseKey, case_key
-from pytest_agentbench.sources.predictions import field_problem, refuse_file
+from pytest_agentbench.sources.predictions import field_problem, refuse_file, valid_items
 from pytest_agentbench.statistics.agreement import (
     Table,
     Verdicts,
@@ -67,10 +67,7 @@ def read_labels(path: Path) -> list[Label]:
     problems: list[str] = []
     if path.exists() and not path.is_file():
         raise ConfigError(f"{path}: is no file")
-    for item in read_items(path):
-        if isinstance(item, BadItem):
-            problems.append(f"{path}:{item.line}:{item.column}: {item.reason}")
-            continue
+    for item in valid_items(path, read_items(path), problems):
         try:
             labels.append(Label.model_validate_json(json.dumps(item.value)))
         except ValidationError as error:

@@ -43,6 +43,16 @@ def refuse_file(path: Path, problems: Sequence[str]) -> NoReturn:
     raise ConfigError("\n".join([*problems[:_MOST_PROBLEMS], *more]))
 
 
+def valid_items(path: Path, items: Iterable[Item | BadItem], problems: list[str], expected: str = "") -> Iterator[Item]:
+    """Yield the valid values of a file; add the errors of others to `problems`, the first one with `expected`."""
+    for item in items:
+        if isinstance(item, Item):
+            yield item
+        else:
+            hint = "" if problems else expected
+            problems.append(f"{path}:{item.line}:{item.column}: {item.reason}{hint}")
+
+
 _ID_KEYS = ("id", "item_id", "case_id", "task_id")
 _PREDICTION_KEYS = ("prediction", "predictions", "predicted_answer")
 _RECORD_KEYS = frozenset({*_ID_KEYS, *_PREDICTION_KEYS, "question", "answer", "metadata"})
@@ -91,7 +101,8 @@ def read_mapped_predictions(path: Path, fields: PredictionFields) -> dict[str, A
     """
     problems: list[str] = []
     predictions: dict[str, list[Any]] = {}
-    for item in _good(path, read_items(path, inside=fields.items or _RESULTS), problems):
+    items = read_items(path, inside=fields.items or _RESULTS)
+    for item in valid_items(path, items, problems, f"; {_EXPECTED}"):
         try:
             for identifier, prediction in _mapped(item.value, fields):
                 predictions.setdefault(identifier, []).append(prediction)
@@ -158,7 +169,7 @@ def _text(value: object, place: str = "") -> str:
 
 def _in_order(path: Path, items: Iterable[Item | BadItem]) -> list[Any]:
     problems: list[str] = []
-    values = [item.value for item in _good(path, items, problems)]
+    values = [item.value for item in valid_items(path, items, problems, f"; {_EXPECTED}")]
     _raise(problems)
     return values
 
@@ -182,7 +193,7 @@ def _records(path: Path, items: Iterable[Item | BadItem]) -> dict[str, Any]:
     problems: list[str] = []
     predictions: dict[str, Any] = {}
     lines: dict[str, int] = {}
-    for item in _good(path, items, problems):
+    for item in valid_items(path, items, problems, f"; {_EXPECTED}"):
         try:
             identifier, prediction = _record(item.value)
             if identifier in lines:
@@ -193,16 +204,6 @@ def _records(path: Path, items: Iterable[Item | BadItem]) -> dict[str, Any]:
         predictions[identifier], lines[identifier] = prediction, item.line
     _raise(problems)
     return predictions
-
-
-def _good(path: Path, items: Iterable[Item | BadItem], problems: list[str]) -> Iterator[Item]:
-    """Yield the valid values; add the errors of others to `problems`."""
-    for item in items:
-        if isinstance(item, Item):
-            yield item
-        else:
-            hint = "" if problems else f"; {_EXPECTED}"
-            problems.append(f"{path}:{item.line}:{item.column}: {item.reason}{hint}")
 
 
 def _is_record(value: dict[str, Any]) -> bool:

@@ -81,8 +81,9 @@ _logger = logging.getLogger(__name__)
 class Workspaces:
     """Workspaces of one session, below one folder (mode 0700) that `close` removes. Safe to use from any thread."""
 
-    def __init__(self) -> None:
-        """Create no folder yet. The first workspace does, in the system's temporary folder."""
+    def __init__(self, base: Path | None = None) -> None:
+        """Create no folder yet. The first workspace does, in `base` or the system's temporary folder."""
+        self._base = base
         self._parent: str | None = None
         self._held: int | None = None
         self._sweep: threading.Thread | None = None
@@ -94,7 +95,7 @@ class Workspaces:
         """Return the session's folder. The first call creates it and removes those of dead sessions. Raises OSError."""
         with self._lock:
             if self._parent is None:
-                base = os.path.realpath(tempfile.gettempdir())
+                base = os.path.realpath(self._base or tempfile.gettempdir())
                 self._parent, self._held = _make_session(base)
                 self._sweep = threading.Thread(target=_remove_dead_sessions, args=(base, self._parent), daemon=True)
                 self._sweep.start()

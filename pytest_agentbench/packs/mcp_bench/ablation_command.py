@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, StrictInt, ValidationError
 
-from pytest_agentbench.bounded.json_files import BadItem, read_items
+from pytest_agentbench.bounded.json_files import read_items
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.mcp_bench.ablation import Pipeline
 from pytest_agentbench.packs.mcp_bench.records import McpTask
 from pytest_agentbench.records.base import Record, Text
-from pytest_agentbench.sources.predictions import field_problem, refuse_file
+from pytest_agentbench.sources.predictions import field_problem, refuse_file, valid_items
 from pytest_agentbench.statistics.estimates import mean
 
 if TYPE_CHECKING:
@@ -49,10 +49,7 @@ def read_ratings(path: Path) -> list[Rating]:
     """Return all ratings. Raises ConfigError with up to 20 problems of the file, `file:line:column: ...` each."""
     ratings: dict[tuple[str, str, str], tuple[Rating, int]] = {}
     problems: list[str] = []
-    for item in read_items(path):
-        if isinstance(item, BadItem):
-            problems.append(f"{path}:{item.line}:{item.column}: {item.reason}")
-            continue
+    for item in valid_items(path, read_items(path), problems):
         try:
             rating = Rating.model_validate(item.value)
         except ValidationError as error:

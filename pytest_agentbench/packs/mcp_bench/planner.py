@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
 
@@ -144,21 +144,19 @@ async def _make_call(call: ToolCall, toolbox: Toolbox, seconds: float) -> ToolOu
         return ToolOutput(message, is_error=True, seconds=seconds)
 
 
+@dataclass(slots=True)
 class Information:
     """Knowledge of all rounds so far. A text that the model condensed replaces the original.
 
     The trace has each result whole; its runner events `summary` and `compression` contain the condensed texts.
     """
 
-    def __init__(
-        self, asker: Asker, prompts: Prompts, counter: TokenCounter, settings: PlannerSettings, trace: Recorder
-    ) -> None:
-        self._asker = asker
-        self._prompts = prompts
-        self._counter = counter
-        self._settings = settings
-        self._trace = trace
-        self._rounds: list[list[str | Block]] = []
+    _asker: Asker
+    _prompts: Prompts
+    _counter: TokenCounter
+    _settings: PlannerSettings
+    _trace: Recorder
+    _rounds: list[list[str | Block]] = field(default_factory=list)
 
     @property
     def parts(self) -> Parts:
@@ -297,24 +295,16 @@ async def run_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
     return requests.end(await asker.ask("answer", request, planner.answer_tokens))
 
 
+@dataclass(slots=True)
 class _Planning:
     """Conversation about one round's plan, until a reply keeps the contract."""
 
-    def __init__(
-        self,
-        requests: Requests,
-        asker: Asker,
-        prompts: Prompts,
-        counter: TokenCounter,
-        settings: PlannerSettings,
-        trace: Recorder,
-    ) -> None:
-        self._requests = requests
-        self._asker = asker
-        self._prompts = prompts
-        self._counter = counter
-        self._settings = settings
-        self._trace = trace
+    _requests: Requests
+    _asker: Asker
+    _prompts: Prompts
+    _counter: TokenCounter
+    _settings: PlannerSettings
+    _trace: Recorder
 
     async def plan(self, number: int, information: Parts) -> Plan | RunEnd:
         """Return the plan of round `number`, or how the run has ended without one. Raises ProviderError."""
