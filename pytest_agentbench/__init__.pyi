@@ -32,8 +32,8 @@ from pytest_agentbench.metrics.registry import Measured as Measured
 from pytest_agentbench.metrics.registry import MetricContext as MetricContext
 from pytest_agentbench.metrics.registry import metric as metric
 from pytest_agentbench.metrics.scoring import score as score
+from pytest_agentbench.models.messages import ChatReply as ChatReply
 from pytest_agentbench.models.messages import ToolCall as ToolCall
-from pytest_agentbench.models.replies import ChatReply as ChatReply
 from pytest_agentbench.public import Run as Run
 from pytest_agentbench.records.base import CasePart as CasePart
 from pytest_agentbench.records.base import Record as Record

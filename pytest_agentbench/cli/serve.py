@@ -76,8 +76,8 @@ def _guard_app(app: ASGIApp) -> ASGIApp:
     """Return the endpoint, for programs of this machine and of its containers only."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        from pytest_agentbench.models.apis.base import RequestRefused
         from pytest_agentbench.models.completions_http import respond_with_refusal
-        from pytest_agentbench.models.dialects.base import RequestRefused
 
         problem = foreign_problem(scope, _OF_HERE | _OF_CONTAINERS)
         refused = None if problem is None else RequestRefused(403, problem, "foreign_request")

@@ -32,7 +32,7 @@ from pytest_agentbench.secrets.redaction import Redactor
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, JudgeRunConfig
     from pytest_agentbench.models.client import ChatClient
-    from pytest_agentbench.models.replies import ChatReply
+    from pytest_agentbench.models.messages import ChatReply
     from pytest_agentbench.models.spelling import Spelling
 
 MAX_ATTEMPTS = 3

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_agentbench.models.failures import RequestFailed
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.metering import Meter
-from pytest_agentbench.models.replies import ChatReply, find_usage, price_tokens
+from pytest_agentbench.models.replies import find_usage, price_tokens
 from pytest_agentbench.models.spelling import BYTES_PER_TOKEN
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Unsettled, Usage

@@ -7,19 +7,19 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import ConfigError, ProviderError
+from pytest_agentbench.models.apis.chat import drop_empty
 from pytest_agentbench.models.attempts import OnRetry
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.client import ChatClient
 from pytest_agentbench.models.limits import OUTAGE
-from pytest_agentbench.models.messages import read_message
-from pytest_agentbench.models.replies import ChatReply
-from pytest_agentbench.models.spelling import compose_request, drop_empty, write_request
+from pytest_agentbench.models.messages import ChatReply, read_message
+from pytest_agentbench.models.spelling import compose_request, write_request
 from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.records.case import Model, Streamed
 from pytest_agentbench.records.run import EndDetail, EndReason
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models.wires import PassedRequest
+    from pytest_agentbench.models.apis.passing import PassedRequest
 
 _REFUSALS: Mapping[str, EndReason] = {
     "bad_request": "rejected",

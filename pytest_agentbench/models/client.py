@@ -37,8 +37,9 @@ from pytest_agentbench.models.limits import (
     Throttle,
     Throttling,
 )
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.metering import METER
-from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
+from pytest_agentbench.models.replies import RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
 from pytest_agentbench.models.spelling import BYTES_PER_TOKEN, Spelling, compose_request, dialect_of, write_request
 from pytest_agentbench.models.standing import Answered, Standing
@@ -46,9 +47,9 @@ from pytest_agentbench.records.case import Limits, Model, Streamed, header_varia
 from pytest_agentbench.secrets.redaction import strip_credentials
 
 if TYPE_CHECKING:
+    from pytest_agentbench.models.apis.passing import PassedRequest
     from pytest_agentbench.models.batches.collector import Batcher, Batches, Collected
     from pytest_agentbench.models.scripts import Scripts
-    from pytest_agentbench.models.wires import PassedRequest
 
 _STREAMED_FROM = 60
 """`stream: auto` streams requests with a time limit of more seconds than this."""

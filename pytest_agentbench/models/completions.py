@@ -17,8 +17,9 @@ from urllib.parse import unquote
 from pydantic_core import from_json
 
 from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.models.dialects.base import Asked, RequestRefused
-from pytest_agentbench.models.dialects.chat import error, list_events, require_messages, wants_usage
+from pytest_agentbench.models.apis.base import Asked, RequestRefused
+from pytest_agentbench.models.apis.chat import error, list_events, require_messages, wants_usage
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.prompts import (
     ANSWER_SCHEMA,
     JUDGE_SCHEMA,
@@ -26,7 +27,7 @@ from pytest_agentbench.models.prompts import (
     REPETITION_FIELD,
     message_text,
 )
-from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
+from pytest_agentbench.models.replies import RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER
 from pytest_agentbench.models.script_files import (
     VERDICT_FORMS,

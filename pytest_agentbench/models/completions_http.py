@@ -14,6 +14,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from pytest_agentbench.bounded.json_files import lies_deep
+from pytest_agentbench.models.apis.base import RequestRefused, Route, require_model
+from pytest_agentbench.models.apis.chat import list_events, wants_usage
+from pytest_agentbench.models.apis.choice import DIALECTS, SERVED, find_route
 from pytest_agentbench.models.completions import (
     EVENT_STREAM,
     answer_scripted,
@@ -23,9 +26,6 @@ from pytest_agentbench.models.completions import (
     read_request,
     refuse_large,
 )
-from pytest_agentbench.models.dialects.base import RequestRefused, Route, require_model
-from pytest_agentbench.models.dialects.chat import list_events, wants_usage
-from pytest_agentbench.models.dialects.choice import DIALECTS, SERVED, find_route
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import ApiName
 

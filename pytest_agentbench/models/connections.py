@@ -16,13 +16,13 @@ from urllib.request import getproxies
 import httpx2
 
 from pytest_agentbench.bounded.replies import ACCEPTED, ReplyRefusedError, bounded_replies
+from pytest_agentbench.models.apis.choice import protocol_of
+from pytest_agentbench.models.apis.messages import SAMPLING_VERSION, VERSION, choose_auth_header
+from pytest_agentbench.models.apis.passing import PassedRequest
+from pytest_agentbench.models.apis.streams import open_reader
 from pytest_agentbench.models.failures import is_page, not_connected, refused_reply, stalled
-from pytest_agentbench.models.protocols.anthropic import SAMPLING_VERSION, VERSION, choose_auth_header
-from pytest_agentbench.models.protocols.choice import protocol_of
-from pytest_agentbench.models.protocols.streams import open_reader
 from pytest_agentbench.models.replies import RawReply
 from pytest_agentbench.models.streaming import EVENT_STREAM, EventReader
-from pytest_agentbench.models.wires import PassedRequest
 from pytest_agentbench.records.case import Model
 
 _CONNECT_SECONDS = 10.0

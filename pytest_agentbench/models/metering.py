@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_agentbench.records.run import Usage
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models.replies import ChatReply
+    from pytest_agentbench.models.messages import ChatReply
 
 
 class Meter:

@@ -15,7 +15,8 @@ from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.client import ChatClient, Connection, Endpoints
 from pytest_agentbench.models.failures import RequestFailed
 from pytest_agentbench.models.learning import LIMITS
-from pytest_agentbench.models.replies import ChatReply, RawReply, price_tokens
+from pytest_agentbench.models.messages import ChatReply
+from pytest_agentbench.models.replies import RawReply, price_tokens
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.models.spelling import compose_request, write_request
 from pytest_agentbench.models.streaming import ask_for_stream

@@ -6,42 +6,22 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.models.apis.choice import protocol_of
 from pytest_agentbench.models.ends import GIVEN_UP, read_filter_results
 from pytest_agentbench.models.failures import RequestFailed, broken_off, invalid_reply, status_failed
-from pytest_agentbench.models.messages import ToolCall, read_message, read_text, take_string
-from pytest_agentbench.models.protocols.choice import protocol_of
+from pytest_agentbench.models.messages import ChatReply, StreamTimes, read_message, read_text, take_string
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.models.thoughts import split_thoughts
 from pytest_agentbench.records.case import Model, Prices
-from pytest_agentbench.records.run import EndDetail, EndReason, Usage
+from pytest_agentbench.records.run import Usage
 from pytest_agentbench.terminal_text import shorten_text
-
-
-@dataclass(frozen=True, slots=True)
-class StreamTimes:
-    """Seconds from a request to the first piece of its reply of any kind, to the first text, to the last piece."""
-
-    first: float | None
-    first_text: float | None
-    last: float | None
-
-    def measure(self, usage: Usage) -> dict[str, float | None]:
-        """Return the reported measurements of a streamed reply. None: not measured."""
-        speed = None
-        if usage.output_tokens and self.first is not None and self.last is not None and self.last > self.first:
-            speed = usage.output_tokens / (self.last - self.first)
-        return {
-            "ttft_seconds": self.first,
-            "first_text_seconds": self.first_text,
-            "output_tokens_per_second": speed,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,38 +36,6 @@ class RawReply:
     content: bytes
     redirect: str | None = None
     times: StreamTimes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChatReply:
-    """One answer of a model.
-
-    `message` is the unchanged assistant message, to be sent back to its endpoint in the conversation. `usage` contains
-    tokens and cost. `attempts` counts the requests, `seconds` is the time of the last one. `reasoning` are the
-    fields of the message with the model's thoughts as text, for callers that show or return them; `thoughts` are
-    all of them as one text, or None. `end` is how a run ends by the reply, None if it calls tools,
-    and `detail` its details. `unfiltered` means that the provider's filter did not run. `adapted` lists
-    the adaptations of the request to its endpoint. `times` are those of a streamed reply; `batch` has the id of the
-    reply's batch, and the seconds it took.
-    """
-
-    content: str | None
-    tool_calls: tuple[ToolCall, ...]
-    finish_reason: str | None
-    usage: Usage
-    model: str
-    response_id: str | None
-    message: dict[str, Any]
-    attempts: int
-    seconds: float
-    reasoning: Mapping[str, str] = field(default_factory=dict)
-    thoughts: str | None = None
-    end: EndReason | None = None
-    detail: EndDetail | None = None
-    unfiltered: bool = False
-    adapted: tuple[str, ...] = ()
-    times: StreamTimes | None = None
-    batch: Mapping[str, Any] | None = None
 
 
 def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, seconds: float) -> ChatReply:

@@ -13,18 +13,15 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from pytest_agentbench.config.dialects import resolve_dialect
 from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.models.apis.chat import fit_message
+from pytest_agentbench.models.apis.choice import protocol_of
 from pytest_agentbench.models.failures import RequestFailed
 from pytest_agentbench.models.learning import LIMITS, MOST_CHANGES, Change, Lessons, find_change
-from pytest_agentbench.models.protocols.choice import protocol_of
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Dialect, Model
 
 BYTES_PER_TOKEN = 4
 """About so many bytes of a request are one token."""
-UNKNOWN = "*unknown"
-"""In a dialect's `never_back`: all keys that the protocol does not have."""
-_MESSAGE_KEYS = frozenset({"role", "content", "name", "tool_calls"})
-_CALL_KEYS = frozenset({"id", "type", "function"})
 _TOOL_PARAMETERS = frozenset({"tool_choice", "parallel_tool_calls"})  # refused by endpoints where no tools are offered
 # One encoder for all: `json.dumps` with options makes a new one for each request.
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
@@ -154,7 +151,7 @@ class Spelling:
             return list(messages)
         dialect = self.dialect
         spelled = [
-            _fit_message(message, dialect.never_back, dialect.always_back)
+            fit_message(message, dialect.never_back, dialect.always_back)
             if message.get("role") == "assistant"
             else message
             for message in messages
@@ -178,25 +175,6 @@ def _acts(change: Change, request: Mapping[str, Any], own: Collection[str]) -> b
     if change.do == "keep":
         return any(message.get("role") == "assistant" and message.get(change.field) for message in request["messages"])
     return change.do == "tools" and request.get("tool_choice") == "none"
-
-
-def _fit_message(message: Mapping[str, Any], never: Collection[str], always: Collection[str]) -> dict[str, Any]:
-    """Return the part of a model's message that is sent back: nothing empty, and no key that the endpoint refuses."""
-    kept = {name: value for name, value in message.items() if _goes_back(name, value, _MESSAGE_KEYS, never, always)}
-    # The one key that the protocol demands; of an empty text some make a block, which they refuse then
-    kept["content"] = message.get("content") or (None if kept.get("tool_calls") else message.get("content"))
-    calls = kept.get("tool_calls")
-    if isinstance(calls, list):
-        kept["tool_calls"] = [_fit_call(call, never, always) if isinstance(call, dict) else call for call in calls]
-    return kept
-
-
-def _fit_call(call: Mapping[str, Any], never: Collection[str], always: Collection[str]) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in call.items()
-        if name != "index" and _goes_back(name, value, _CALL_KEYS, never, always)
-    }
 
 
 _NINE = re.compile("[A-Za-z0-9]{9}")
@@ -223,21 +201,6 @@ def _fit_id(given: object) -> str:
     )
 
 
-def _goes_back(
-    name: str, value: object, known: Collection[str], never: Collection[str], always: Collection[str]
-) -> bool:
-    if not value and value in (None, "", [], {}):
-        return False
-    if name in never:
-        return False
-    return name in known or name in always or UNKNOWN not in never
-
-
 def dialect_of(model: Model) -> Dialect:
     """Return how a model's endpoint speaks, before it has taught anything."""
     return resolve_dialect(model.dialect, model.base_url or DEFAULT_BASE_URL, model.dialect_overrides, model.api)
-
-
-def drop_empty(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an assistant message without empty fields, at its top and in its calls."""
-    return _fit_message(message, (), ())

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_agentbench.models.failures import cut_off
-from pytest_agentbench.models.replies import RawReply, StreamTimes
+from pytest_agentbench.models.messages import StreamTimes
+from pytest_agentbench.models.replies import RawReply
 
 EVENT_STREAM = "text/event-stream"
 """The content type of a reply that comes in events."""

@@ -17,6 +17,7 @@ from pytest_agentbench.bounded.writing import write_atomically
 from pytest_agentbench.config.grants import note_recording
 from pytest_agentbench.errors import AgentbenchError, ConfigError, ProviderError, UnwritableError
 from pytest_agentbench.identity.fingerprints import fingerprint
+from pytest_agentbench.models.apis.chat import drop_empty
 from pytest_agentbench.models.cassette_file import (
     Answer,
     Cassette,
@@ -29,7 +30,6 @@ from pytest_agentbench.models.cassette_file import (
 )
 from pytest_agentbench.models.metering import METER
 from pytest_agentbench.models.routes import Cassettes
-from pytest_agentbench.models.spelling import drop_empty
 from pytest_agentbench.records.case import Case, CassetteMode
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.secrets.redaction import Redactor

@@ -19,11 +19,11 @@ from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.functions import functions_of
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableError
+from pytest_agentbench.models.apis.messages import explain_version
 from pytest_agentbench.models.clock import Wait
 from pytest_agentbench.models.ends import GIVEN_UP, is_known_finish, messages_fit, read_finish
 from pytest_agentbench.models.learning import KEEP_TOOLS, LIMITS
 from pytest_agentbench.models.messages import digest_media, is_call_as_text, read_message, read_text
-from pytest_agentbench.models.protocols.anthropic import explain_version
 from pytest_agentbench.models.spelling import dialect_of
 from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Attachment, Case, Dialect, Message
@@ -31,10 +31,9 @@ from pytest_agentbench.records.run import CALL_AS_TEXT, EndDetail, EndReason, Ru
 from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd
 
 if TYPE_CHECKING:
+    from pytest_agentbench.models.apis.passing import PassedRequest
     from pytest_agentbench.models.client import ChatClient
-    from pytest_agentbench.models.messages import ToolCall
-    from pytest_agentbench.models.replies import ChatReply
-    from pytest_agentbench.models.wires import PassedRequest
+    from pytest_agentbench.models.messages import ChatReply, ToolCall
     from pytest_agentbench.tools.base import Tool, ToolOutput
     from pytest_agentbench.tools.toolbox import Toolbox
 
@@ -415,7 +414,7 @@ _STATUS_BY_END: Mapping[EndReason, RunStatus] = {
 
 def _read_unreadable(error: ProviderError, model: str) -> ChatReply:
     """Return a reply in place of one that the endpoint could not parse."""
-    from pytest_agentbench.models.replies import ChatReply
+    from pytest_agentbench.models.messages import ChatReply
 
     detail = error.detail if isinstance(error.detail, EndDetail) else None
     message = {"role": "assistant", "content": error.partial}

@@ -18,7 +18,7 @@ from pytest_agentbench.cli.commands import Command
 from pytest_agentbench.cli.doctor_needs import PackNeeds
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.errors import AgentbenchError
-from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import Usage

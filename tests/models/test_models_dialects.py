@@ -9,16 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_agentbench.models.dialects.base import Asked, RequestRefused, Route, write_event
-from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
-from pytest_agentbench.models.dialects.translation import translate
+from pytest_agentbench.models.apis.base import BLOCKS, ITEMS, PARTS, Asked, RequestRefused, Route, write_event
+from pytest_agentbench.models.apis.choice import DIALECTS, PROTOCOLS, find_route
+from pytest_agentbench.models.apis.streams import open_reader
+from pytest_agentbench.models.apis.translation import translate
 from pytest_agentbench.models.failures import RequestFailed
-from pytest_agentbench.models.protocols.anthropic import BLOCKS
-from pytest_agentbench.models.protocols.choice import PROTOCOLS
-from pytest_agentbench.models.protocols.gemini import PARTS
-from pytest_agentbench.models.protocols.responses import ITEMS
-from pytest_agentbench.models.protocols.streams import open_reader
-from pytest_agentbench.models.replies import ChatReply, read_reply
+from pytest_agentbench.models.messages import ChatReply
+from pytest_agentbench.models.replies import read_reply
 from pytest_agentbench.records.case import Model
 
 NAMES = sorted(DIALECTS)

@@ -10,8 +10,8 @@ import pytest
 from support.script_server import served
 
 from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.models.apis.choice import DIALECTS
 from pytest_agentbench.models.client import Endpoints
-from pytest_agentbench.models.dialects.choice import DIALECTS
 from pytest_agentbench.models.script_trees import ScriptTree
 from pytest_agentbench.records.case import Model
 

@@ -12,7 +12,8 @@ from support.fault_endpoint import TRANSIENT, FaultEndpoint, always, in_order, s
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.failures import Backoff, RequestFailed
-from pytest_agentbench.models.replies import ChatReply, read_reply
+from pytest_agentbench.models.messages import ChatReply
+from pytest_agentbench.models.replies import read_reply
 from pytest_agentbench.records.case import Limits, Model
 
 QUICK = Backoff(first=0.001, longest=0.004, longest_retry_after=0.05)

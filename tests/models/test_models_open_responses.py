@@ -13,7 +13,7 @@ import pytest
 from support.open_responses import PIXEL, REQUEST, RESPONSE, WEATHER, list_problems
 
 from pytest_agentbench.models.client import Endpoints
-from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.records.case import Model
 
 USER = {"role": "user", "content": "The weather?"}

@@ -10,15 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_agentbench.errors import ConfigError, ProviderError
+from pytest_agentbench.models.apis.choice import PROTOCOLS, protocol_of
+from pytest_agentbench.models.apis.messages import write_request as write_message
+from pytest_agentbench.models.apis.streams import open_reader
 from pytest_agentbench.models.batches.services import find_kind, open_service, require_kind
 from pytest_agentbench.models.cassettes import TapedClient, _write_answer
 from pytest_agentbench.models.connections import HttpConnection
 from pytest_agentbench.models.failures import RequestFailed
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.prompt_cache import ask_for_cache
-from pytest_agentbench.models.protocols.anthropic import write_request as write_message
-from pytest_agentbench.models.protocols.choice import PROTOCOLS, protocol_of
-from pytest_agentbench.models.protocols.streams import open_reader
-from pytest_agentbench.models.replies import ChatReply, read_reply
+from pytest_agentbench.models.replies import read_reply
 from pytest_agentbench.models.spelling import Spelling, compose_request, dialect_of
 from pytest_agentbench.models.streaming import ask_for_stream
 from pytest_agentbench.records.case import Dialect, Model, PromptCache

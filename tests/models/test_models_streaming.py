@@ -9,10 +9,10 @@ import pytest
 from support.fault_endpoint import FaultEndpoint, always, in_order
 
 from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.models.apis.streams import open_reader
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.failures import Backoff, RequestFailed
-from pytest_agentbench.models.protocols.streams import open_reader
-from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.streaming import StreamReader
 from pytest_agentbench.records.case import Model
 

@@ -21,7 +21,7 @@ from pytest_agentbench.models.cassette_file import (
     read_cassette,
 )
 from pytest_agentbench.models.cassettes import TapedClient
-from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.tape import Form, Slot, Tape, make_slots, map_texts, number_exchanges
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage

@@ -609,7 +609,7 @@ PANEL = """
 import itertools, json
 from pytest_agentbench import Usage
 from pytest_agentbench.judging.asking import JudgeReply
-from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.models.messages import ChatReply
 
 numbers = itertools.count(1)
 

@@ -12,7 +12,7 @@ from runners_support import assistant, make_case, probe, told
 from support.replay_endpoint import ReplayEndpoint
 
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import RunArtifact, Usage
 from pytest_agentbench.runners.base import RunContext, RunEnd

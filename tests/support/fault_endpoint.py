@@ -22,8 +22,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from pytest_agentbench.models.dialects.base import write_event
-from pytest_agentbench.models.dialects.chat import list_events, wants_usage
+from pytest_agentbench.models.apis.base import write_event
+from pytest_agentbench.models.apis.chat import list_events, wants_usage
 from pytest_agentbench.models.prompts import message_text
 
 Choose = Callable[[str, int], str]

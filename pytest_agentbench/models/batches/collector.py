@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_agentbench.errors import BatchWaitsError
+from pytest_agentbench.models.apis.choice import protocol_of
 from pytest_agentbench.models.batches.jobs import Job, key_of, make_id, read_jobs
 from pytest_agentbench.models.batches.services import BatchService, Line, find_kind, open_service, require_kind
 from pytest_agentbench.models.clock import Wait
 from pytest_agentbench.models.failures import RequestFailed
 from pytest_agentbench.models.learning import LIMITS
-from pytest_agentbench.models.protocols.choice import protocol_of
 from pytest_agentbench.models.replies import RawReply, price_tokens
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL, DRAW
 from pytest_agentbench.models.spelling import BYTES_PER_TOKEN, write_request

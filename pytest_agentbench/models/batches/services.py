@@ -14,12 +14,12 @@ import httpx2
 from pytest_agentbench.bounded.replies import ReplyRefusedError, bounded_replies
 from pytest_agentbench.config.dialects import DIALECTS
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.models.apis.choice import PROTOCOLS, protocol_of
+from pytest_agentbench.models.apis.messages import VERSION, choose_auth_header, choose_version
 from pytest_agentbench.models.batches.jobs import Job, Kind
 from pytest_agentbench.models.batches.translation import from_anthropic, from_gemini, to_anthropic, to_bytes, to_gemini
 from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.models.failures import RequestFailed, not_connected, refused_reply, status_failed
-from pytest_agentbench.models.protocols.anthropic import VERSION, choose_auth_header, choose_version
-from pytest_agentbench.models.protocols.choice import PROTOCOLS, protocol_of
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import ApiName, DialectName, Model
 

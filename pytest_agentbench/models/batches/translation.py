@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_agentbench.config.dialects import resolve_dialect
+from pytest_agentbench.models.apis import messages
 from pytest_agentbench.models.messages import read_text
-from pytest_agentbench.models.protocols import anthropic
 
 _OURS = frozenset({"model", "messages", "max_tokens", "max_completion_tokens", "stop", "response_format", "metadata"})
 
@@ -19,13 +19,13 @@ _OURS = frozenset({"model", "messages", "max_tokens", "max_completion_tokens", "
 def to_anthropic(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request as the parameters of Messages; fields of its own go as they are."""
     lacking = {*resolve_dialect("anthropic", "", api="messages").ignored, "metadata"}
-    return anthropic.write_request({name: value for name, value in body.items() if name not in lacking})
+    return messages.write_request({name: value for name, value in body.items() if name not in lacking})
 
 
 def from_anthropic(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message as a chat completion; what is no message becomes one without choices, which is refused."""
     try:
-        return anthropic.read_message(message)
+        return messages.read_reply(message)
     except ValueError:
         return {}
 

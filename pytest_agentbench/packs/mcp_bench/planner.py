@@ -14,10 +14,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool
 
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.models.messages import ToolCall
+from pytest_agentbench.models.messages import ChatReply, ToolCall
 from pytest_agentbench.models.prompts import Block, TokenCounter, clip_middle
 from pytest_agentbench.models.replies import (
-    ChatReply,
     InvalidReply,
     ReplyPart,
     read_json_object,

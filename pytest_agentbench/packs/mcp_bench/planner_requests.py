@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_agentbench.config.prompt_files import PromptTexts
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.prompts import Block, compute_boundary, fill_prompt, render_parts
-from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.packs.mcp_bench.wording import read_planner_wording
 from pytest_agentbench.runners.chat import Requests
 from pytest_agentbench.tools.base import Tool

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_agentbench.config.agent_file import ABSOLUTE, ToolCall, fill
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.messages import ToolCall as Called
-from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.models.script_files import PORTABLE
 from pytest_agentbench.records.base import PortableName
 from pytest_agentbench.runners.agents.adapter import Program

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pytest_agentbench.models.apis.base import AgentApi, Asked, RequestRefused
+from pytest_agentbench.models.apis.passing import UsageFilter
 from pytest_agentbench.models.completions import EVENT_STREAM
-from pytest_agentbench.models.dialects.base import Asked, Dialect, RequestRefused
-from pytest_agentbench.models.dialects.passing import UsageFilter
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.prompts import TokenCounter, message_text
-from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.runners.gateway.policy import Helper
@@ -24,7 +24,7 @@ class ReplyStream:
 
     # Not StreamingResponse, which sends its head before its first event exists
 
-    def __init__(self, send: Send, dialect: Dialect, asked: Asked) -> None:
+    def __init__(self, send: Send, dialect: AgentApi, asked: Asked) -> None:
         self._send, self._dialect, self._asked = send, dialect, asked
         self.begun = self._gone = False
         self._last = b"\n\n"

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from pytest_agentbench.models.dialects.base import Asked
+from pytest_agentbench.models.apis.base import Asked
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.prompts import message_text
-from pytest_agentbench.models.replies import ChatReply
 
 Messages = Sequence[Mapping[str, Any]]
 

@@ -15,20 +15,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pytest_agentbench.errors import InfrastructureError, ProviderError, UnavailableError
+from pytest_agentbench.models.apis.base import FAILED, AgentApi, Asked, RequestRefused, Route, require_model
+from pytest_agentbench.models.apis.choice import DIALECTS, SERVED, find_route
+from pytest_agentbench.models.apis.messages import VERSION
+from pytest_agentbench.models.apis.passing import (
+    REPLY_HEADERS,
+    REQUEST_HEADERS,
+    PassedRequest,
+    rewrite_headers,
+    rewrite_request,
+    select_headers,
+)
+from pytest_agentbench.models.apis.signatures import CallSignatures
+from pytest_agentbench.models.apis.translation import translate
 from pytest_agentbench.models.clock import RUN_CLOCK
 from pytest_agentbench.models.completions import parse_object
 from pytest_agentbench.models.completions_http import JSONReply, read_body
-from pytest_agentbench.models.dialects.base import FAILED, Asked, Dialect, RequestRefused, Route, require_model
-from pytest_agentbench.models.dialects.choice import DIALECTS, SERVED, find_route
-from pytest_agentbench.models.dialects.passing import rewrite_headers, rewrite_request
-from pytest_agentbench.models.dialects.signatures import CallSignatures
-from pytest_agentbench.models.dialects.translation import translate
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.metering import METER, Meter
 from pytest_agentbench.models.prompts import TokenCounter
-from pytest_agentbench.models.protocols.anthropic import VERSION
-from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.models.spelling import compose_request
-from pytest_agentbench.models.wires import REPLY_HEADERS, REQUEST_HEADERS, PassedRequest, select_headers
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import RunError, Unsettled, Usage
 from pytest_agentbench.runners.asking import Asking
@@ -238,7 +244,7 @@ class Gateway:
                 await asyncio.sleep(_PAUSE_SECONDS)
             await response(scope, receive_body, send)
 
-    async def _answer_aside(self, request: Request, route: Route, dialect: Dialect) -> Response:
+    async def _answer_aside(self, request: Request, route: Route, dialect: AgentApi) -> Response:
         """Answer a request that needs no model. Raises RequestRefused."""
         name = self._model.requested_model
         if route.kind == "ping":
@@ -263,7 +269,7 @@ class Gateway:
     def _names(self) -> tuple[str, ...]:
         return self._model.requested_model, self._model.model_id, *self._policy.names
 
-    async def _read(self, request: Request, route: Route, dialect: Dialect) -> _Incoming:
+    async def _read(self, request: Request, route: Route, dialect: AgentApi) -> _Incoming:
         """Return the parsed request if it is allowed. Raises RequestRefused."""
         given = _parse(body := await read_body(request))
         asked = dialect.read(given, route)
@@ -274,7 +280,7 @@ class Gateway:
         self._check_turn(dialect, passes=passes)
         return _Incoming(asked, dialect, body, given, select_headers(request.headers, REQUEST_HEADERS), passes)
 
-    def _check_turn(self, dialect: Dialect, *, passes: bool) -> None:
+    def _check_turn(self, dialect: AgentApi, *, passes: bool) -> None:
         """Raise RequestRefused if the turn allows no further request, or none in this API."""
         if not self._in_turn:
             raise RequestRefused(409, "the agent's turn is over", "no_turn")
@@ -459,7 +465,7 @@ class _Incoming:
     """A request as received, and parsed as `asked`. It `passes` if the model's endpoint serves its API."""
 
     asked: Asked
-    dialect: Dialect
+    dialect: AgentApi
     body: bytes
     given: dict[str, Any]
     headers: Mapping[str, str]

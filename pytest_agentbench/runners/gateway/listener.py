@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
+from pytest_agentbench.models.apis.base import Route
+from pytest_agentbench.models.apis.choice import DIALECTS, find_route
 from pytest_agentbench.models.completions_http import JSONReply
-from pytest_agentbench.models.dialects.base import Route
-from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
 from pytest_agentbench.runners.gateway.callers import Callers
 from pytest_agentbench.runners.gateway.gateway import Gateway
 from pytest_agentbench.runners.gateway.keys import RUN_HEADER, list_keys

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.prompts import message_text
-from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.runners.base import Recorder
 from pytest_agentbench.runners.gateway.bounds import is_deep
 from pytest_agentbench.runners.gateway.conversations import Conversations

@@ -13,8 +13,7 @@ import httpx2
 
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.models.client import Endpoints
-from pytest_agentbench.models.messages import ToolCall
-from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.models.messages import ChatReply, ToolCall
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import RunnerEvent, ToolResultEvent, Usage

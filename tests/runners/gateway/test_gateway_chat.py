@@ -19,7 +19,7 @@ from runners.runners_support import assistant, told
 from support.fault_endpoint import FaultEndpoint, always
 
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models.dialects.chat import write_usage
+from pytest_agentbench.models.apis.chat import write_usage
 from pytest_agentbench.models.script_trees import ScriptTree
 from pytest_agentbench.records.case import Limits, Model
 from pytest_agentbench.records.run import ToolCallEvent, ToolResultEvent, Usage

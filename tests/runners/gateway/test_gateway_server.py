@@ -15,8 +15,8 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from pytest_agentbench.models.apis.base import RequestRefused
 from pytest_agentbench.models.completions_http import JSONReply, read_body
-from pytest_agentbench.models.dialects.base import RequestRefused
 from pytest_agentbench.runners.gateway import exchange as exchange_module
 from pytest_agentbench.runners.gateway import server as listening_module
 from pytest_agentbench.runners.gateway.server import listening

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runners.gateway.gateway_support import Call, reply, result, results, shown, user
 
-from pytest_agentbench.models.messages import ToolCall
-from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.models.messages import ChatReply, ToolCall
 from pytest_agentbench.records.run import MessageEvent, ToolCallEvent, Usage
 from pytest_agentbench.runners.base import Recorder
 from pytest_agentbench.runners.gateway import trace as trace_module

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.models.dialects.base import (
+from pytest_agentbench.models.apis.base import (
+    KEPT,
+    AgentApi,
     Asked,
-    Dialect,
     JsonObject,
     RequestRefused,
     Route,
@@ -28,13 +29,15 @@ from pytest_agentbench.models.dialects.base import (
     write_event,
 )
 from pytest_agentbench.models.messages import ToolCall
-from pytest_agentbench.models.protocols.choice import KEPT
-from pytest_agentbench.models.spelling import drop_empty
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models.replies import ChatReply
+    from pytest_agentbench.models.messages import ChatReply
     from pytest_agentbench.records.run import Usage
 
+UNKNOWN = "*unknown"
+"""In a dialect's `never_back`: all keys that the protocol does not have."""
+_MESSAGE_KEYS = frozenset({"role", "content", "name", "tool_calls"})
+_CALL_KEYS = frozenset({"id", "type", "function"})
 LAST_EVENT = b"data: [DONE]\n\n"
 PASSED_ON = frozenset(
     {
@@ -69,7 +72,7 @@ _OF_THE_PROTOCOL = frozenset({"model", "messages", "tools", "stream", "stream_op
 _MEDIA = frozenset({"file", "input_audio", "video_url"})
 
 
-def read(body: Mapping[str, Any], route: Route) -> Asked:
+def read_request(body: Mapping[str, Any], route: Route) -> Asked:
     """Return what a request asks. Raises RequestRefused where it is none."""
     refuse_fields(body)
     messages = require_messages(body)
@@ -158,7 +161,7 @@ def _read_call(call: Any) -> Any:
     return {"id": call.get("id"), "type": "function", "function": function}
 
 
-def write(reply: ChatReply, asked: Asked) -> JsonObject:
+def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
     """Return a reply as a chat completion."""
     told = {name: value for name, value in drop_empty(reply.message).items() if name not in KEPT}
     # Its parts as one text: agents take no others
@@ -209,9 +212,9 @@ def write_usage(usage: Usage) -> JsonObject | None:
     }
 
 
-def events(reply: ChatReply, asked: Asked) -> Iterator[bytes]:
+def write_events(reply: ChatReply, asked: Asked) -> Iterator[bytes]:
     """Yield the chunks of a reply, with usage where the request wants it."""
-    return list_events(write(reply, asked), include_usage=asked.include_usage)
+    return list_events(write_reply(reply, asked), include_usage=asked.include_usage)
 
 
 def list_events(completion: Mapping[str, Any], *, include_usage: bool) -> Iterator[bytes]:
@@ -258,11 +261,45 @@ def list_models(name: str) -> JsonObject:
     return {"object": "list", "data": [describe_model(name)]}
 
 
-CHAT = Dialect(
+def fit_message(message: Mapping[str, Any], never: Collection[str], always: Collection[str]) -> dict[str, Any]:
+    """Return the part of a model's message that is sent back: nothing empty, and no key that the endpoint refuses."""
+    kept = {name: value for name, value in message.items() if _goes_back(name, value, _MESSAGE_KEYS, never, always)}
+    # The one key that the protocol demands; of an empty text some make a block, which they refuse then
+    kept["content"] = message.get("content") or (None if kept.get("tool_calls") else message.get("content"))
+    calls = kept.get("tool_calls")
+    if isinstance(calls, list):
+        kept["tool_calls"] = [_fit_call(call, never, always) if isinstance(call, dict) else call for call in calls]
+    return kept
+
+
+def _fit_call(call: Mapping[str, Any], never: Collection[str], always: Collection[str]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in call.items()
+        if name != "index" and _goes_back(name, value, _CALL_KEYS, never, always)
+    }
+
+
+def _goes_back(
+    name: str, value: object, known: Collection[str], never: Collection[str], always: Collection[str]
+) -> bool:
+    if not value and value in (None, "", [], {}):
+        return False
+    if name in never:
+        return False
+    return name in known or name in always or UNKNOWN not in never
+
+
+def drop_empty(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an assistant message without empty fields, at its top and in its calls."""
+    return fit_message(message, (), ())
+
+
+CHAT = AgentApi(
     name="chat",
-    read=read,
-    write=write,
-    events=events,
+    read=read_request,
+    write=write_reply,
+    events=write_events,
     error=error,
     error_events=_error_events,
     # Without a choice: clients that limit the time between two events do not see comments

@@ -1,7 +1,7 @@
 """What an agent asks, whatever dialect it asks in, and what a dialect is: data, and functions without any IO.
 
 The internal form is that of Chat Completions: messages, tools and parameters in, a `ChatReply` out. How an endpoint is
-asked in one of the same protocols is told in `models/protocols`.
+asked in one of the same APIs is in the module of the API.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from pytest_agentbench.models.ends import read_finish
 from pytest_agentbench.records.case import ApiName
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models.replies import ChatReply
+    from pytest_agentbench.models.messages import ChatReply
 
 RouteKind = Literal["ask", "count", "models", "ping", "unknown"]
 JsonObject = dict[str, Any]
 T = TypeVar("T")
+
+BLOCKS, PARTS, ITEMS = "content_blocks", "content_parts", "output_items"
+"""Keys of an assistant message for its source in Messages, Gemini and Responses."""
+KEPT = frozenset({BLOCKS, PARTS, ITEMS})
 
 REFUSED = frozenset(
     {"previous_response_id", "conversation", "background", "prompt", "container", "mcp_servers"}
@@ -96,7 +100,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class AgentApi:
     """A dialect as data and functions.
 
     `read` takes a request's body and raises RequestRefused where it is none. `write` returns the body of a reply,

@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_agentbench.models.dialects.base import JsonObject
-from pytest_agentbench.models.protocols.gemini import PARTS
+from pytest_agentbench.models.apis.base import PARTS, JsonObject
 
 
 class CallSignatures:

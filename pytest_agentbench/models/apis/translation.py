@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_agentbench.models.dialects.base import Asked
-from pytest_agentbench.models.protocols.choice import KEPT
+from pytest_agentbench.models.apis.base import KEPT, Asked
 from pytest_agentbench.records.case import ApiName
 
 _OWN = KEPT | {"reasoning_content"}

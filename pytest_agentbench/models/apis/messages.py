@@ -1,0 +1,519 @@
+"""Anthropic's Messages: requests that agents send, and requests to endpoints.
+
+An assistant message keeps the blocks that it was made of (`content_blocks`) if they are more than its text and its
+calls: `thinking` and `redacted_thinking` are sent back unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.models.apis.base import (
+    BLOCKS,
+    AgentApi,
+    Asked,
+    Draft,
+    JsonObject,
+    Route,
+    choose_effort,
+    choose_function,
+    finish_of,
+    keep_given,
+    kind_of,
+    make_function,
+    make_id,
+    malformed,
+    need,
+    refuse_fields,
+    split_arguments,
+    split_words,
+    take,
+    take_model,
+    take_objects,
+    text_part,
+    unsupported,
+    write_event,
+)
+from pytest_agentbench.models.messages import ToolCall, read_text
+from pytest_agentbench.records.case import Model
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.messages import ChatReply
+    from pytest_agentbench.records.run import Usage
+
+VERSION = "anthropic-version"
+"""Header of the version of the API, a date."""
+NEWEST = "2026-10-21"
+"""Takes keys as `Authorization: Bearer`, and none of SAMPLING."""
+SAMPLING_VERSION = "2023-06-01"
+"""The latest version before NEWEST: takes keys in `x-api-key`, and SAMPLING."""
+SAMPLING = frozenset({"temperature", "top_p", "top_k"})
+
+MOST_TOKENS = 4096
+"""The limit, which this protocol demands, where a request has none; beside it what it may think."""
+STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+_READ_REASONS = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool_calls"}
+CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+_TRANSLATED = frozenset(
+    {"messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max_completion_tokens", "stop"}
+    | {"response_format", "reasoning_effort", "output_config"}
+)
+_SYSTEM = frozenset({"system", "developer"})
+
+_PASSED_ON = {"max_tokens": "max_tokens", "temperature": "temperature", "top_p": "top_p", "top_k": "top_k"}
+_KNOWN = frozenset(
+    {"model", "messages", "system", "tools", "tool_choice", "stream", "stop_sequences", "thinking", "output_config"}
+).union(_PASSED_ON)
+_CALLED = {theirs: ours for ours, theirs in CHOICES.items()}
+_WRITTEN_REASONS = {"length": "max_tokens", "filtered": "refusal"}
+_ERRORS = {status: kind for kind, status in STATUSES.items()}
+_SIGNATURE = "agentbench:"
+"""What the signature begins with of thoughts that were written here, and mean nothing to a provider."""
+
+
+def read_request(body: Mapping[str, Any], route: Route) -> Asked:
+    """Return what a request asks. Raises RequestRefused where it is none."""
+    refuse_fields(body)
+    draft = Draft()
+    if body.get("system"):
+        draft.add("system", _read_parts(body["system"], draft))
+    for message in take_objects(body, "messages"):
+        _read_message(message, draft)
+    for tool in take_objects(body, "tools"):
+        _note_cache(tool, draft)
+        if kind_of(tool) in ("", "custom"):
+            draft.add_tool(make_function(tool, "input_schema"))
+        else:
+            draft.server_tools.append(kind_of(tool))
+    choice, config = take(body, "tool_choice", dict) or {}, take(body, "output_config", dict) or {}
+    for name in config.keys() - {"format", "effort"}:
+        draft.lose(f"output_config.{name}")
+    parameters = keep_given(
+        **{ours: body.get(theirs) for theirs, ours in _PASSED_ON.items()},
+        stop=take(body, "stop_sequences", list) or None,
+        tool_choice=_read_choice(choice),
+        parallel_tool_calls=False if choice.get("disable_parallel_tool_use") is True else None,
+        response_format=_read_form(take(config, "format", dict)),
+        reasoning_effort=config.get("effort") or _read_thinking(take(body, "thinking", dict) or {}, draft),
+    )
+    return draft.finish(body, _KNOWN, model=take_model(body), parameters=parameters, stream=bool(body.get("stream")))
+
+
+def _note_cache(item: Mapping[str, Any], draft: Draft) -> None:
+    if item.get("cache_control"):
+        draft.lose("cache_control")
+
+
+def _read_message(message: JsonObject, draft: Draft) -> None:
+    role = need(message, "role", str)
+    if role == "assistant":
+        _read_answer(message, draft)
+        return
+    if role not in ("user", "system"):
+        raise malformed("role", "user, assistant or system")
+    if isinstance(content := message.get("content"), str):
+        draft.add(role, [text_part(content)])
+        return
+    parts: list[JsonObject] = []
+    for block in take_objects({"content": content}, "content"):
+        if kind_of(block) != "tool_result":
+            parts.append(_read_block(block, draft))
+            continue
+        _note_cache(block, draft)
+        said = _read_parts(block.get("content"), draft)
+        draft.add_result(need(block, "tool_use_id", str), said, failed=block.get("is_error") is True)
+    if parts:
+        draft.add(role, parts)
+
+
+def _read_answer(message: JsonObject, draft: Draft) -> None:
+    """Add a message of the model's; it keeps its blocks where they hold thoughts that only a provider can read."""
+    if isinstance(content := message.get("content"), str):
+        draft.add_answer({"role": "assistant", "content": content})
+        return
+    blocks = take_objects({"content": content}, "content")
+    for block in blocks:
+        _note_cache(block, draft)
+        if block.get("citations"):
+            draft.lose("citations")
+        if kind_of(block) == "tool_use":
+            need(block, "id", str), need(block, "name", str), need(block, "input", dict)
+        elif kind_of(block) not in ("text", "thinking", "redacted_thinking"):
+            draft.lose(f"{kind_of(block)} blocks")  # of tools that the provider ran, for the most part
+    made: JsonObject = read_reply({"content": blocks})["choices"][0]["message"]
+    if not any(map(_is_sealed, blocks)):
+        made.pop(BLOCKS, None)
+    draft.add_answer(made)
+
+
+def _is_sealed(block: Mapping[str, Any]) -> bool:
+    kind, signature = kind_of(block), block.get("signature")
+    own = isinstance(signature, str) and signature.startswith(_SIGNATURE)
+    return kind == "redacted_thinking" or (kind == "thinking" and bool(signature) and not own)
+
+
+def _read_parts(content: Any, draft: Draft) -> list[JsonObject]:
+    if isinstance(content, str):
+        return [text_part(content)]
+    return [_read_block(block, draft) for block in take_objects({"content": content}, "content")]
+
+
+def _read_block(block: JsonObject, draft: Draft) -> JsonObject:
+    kind = kind_of(block)
+    _note_cache(block, draft)
+    if kind == "text":
+        if block.get("citations"):
+            draft.lose("citations")
+        return text_part(need(block, "text", str))
+    source = take(block, "source", dict) or {}
+    if source.get("file_id"):
+        raise unsupported("file_id")
+    if kind != "image":
+        return draft.read_part(None, kind)
+    if kind_of(source) == "base64":
+        return draft.read_part(f"data:{need(source, 'media_type', str)};base64,{need(source, 'data', str)}", kind)
+    return draft.read_part(need(source, "url", str), kind)
+
+
+def _read_choice(choice: Mapping[str, Any]) -> Any:
+    kind = kind_of(choice)
+    return choose_function(need(choice, "name", str)) if kind == "tool" else _CALLED.get(kind)
+
+
+def _read_form(form: Mapping[str, Any] | None) -> JsonObject | None:
+    schema = None if form is None else form.get("schema")
+    return None if schema is None else {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+
+
+def _read_thinking(thinking: Mapping[str, Any], draft: Draft) -> str | None:
+    effort = choose_effort(thinking.get("budget_tokens"))
+    if effort is not None:
+        draft.lose("thinking budget")
+    return effort
+
+
+def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
+    """Return a reply as a message."""
+    return {
+        "id": make_id("msg_", reply),
+        "type": "message",
+        "role": "assistant",
+        "model": reply.model,
+        "content": [*_list_blocks(reply)],
+        "stop_reason": _WRITTEN_REASONS.get(finish_of(reply), "tool_use" if reply.tool_calls else "end_turn"),
+        "stop_sequence": None,
+        "usage": _write_usage(reply.usage),
+    }
+
+
+def _list_blocks(reply: ChatReply) -> Iterator[JsonObject]:
+    if isinstance(own := reply.message.get(BLOCKS), list):
+        yield from own  # what a reply in this protocol was made of, with the signatures of its thoughts
+        return
+    if reply.thoughts:
+        signature = make_id(_SIGNATURE, reply)
+        yield {"type": "thinking", "thinking": reply.thoughts, "signature": signature}
+    if reply.content:
+        yield text_part(reply.content)
+    for call in reply.tool_calls:
+        yield _write_tool_use(call)
+
+
+def _write_tool_use(call: ToolCall) -> JsonObject:
+    # What was no object can be none here
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
+
+
+def _write_usage(usage: Usage) -> JsonObject:
+    """Return the tokens, those of caches apart. What is unknown is 0: it has to be a number."""
+    cached, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
+    return {
+        "input_tokens": max((usage.input_tokens or 0) - cached - written, 0),
+        "cache_read_input_tokens": cached,
+        "cache_creation_input_tokens": written,
+        "output_tokens": usage.output_tokens or 0,
+    }
+
+
+def write_events(reply: ChatReply, asked: Asked) -> Iterator[bytes]:
+    """Yield the events of a reply."""
+    message = write_reply(reply, asked)
+    ended = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    begun = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 0}}
+    yield _write_event({"type": "message_start", "message": begun})
+    for index, block in enumerate(message["content"]):
+        kind = block["type"]
+        empty = {"text": "", "thinking": "", "signature": "", "input": {}}
+        hollow = {name: empty.get(name, value) for name, value in block.items()}
+        yield _write_event({"type": "content_block_start", "index": index, "content_block": hollow})
+        for delta in _list_deltas(kind, block):
+            yield _write_event({"type": "content_block_delta", "index": index, "delta": delta})
+        yield _write_event({"type": "content_block_stop", "index": index})
+    yield _write_event({"type": "message_delta", "delta": ended, "usage": message["usage"]})
+    yield _write_event({"type": "message_stop"})
+
+
+def _list_deltas(kind: str, block: JsonObject) -> Iterator[JsonObject]:
+    if kind == "tool_use":
+        for piece in split_arguments(json.dumps(block["input"], ensure_ascii=False)):
+            yield {"type": "input_json_delta", "partial_json": piece}
+        return
+    for word in split_words(block.get(kind)):  # a sealed thought has none
+        yield {"type": f"{kind}_delta", kind: word}
+    if "signature" in block:
+        yield {"type": "signature_delta", "signature": block["signature"]}
+
+
+def _write_event(event: JsonObject) -> bytes:
+    return write_event(event, event["type"])
+
+
+def _error(status: int, code: str, text: str) -> JsonObject:
+    kind = _ERRORS.get(status, "api_error" if status >= 500 else "invalid_request_error")
+    # The code too, which the protocol has no field for: without it 404 is one thing only
+    return {"type": "error", "error": {"type": kind, "message": text, "code": code}}
+
+
+def _describe_model(name: str) -> JsonObject:
+    return {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+
+
+def _list_models(name: str) -> JsonObject:
+    return {"data": [_describe_model(name)], "has_more": False, "first_id": name, "last_id": name}
+
+
+def choose_version(model: Model, fields: Collection[str]) -> str:
+    """Return the version for a request with these fields: the one set by hand, else the newest that takes them."""
+    if model.anthropic_version is not None:
+        return model.anthropic_version
+    return NEWEST if SAMPLING.isdisjoint(fields) else SAMPLING_VERSION
+
+
+def explain_version(model: Model, fields: Collection[str]) -> str | None:
+    """Return why requests with these fields go to another version than the newest; None if they do not."""
+    named = ", ".join(sorted(SAMPLING.intersection(fields)))
+    if not named or model.api != "messages" or model.scripted or has_version(model):
+        return None
+    return f"asked with {VERSION} {SAMPLING_VERSION}: {NEWEST} takes no {named}"
+
+
+def has_version(model: Model) -> bool:
+    """Return whether the model's entry says the version."""
+    return model.anthropic_version is not None or _has_version_header(model)
+
+
+def choose_headers(request: Mapping[str, Any], model: Model) -> dict[str, str]:
+    """Return the headers of a request, unless the model's entry has them."""
+    return {} if _has_version_header(model) else {VERSION: choose_version(model, request)}
+
+
+def _has_version_header(model: Model) -> bool:
+    return any(name.lower() == VERSION for name in model.headers)
+
+
+def choose_auth_header(version: str) -> str:
+    """Return the header of the key by the version of the API."""
+    return "x-api-key" if version < NEWEST else "Authorization"
+
+
+def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request; its other fields go as they are, and win over what is translated."""
+    made: dict[str, Any] = {name: value for name, value in request.items() if name not in _TRANSLATED}
+    made["max_tokens"] = request.get("max_tokens") or request.get("max_completion_tokens") or _choose_limit(request)
+    said, others = (
+        [each for each in request["messages"] if (each.get("role") in _SYSTEM) is wanted] for wanted in (True, False)
+    )
+    if system := _write_system(said):
+        made.setdefault("system", system)
+    made["messages"] = _write_messages(others)
+    if stop := request.get("stop"):
+        made.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)
+    if tools := request.get("tools"):
+        made["tools"] = [_write_tool(tool) for tool in tools]
+    if choice := _write_choice(request):
+        made["tool_choice"] = choice
+    config = {
+        "format": _write_form(request.get("response_format")),
+        "effort": request.get("reasoning_effort"),
+        **(request.get("output_config") or {}),
+    }
+    if given := {name: value for name, value in config.items() if value is not None}:
+        made["output_config"] = given
+    return made
+
+
+def _write_system(messages: Sequence[Mapping[str, Any]]) -> str | list[Any]:
+    """Return the texts of system messages as one, or as their parts where these say more, such as what to cache."""
+    contents = [content for each in messages if (content := each.get("content"))]
+    if not any(isinstance(content, list) for content in contents):
+        return "\n\n".join(contents)
+    parts: list[Any] = []
+    for content in contents:
+        parts += content if isinstance(content, list) else [{"type": "text", "text": content}]
+    return parts
+
+
+def _choose_limit(request: Mapping[str, Any]) -> int:
+    thinking = request.get("thinking")
+    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
+    return MOST_TOKENS + (budget if isinstance(budget, int) else 0)
+
+
+def _write_choice(request: Mapping[str, Any]) -> dict[str, Any] | None:
+    choice, one_by_one = request.get("tool_choice"), request.get("parallel_tool_calls") is False
+    function = choice.get("function") if isinstance(choice, Mapping) else None
+    if isinstance(function, Mapping):
+        made = {"type": "tool", "name": function.get("name")}
+    elif isinstance(choice, Mapping):  # in this protocol's own form
+        made = dict(choice)
+    elif choice is None and not one_by_one:
+        return None
+    else:
+        made = {"type": CHOICES.get(choice or "auto", choice)}
+    if one_by_one and made["type"] != "none":
+        made["disable_parallel_tool_use"] = True
+    return made
+
+
+def _write_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = tool.get("function")
+    if not isinstance(function, Mapping):  # one of the endpoint's own, such as web_search
+        return tool
+    kept = {name: value for name, value in function.items() if name != "parameters"}
+    return {**kept, "input_schema": function.get("parameters") or {"type": "object", "properties": {}}}
+
+
+def _write_form(wanted: Any) -> dict[str, Any] | None:
+    """Return the form of reply that a JSON Schema asks for: there is no other here."""
+    described = wanted.get("json_schema") if isinstance(wanted, Mapping) else None
+    schema = described.get("schema") if isinstance(described, Mapping) else None
+    return {"type": "json_schema", "schema": schema} if schema else None
+
+
+def _write_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] | None = None  # of the calls of one message all in one, or they are refused
+    for message in messages:
+        role, content = message.get("role"), message.get("content")
+        if role == "tool":
+            result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": _write_parts(content)}
+            if results is None:
+                made.append({"role": "user", "content": (results := [])})
+            results.append(result)
+            continue
+        results = None
+        if role != "assistant":
+            made.append({"role": role, "content": _write_parts(content)})
+        elif blocks := _write_blocks(message):
+            is_text = len(blocks) == 1 and blocks[0].keys() == {"type", "text"}
+            made.append({"role": role, "content": blocks[0]["text"] if is_text else blocks})
+    return made
+
+
+def _write_blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the blocks of an assistant message: those that it came with, but for calls that it has no more."""
+    calls = message.get("tool_calls") or ()
+    if isinstance(own := message.get(BLOCKS), list):
+        kept = {call["id"] for call in calls}
+        return [each for each in own if each.get("type") != "tool_use" or each.get("id") in kept]
+    text = read_text(message.get("content"))
+    return [*([{"type": "text", "text": text}] if text else ()), *(_write_call(call) for call in calls)]
+
+
+def _write_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    try:
+        given = json.loads(function["arguments"] or "{}")
+    except (ValueError, RecursionError):
+        given = None
+    # What was no object can be none here: the tool's answer tells what was wrong with it
+    return {
+        "type": "tool_use",
+        "id": call["id"],
+        "name": function["name"],
+        "input": given if isinstance(given, dict) else {},
+    }
+
+
+def _write_parts(content: Any) -> Any:
+    return [_write_part(part) for part in content] if isinstance(content, list) else content or ""
+
+
+def _write_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    kind = part.get("type")
+    if kind == "image_url":
+        return {"type": "image", "source": _write_source(part["image_url"]["url"])}
+    if kind == "file" and (data := part["file"].get("file_data")):
+        named = {"title": name} if (name := part["file"].get("filename")) else {}
+        return {"type": "document", "source": _write_source(data), **named}
+    return part
+
+
+def _write_source(url: str) -> dict[str, str]:
+    head, comma, data = url.partition(";base64,")
+    if comma and head.startswith("data:"):
+        return {"type": "base64", "media_type": head.removeprefix("data:"), "data": data}
+    return {"type": "url", "url": url}
+
+
+def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message as a chat completion. Raises ValueError where it is none."""
+    blocks = data.get("content")
+    if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
+        raise ValueError("it has no content")
+    reason = data.get("stop_reason")
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(_list_texts(blocks, "text")) or None}
+    if thoughts := "\n".join(_list_texts(blocks, "thinking")):
+        message["reasoning_content"] = thoughts
+    calls = [block for block in blocks if block.get("type") == "tool_use"]
+    if calls and reason == "max_tokens" and blocks[-1] is calls[-1]:
+        calls.pop()  # the limit cut it off: what it asks for is not whole
+    if calls:
+        message["tool_calls"] = [_read_call(block) for block in calls]
+    if blocks != _write_blocks(message) and all(block.get("id") for block in calls):
+        message[BLOCKS] = blocks
+    choice = {"index": 0, "message": message, "finish_reason": _READ_REASONS.get(str(reason), reason)}
+    details = data.get("stop_details")
+    if isinstance(details, Mapping) and isinstance(category := details.get("category"), str):
+        choice["content_filter_results"] = {category: {"filtered": True}}
+    return {"id": data.get("id"), "model": data.get("model"), "choices": [choice], "usage": data.get("usage")}
+
+
+def _read_call(block: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
+    function = {"name": block.get("name"), "arguments": arguments}
+    return {"id": block.get("id"), "type": "function", "function": function}
+
+
+def _list_texts(blocks: Sequence[Mapping[str, Any]], kind: str) -> Iterator[str]:
+    """Yield the texts of the blocks of a kind, which call them by it."""
+    for block in blocks:
+        if block.get("type") == kind and isinstance(text := block.get(kind), str) and text:
+            yield text
+
+
+MESSAGES = AgentApi(
+    name="messages",
+    read=read_request,
+    write=write_reply,
+    events=write_events,
+    error=_error,
+    error_events=lambda status, code, text: write_event(_error(status, code, text), "error"),
+    keep_alive=write_event({"type": "ping"}, "ping"),
+    list_models=_list_models,
+    describe_model=_describe_model,
+    count=lambda tokens: {"input_tokens": tokens},
+)
