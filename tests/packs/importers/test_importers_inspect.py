@@ -75,7 +75,7 @@ def test_an_archive_of_a_newer_compression_says_how_to_convert_it(importing: Imp
 
 
 @pytest.mark.parametrize("content", [b"no archive", b""])
-def test_what_is_no_archive_is_an_error(importing: Importing, content: bytes):
+def test_a_file_that_is_not_an_archive_is_an_error(importing: Importing, content: bytes):
     found = importing.call("inspect", importing.write("x.eval", content))
     assert found.code == 1
     assert "cannot be read as a log of Inspect" in found.err
@@ -205,7 +205,7 @@ def test_several_numbers_are_no_pattern_of_their_digits(importing: Importing):
     assert "not imported: target: found several numbers (5, 6), of which numeric_match takes one" in found.err
 
 
-def test_what_a_solver_of_choices_asks_differently_is_named(importing: Importing):
+def test_unsupported_parameters_of_multiple_choice_are_reported(importing: Importing):
     step = {"solver": "multiple_choice", "params": {"template": None, "cot": True, "multiple_correct": False}}
     sample = {"id": "x", "epoch": 1, "input": "2 + 2?", "choices": ["3", "4"], "target": "B"}
     log = {"eval": {"scorers": [{"name": "choice"}]}, "plan": {"steps": [step]}, "samples": [sample]}

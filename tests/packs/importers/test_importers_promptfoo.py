@@ -327,7 +327,7 @@ def test_a_pattern_follows_no_links_around_in_circles(importing: Importing):
     assert "1 case file," in found.out
 
 
-def test_what_a_config_says_beside_tests_is_named(importing: Importing):
+def test_unsupported_keys_of_a_config_are_reported(importing: Importing):
     test = {"description": "it", "vars": {"q": "x"}, "threshold": 0.5, "provider": "x", "options": {"transform": "y"}}
     found = config(
         importing,
@@ -511,7 +511,7 @@ def test_results_become_cases_with_answers(importing: Importing):
     ]
 
 
-def test_what_results_lack_is_named(importing: Importing):
+def test_incomplete_results_are_reported(importing: Importing):
     rows = [result(0, None), result(1, "Say yes", provider="other"), 5, {**result(3, "x"), "prompt": {}}, {"vars": []}]
     found = results(importing, *rows, {**result(6, "x"), "vars": {"q": "{{ y | z }}"}})
     assert found.code == 1

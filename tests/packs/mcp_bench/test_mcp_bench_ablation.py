@@ -266,7 +266,7 @@ def test_a_judge_without_a_key_is_asked_nothing(ablation, monkeypatch, endpoint)
     assert endpoint.requests == []
 
 
-def test_what_is_missing_is_said(ablation, tmp_path):
+def test_a_missing_judge_task_or_store_is_an_error(ablation, tmp_path):
     assert "found no judge; name models with --judge" in ablation()[2]
     (tmp_path / "empty").mkdir()
     assert "found no MCP task" in ablation("empty", "--judge", "one")[2]

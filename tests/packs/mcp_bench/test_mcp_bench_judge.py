@@ -78,7 +78,7 @@ def test_the_judge_sees_the_task_the_run_and_the_tools():
 
 
 @LANGUAGES
-def test_nothing_of_the_run_stands_outside_of_blocks(language):
+def test_text_of_the_run_appears_only_inside_blocks(language):
     system, user = (message["content"] for message in messages(language=language))
     outside = blocks(system, user)[-1][1]
     for told in (FUZZY, DETAILED, ANALYSIS, "as long as", "Maps:route", "12 km", "{broken", "result no"):
@@ -121,7 +121,7 @@ def with_told(run, where: str, text: str):
 @LANGUAGES
 @pytest.mark.parametrize("injection", INJECTIONS)
 @pytest.mark.parametrize("where", str.split("answer result tool arguments raw id tools descriptions error"))
-def test_what_agents_servers_and_tools_say_stays_in_blocks(language, injection, where):
+def test_text_of_agents_servers_and_tools_cannot_leave_its_block(language, injection, where):
     def outside(text):
         system, user = (told["content"] for told in messages(run=with_told(make_run(), where, text), language=language))
         assert (OVERRIDE in user) is (text == injection and where != "id")
@@ -324,7 +324,7 @@ def test_every_score_has_its_reason(key, wrong):
         parse_tool_use(json.dumps(tool_use_reply(**{key: wrong})))
 
 
-def test_what_is_missing_is_named():
+def test_missing_fields_of_a_reply_are_named_in_the_error():
     reply = tool_use_reply()
     del reply["grounding"], reply["parallelism_efficiency_reasoning"]
     with pytest.raises(InvalidReply) as caught:
@@ -359,7 +359,7 @@ def test_scores_are_means_over_the_iterations():
     assert result.failed_dimensions == ()
 
 
-def test_the_overall_score_is_the_mean_of_the_six_whatever_the_method():
+def test_the_overall_score_is_the_mean_of_six_dimensions_under_every_method():
     rows = [(1, 1, 9, 9, 9, 9), (9, 9, 1, 1, 9, 9), (9, 9, 9, 9, 1, 1)]
     result = aggregate_tool_use([iteration(n, *row) for n, row in enumerate(rows, 1)], method="median")
     assert set(result.dimensions.values()) == {9}
@@ -489,7 +489,7 @@ def test_no_verdict_at_all_is_an_error_and_never_a_score():
 # -- identity
 
 
-def test_silence_and_what_it_stands_for_are_told_apart():
+def test_an_unset_repetition_count_differs_from_an_explicit_1():
     """A profile that says 1 repetition looks like one that says nothing, and means another number of iterations."""
 
     def identity(**run) -> dict:

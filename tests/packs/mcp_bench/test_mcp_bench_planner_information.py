@@ -99,7 +99,7 @@ def test_much_information_is_compressed_in_pieces_and_in_order() -> None:
     assert "fewer than 37 tokens" in asked(requests[1])
 
 
-def test_what_a_provider_counts_decides_what_is_long() -> None:
+def test_the_token_count_of_the_provider_decides_when_to_summarise() -> None:
     def costly(tokens: int) -> dict[str, Any]:
         return {**plan(("S:a", {})), "usage": {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens}}
 

@@ -89,7 +89,7 @@ def test_a_plan_in_other_text_counts_where_there_is_no_other(reply: str) -> None
         ),
     ],
 )
-def test_what_is_wrong_is_said(reply: str, wrong: str) -> None:
+def test_problems_of_an_invalid_plan_are_reported(reply: str, wrong: str) -> None:
     assert problems(reply) == [wrong]
 
 
@@ -124,7 +124,7 @@ def test_every_plan_is_read_as_it_was_written(written: dict[str, Any], frame: st
 
 @pytest.mark.slow
 @given(plans, st.sampled_from([False, "false", "FALSE"]))
-def test_a_stop_calls_nothing_whatever_stands_beside_it(written: dict[str, Any], stop: object) -> None:
+def test_a_plan_that_stops_has_no_calls(written: dict[str, Any], stop: object) -> None:
     assert parse_plan(json.dumps({**written, "should_continue": stop})).calls == ()
 
 
@@ -133,7 +133,7 @@ def test_a_stop_calls_nothing_whatever_stands_beside_it(written: dict[str, Any],
     | values.map(json.dumps)
     | st.dictionaries(st.sampled_from(["should_continue", "planned_tools"]), values).map(json.dumps)
 )
-def test_whatever_a_model_writes_is_a_plan_or_a_list_of_problems(text: str) -> None:
+def test_any_reply_is_parsed_to_a_plan_or_a_list_of_problems(text: str) -> None:
     try:
         found: object = parse_plan(text)
     except InvalidReply as error:

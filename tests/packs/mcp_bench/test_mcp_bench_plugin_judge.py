@@ -109,7 +109,7 @@ def test_a_second_session_asks_nothing(project: Bench, endpoint: FaultEndpoint) 
     ],
     ids=["shuffle", "language", "one said", "method said", "a sample"],
 )
-def test_what_changes_the_verdict_is_judged_again_and_not_run_again(
+def test_a_change_of_the_judge_settings_repeats_the_verdict_but_not_the_run(
     project: Bench, endpoint: FaultEndpoint, change: dict[str, Any], more: int
 ) -> None:
     session(project)
@@ -161,7 +161,7 @@ def test_a_run_that_timed_out_is_judged_by_nobody_and_counted(project: Bench, en
 
 
 @pytest.mark.slow
-def test_what_says_the_default_changes_nothing(project: Bench, endpoint: FaultEndpoint) -> None:
+def test_explicit_default_settings_reuse_the_verdict(project: Bench, endpoint: FaultEndpoint) -> None:
     session(project)
     session(project, mcp_tasks={"shuffle": "axes", "language": "en"})
     assert len(endpoint.requests) == 5

@@ -70,7 +70,7 @@ def test_a_model_has_the_figures_of_its_tasks_by_the_number_of_servers():
     assert means(found["multi_server"])["cross_server"] == 1
 
 
-def test_what_is_unknown_of_a_task_is_left_out_and_counted():
+def test_tasks_with_unknown_figures_are_left_out_of_the_mean():
     names = summarize_tool_use(ROWS)["total"]["figures"]["valid_tool_name_rate"]
     assert names == {"mean": 1.0, "ci95": None, "tasks": 3}  # b called no tool
     plans = summarize_tool_use(ROWS)["total"]["figures"]["planning_json_compliance"]

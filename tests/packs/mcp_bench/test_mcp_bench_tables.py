@@ -173,7 +173,7 @@ def test_a_report_without_mcp_tasks_says_so(tmp_path, capsys):
     assert "other.json: found no run of an MCP task" in capsys.readouterr().err
 
 
-def test_what_is_no_report_is_refused(tmp_path, capsys):
+def test_a_file_that_is_not_a_report_is_refused(tmp_path, capsys):
     (tmp_path / "x.json").write_text("{}")
     assert main(["mcp", "report", str(tmp_path / "x.json")]) == 1
     assert "x.json: is no report.json" in capsys.readouterr().err

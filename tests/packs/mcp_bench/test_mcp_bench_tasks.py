@@ -218,13 +218,13 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("content", TAKEN.values(), ids=TAKEN)
-def test_what_a_folder_takes_for_tasks(tmp_path, write, content):
+def test_a_folder_finds_task_files_of_any_name(tmp_path, write, content):
     path = write(content, "below/some.json")
     assert list(find_cases(tmp_path)) == [path]
 
 
 @pytest.mark.parametrize("content", OTHERS.values(), ids=OTHERS)
-def test_what_a_folder_takes_for_none(tmp_path, write, content):
+def test_a_folder_ignores_files_without_tasks_and_attachments(tmp_path, write, content):
     write(content, "some.json")
     write({"server_tasks": [group(task("t"))]}, "case/attached.json")
     write("schema_version: 1\n", "case/test.yaml")
@@ -315,7 +315,7 @@ def test_a_file_that_is_not_utf_8(write, read):
         read(path)
 
 
-def test_a_servers_file_that_is_wrong_is_told(write, read):
+def test_an_invalid_servers_file_is_an_error(write, read):
     write("schema_version: 1\nservers: {A: {}}\n", "servers.yaml")
     with pytest.raises(ConfigError, match=r"servers\.yaml:2:14: servers\.A: found neither 'command' nor 'url'"):
         read(write(group(task("t"))))

@@ -148,7 +148,7 @@ def test_files_with_keys_are_named_and_not_written(
         assert not any(secret.encode() in path.read_bytes() for path in Path("cases").rglob("*") if path.is_file())
 
 
-def test_the_agent_is_what_the_live_configuration_says(live: Path, capture: Capture) -> None:
+def test_capture_writes_an_agent_from_the_live_configuration(live: Path, capture: Capture) -> None:
     configure(
         live,
         {
@@ -328,7 +328,9 @@ def test_a_workspace_that_cannot_be_looked_into_is_an_error(capsys: pytest.Captu
             assert sorted(path.name for path in home.iterdir()) == ["open", "root"]
 
 
-def test_what_is_no_workspace_is_refused(live: Path, capture: Capture, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_not_a_workspace_is_refused(
+    live: Path, capture: Capture, capsys: pytest.CaptureFixture[str]
+) -> None:
     configure(live, {})
     wrong = [
         (str(live.parent), "cases/agents", "found openclaw.json in it, so it is OpenClaw's own folder"),

@@ -84,7 +84,9 @@ def test_an_agent_without_a_prompt_needs_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make_spec", [IN_STUB, IN_REAL])
-def test_what_openclaw_refuses_is_an_error_at_its_place_in_the_agents_file(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_keys_that_openclaw_refuses_are_errors_with_a_place_in_the_agent_file(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
     agent = make_agent(tmp_path, agent={"prompt": PROMPT, "unheardOf": 1}, agents_defaults={"unknownSetting": True})
     with pytest.raises(ConfigError) as caught:
         examine(agent, make_spec(tmp_path))
@@ -97,7 +99,7 @@ def test_what_openclaw_refuses_is_an_error_at_its_place_in_the_agents_file(make_
 
 
 @pytest.mark.slow
-def test_an_image_without_openclaw_is_not_to_be_had(tmp_path: Path) -> None:
+def test_an_image_without_openclaw_is_unavailable(tmp_path: Path) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "node").write_text("#!/bin/sh\n")

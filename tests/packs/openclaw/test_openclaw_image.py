@@ -327,7 +327,9 @@ def test_without_an_engine_it_says_so(
         *(("--tag", tag) for tag in ("name", "name:latest", "host:5000/name", "Name:1", "a b:1", "name:1 x")),
     ],
 )
-def test_what_is_not_pinned_is_wrong_usage(options: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_without_a_pinned_version_is_a_usage_error(
+    options: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["openclaw", "image", *options])
     assert f"found {options[1]!r}" in capsys.readouterr().err
@@ -380,7 +382,7 @@ def test_docker_builds_it_and_it_runs(
 
 @pytest.mark.full
 @needs_openclaw
-def test_the_real_image_starts_from_compiled_code_whoever_runs_it(docker: DockerClient) -> None:
+def test_the_real_image_starts_from_compiled_code_under_any_user(docker: DockerClient) -> None:
     look = "openclaw agent --help >/dev/null; cd /tmp/node-compile-cache/*/*/*/*-1234/ && pwd -P && cat * | wc -c"
     said = docker.containers.run(
         OPENCLAW_IMAGE,

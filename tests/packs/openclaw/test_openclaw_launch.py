@@ -71,7 +71,7 @@ def test_stdout_comes_in_one_piece_behind_the_log(tmp_path: Path) -> None:
     assert output.endswith("\n100000\n}\n")
 
 
-def test_what_a_program_leaves_behind_does_not_keep_the_turn_open(tmp_path: Path) -> None:
+def test_a_background_process_does_not_keep_the_turn_open(tmp_path: Path) -> None:
     [done] = launched(tmp_path, ["sh", "-c", "sleep 60 & echo done"])
     assert (done.exit_code, done.output) == (0, "\ndone\n")
     assert done.seconds < 10

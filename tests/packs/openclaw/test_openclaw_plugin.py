@@ -138,11 +138,11 @@ def test_a_link_that_leads_out_is_told_and_not_followed(project: Project) -> Non
 
 
 @pytest.mark.parametrize("project", [SLOW_STUB], indirect=True)
-def test_what_the_provider_does_not_know_is_an_error_and_no_failure(project: Project) -> None:
+def test_a_model_unknown_to_the_provider_is_an_error_and_no_failure(project: Project) -> None:
     asks_a_provider_that_refuses(project, "404", requests=1, said="does not exist")
 
 
-def test_what_the_provider_refuses_is_an_error_and_no_failure(project: Project) -> None:
+def test_a_request_refused_by_the_provider_is_an_error_and_no_failure(project: Project) -> None:
     asks_a_provider_that_refuses(project, "503", requests=2, said="Overloaded")
 
 

@@ -69,7 +69,7 @@ def test_a_case_runs_with_the_agent_that_the_suite_assigns_to_it(project: Projec
         ({"agent_id": "other", "case_selection": {"include_case_ids": ["x"]}}, "no case has the id 'x'; there is a, b"),
     ],
 )
-def test_what_is_wrong_with_assignments_is_said_before_anything_runs(
+def test_invalid_assignments_are_usage_errors_before_any_run(
     project: Project, assignment: dict[str, Any], said: str
 ) -> None:
     project.agent("other")
@@ -116,7 +116,7 @@ EDITS: dict[str, tuple[bool, Callable[[Path], object]]] = {
 
 
 @pytest.mark.slow
-def test_what_can_change_a_run_makes_it_run_again_and_nothing_else_does(project: Project, tmp_path: Path) -> None:
+def test_only_changes_that_affect_a_run_make_it_run_again(project: Project, tmp_path: Path) -> None:
     openclaw = {"identity": {"name": "Ann"}, "agent": {"prompt": "You write."}}
     project.agent("writer", openclaw=openclaw, tags=[], description="x")
     project.case("one")

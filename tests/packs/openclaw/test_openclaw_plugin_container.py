@@ -82,14 +82,14 @@ def one_run(project: Project, *calls: dict[str, Any], **case: Any) -> dict[str, 
     return project.artifact("one")
 
 
-def test_what_this_machine_gives_the_container_cannot_be_changed_from_it(project: Project) -> None:
+def test_the_container_cannot_change_files_mounted_from_the_host(project: Project) -> None:
     artifact = one_run(project, shell(WRITE_ALL))
     said = events(artifact, "tool_result")[0]["content"].splitlines()
     assert said == ["model.sock", "openclaw.json", "relay.mjs", "/run/agentbench/model.sock"]
     assert artifact["changes"] == []
 
 
-def test_what_a_program_of_the_agent_would_be_on_this_machine(project: Project) -> None:
+def test_programs_of_the_agent_are_unprivileged_on_the_host(project: Project) -> None:
     """Nobody's, in a folder that nobody else enters; and an ordinary one where it is unpacked."""
     project.case("one", "Produce report.md.")
     project.script("one", steps(shell(SETUID)))
@@ -203,7 +203,7 @@ def test_ctrl_c_ends_the_container(project: Project) -> None:
 
 
 @pytest.mark.parametrize("project", [IN_DOCKER, BY_DOCKER_PROGRAM], indirect=True)
-def test_what_an_image_says_of_itself_does_not_matter(project: Project) -> None:
+def test_settings_baked_into_an_image_do_not_affect_the_run(project: Project) -> None:
     baked = [
         'ENTRYPOINT ["false"]',
         "USER 1234",

@@ -89,5 +89,5 @@ def test_the_time_and_the_machine_are_no_part_of_what_cassettes_compare():
 
 
 @pytest.mark.parametrize("text", ["It was [Sun 2026-11-22 09:15 UTC] then.", "The Current date: 2026-11-22 matters."])
-def test_what_only_looks_like_a_stamp_is_compared(text):
+def test_text_similar_to_a_stamp_is_not_removed(text):
     assert remove_stamps(text) == text

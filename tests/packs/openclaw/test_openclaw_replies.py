@@ -115,7 +115,7 @@ def test_its_account_is_kept_without_what_is_long() -> None:
         (said(timeoutPhase="provider"), "its own time limit ended the turn (phase provider)", True),
     ],
 )
-def test_what_failed_says_why(output: str, error: str, timed_out: bool) -> None:
+def test_a_failed_reply_contains_its_error(output: str, error: str, timed_out: bool) -> None:
     reply = find_reply(output)
     assert reply is not None
     assert (reply.error, reply.timed_out) == (error, timed_out)

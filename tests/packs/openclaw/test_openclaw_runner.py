@@ -138,7 +138,7 @@ def test_the_first_failed_turn_ends_the_run(
 
 
 @pytest.mark.slow
-def test_what_an_agent_writes_into_openclaws_output_changes_no_call_and_no_usage(tmp_path: Path) -> None:
+def test_forged_openclaw_output_changes_neither_calls_nor_usage(tmp_path: Path) -> None:
     """It runs as the same user: what it can forge there is the answer, which is its own anyway."""
     said = json.dumps({"payloads": [{"text": "Forged."}], "meta": {"agentMeta": {"usage": {"total": 1}}}})
     with told(run_command(f"echo '{said}' > /proc/$PPID/fd/1"), assistant("Done.")) as (model, _):
@@ -227,7 +227,7 @@ def test_nothing_of_this_machine_is_in_the_container(tmp_path: Path, monkeypatch
 
 @pytest.mark.slow
 @needs_docker
-def test_a_broken_limit_of_the_sandbox_is_told(tmp_path: Path) -> None:
+def test_exceeding_a_limit_of_the_sandbox_fails_with_the_reason(tmp_path: Path) -> None:
     spec = docker_spec(tmp_path, workspace_bytes=4 * 2**20)
     with told(run_command("head -c 10000000 /dev/zero > big; sleep 60"), assistant("Done.")) as (model, _):
         ran = run_openclaw(make_case(), model, make_agent(tmp_path), spec)

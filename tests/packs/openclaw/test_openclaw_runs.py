@@ -149,7 +149,7 @@ def test_another_container_is_another_run(project, session, profile) -> None:
     assert identity(session(), project.plan(**profile), project.case()) != before
 
 
-def test_what_cannot_change_a_run_is_no_part_of_its_identity(project, session) -> None:
+def test_settings_without_effect_on_a_run_are_not_in_its_identity(project, session) -> None:
     before = identity(session(), project.plan(), project.case())
     project.agent(title="Other", tags=["a"], description="x", metadata={"y": 1}, openclaw=fragments(identity={}))
     (project.root / "agents/writer/workspace/AGENTS.md").chmod(0o640)  # what others may is the umask's
@@ -192,7 +192,7 @@ def test_a_profile_without_openclaw_says_what_to_add(project, session) -> None:
 
 
 @pytest.mark.skipif(docker_problem() is not None, reason=docker_problem() or "")
-def test_the_container_has_the_limits_of_the_sandbox_whatever_its_type(project) -> None:
+def test_the_container_has_the_limits_of_a_sandbox_of_any_type(project) -> None:
     sandbox = {"type": "bubblewrap", "network": "allow", "memory_mb": 99, "processes": 7}
     spec = make_openclaw_spec(Sandboxes(Workspaces()), project.plan(sandbox=sandbox).run_profile)
     assert (spec.kind, spec.image, spec.network, spec.cli) == ("docker", "openclaw:1", True, None)
@@ -265,7 +265,7 @@ def test_an_agent_that_changes_while_the_session_runs_is_refused(project, sessio
     assert [each for each in Path(runs.parts.sandboxes.workspaces.session_folder()).iterdir() if each.is_dir()] == []
 
 
-def test_a_prompt_that_cannot_be_put_into_a_file_is_told(project, session) -> None:
+def test_a_prompt_file_that_is_a_link_is_an_error(project, session) -> None:
     path = project.put("writer", "AGENTS.md", "")
     path.unlink()
     path.symlink_to("/etc/passwd")
@@ -293,7 +293,7 @@ def test_a_full_disk_is_no_fault_of_the_agent(project, session) -> None:
         signal.signal(signal.SIGXFSZ, before)
 
 
-def test_a_file_of_the_agent_in_place_of_a_folder_of_the_case_is_told(project, session) -> None:
+def test_an_agent_file_that_collides_with_a_case_folder_is_an_error(project, session) -> None:
     over = project.root / "c/files"
     (over / "AGENTS.md").mkdir(parents=True)
     with pytest.raises(ConfigError, match="c/files: this workspace template cannot be copied"):

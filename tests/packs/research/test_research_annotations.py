@@ -55,7 +55,7 @@ def test_healthcare_is_medical_too(folder, name):
     assert found.domain("medical") == found.domain("healthcare")
 
 
-def test_what_is_unknown_is_an_error_and_never_a_default(folder):
+def test_an_unknown_domain_level_or_model_is_an_error(folder):
     found = read_annotations(folder(**FLAT, task_type_data={"default": {"expert_time_hours": 1}}))
     with pytest.raises(ConfigError, match="unknown domain 'finanse'; did you mean 'finance'"):
         found.domain("finanse")
@@ -67,7 +67,7 @@ def test_what_is_unknown_is_an_error_and_never_a_default(folder):
 
 @pytest.mark.parametrize("value", [-1, "many", None, [1], "NaN"])
 @pytest.mark.parametrize("field", ["avg_hourly_rate_usd", "avg_task_time_hours"])
-def test_what_an_expert_costs_is_a_number_that_is_not_negative(folder, field, value):
+def test_the_cost_of_an_expert_must_be_a_non_negative_number(folder, field, value):
     experts = {"finance": {**FLAT["domain_expert_data"]["finance"], field: value}}
     with pytest.raises(ConfigError, match=rf"domain_expert_data.json:1:\d+: finance.{field}: found"):
         read_annotations(folder(**{**FLAT, "domain_expert_data": experts}))
@@ -155,7 +155,7 @@ def test_the_seeds_example_is_read_and_sections_that_are_left_out_have_its_value
         ("weights", {}, "weights"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(config, section, values, said):
+def test_config_errors_contain_their_place(config, section, values, said):
     with pytest.raises(ConfigError) as caught:
         config({section: values})
     assert said in str(caught.value)

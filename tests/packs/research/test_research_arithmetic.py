@@ -118,7 +118,7 @@ def test_a_criterion_that_is_missing_renamed_or_repeated_gives_no_score(case, fa
 
 
 @given(st.lists(st.integers(0, 100), min_size=4, max_size=4).filter(any), st.lists(st.integers(1, 100), min_size=5))
-def test_full_marks_are_1_and_no_more_whatever_weights_sum_to(dimensions, weights) -> None:
+def test_full_marks_score_at_most_1_for_any_sum_of_weights(dimensions, weights) -> None:
     entries = [{"criterion": str(n), "weight": weight / 100} for n, weight in enumerate(weights)]
     listed = dict.fromkeys(RACE_DIMENSIONS, entries)
     dimension_weight = dict(zip(RACE_DIMENSIONS, (each / 100 for each in dimensions), strict=True))
@@ -177,7 +177,7 @@ def test_slower_than_the_expert_saves_no_time_and_takes_nothing_away() -> None:
     assert paid.score == 1
 
 
-def test_what_was_slower_or_dearer_than_an_expert_saved_nothing() -> None:
+def test_a_slower_or_dearer_run_than_the_expert_saves_nothing() -> None:
     task = Interaction(
         expert_time_hours=1, expert_hourly_rate_usd=60, total_duration_seconds=7200, estimated_cost_usd=90
     )
@@ -195,7 +195,7 @@ def test_a_duration_too_short_to_be_told_in_hours_is_no_slower_than_an_expert() 
     assert versus_expert(Interaction(expert_time_hours=1, total_duration_seconds=1e-300)) == 1
 
 
-def test_equal_scores_are_their_own_weighted_mean_whatever_rounding_does() -> None:
+def test_equal_scores_are_their_own_weighted_mean_despite_rounding() -> None:
     """Of 6, 6, 6 under weights that make 5.999... or 6.000...1 of it."""
     for shares_of in (
         (0.1, 0.2, 0.3, 0.4),
@@ -237,7 +237,7 @@ def test_quality_needs_both_of_its_parts() -> None:
 
 
 @given(st.fixed_dictionaries(dict.fromkeys(STRATEGIC_SCORES, st.floats(1, 5))))
-def test_the_strategic_value_lies_between_a_fifth_and_1(given_scores) -> None:
+def test_the_strategic_value_is_between_a_fifth_and_1(given_scores) -> None:
     assert 0.2 - 1e-12 <= strategic_value(given_scores) <= 1 + 1e-12
 
 
@@ -280,7 +280,7 @@ def test_nothing_recorded_gives_nothing() -> None:
 
 
 @given(st.fixed_dictionaries({each.key: st.integers(1, 5) for each in QUERY_DIMENSIONS}))
-def test_a_querys_value_lies_on_its_scale(given_scores) -> None:
+def test_the_value_of_a_query_is_between_1_and_5(given_scores) -> None:
     assert 1 <= query_value(given_scores) <= 5
     weighted = sum(given_scores[each.key] * each.weight for each in QUERY_DIMENSIONS)
     assert query_value(given_scores) == pytest.approx(weighted, abs=0.0051)

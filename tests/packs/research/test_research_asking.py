@@ -63,7 +63,7 @@ def test_a_refused_reply_is_asked_for_again_and_only_the_last_is_kept(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_never_keeps_the_form_has_no_score_and_is_not_kept(tmp_path):
+def test_a_verdict_that_stays_malformed_is_unscored_and_not_stored(tmp_path):
     with Judge({"score": "high"}, kept=tmp_path) as judge, pytest.raises(Unscored, match="no verdict in 3 replies"):
         judge.ask(question)
     assert len(judge.bodies) == 3
@@ -150,7 +150,7 @@ def test_rows_that_are_asked_side_by_side_keep_their_own_replies(tmp_path):
         assert len(judge.bodies) == 20
 
 
-def test_what_a_parser_refuses_is_told_to_the_judge():
+def test_the_error_of_the_parser_is_sent_to_the_judge():
     def parse(text):
         if "b" not in text:
             raise InvalidReply("- criterion: found no 'b'")

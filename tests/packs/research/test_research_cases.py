@@ -48,7 +48,7 @@ def test_a_report_is_joined_with_its_query_criteria_and_reference(project):
     assert material.metrics.automation_level == 0.5
 
 
-def test_what_a_report_says_of_itself_wins_over_its_query(project):
+def test_fields_of_a_report_take_precedence_over_its_query(project):
     project.rows("raw/gpt.jsonl", report(1, language="zh", domain="finance", complexity_level=5), report(2))
     item, _ = read_reports(opened(project), project.folder / "raw/gpt.jsonl")
     assert (item.language, item.domain, item.complexity_level) == ("zh", "finance", 5)
@@ -145,7 +145,7 @@ def test_criteria_of_others_are_no_error(project):
     bom=st.booleans(),
     indent=st.sampled_from([None, 1]),
 )
-def test_a_value_lies_where_it_is_said_to(tmp_path_factory, values, blank, bom, indent):
+def test_the_offset_of_an_item_points_at_its_bytes(tmp_path_factory, values, blank, bom, indent):
     lines = "".join(f"{blank}{json.dumps(value, ensure_ascii=False)}\r\n\n" for value in values)
     for text in (lines, json.dumps(values, ensure_ascii=False, indent=indent)):
         path = tmp_path_factory.mktemp("values") / "rows.jsonl"

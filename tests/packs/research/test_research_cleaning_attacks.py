@@ -48,7 +48,7 @@ def test_markers_links_and_lists_of_references_go(article, left) -> None:
         "来源可靠。\n1. 第一\n2. 第二",
     ],
 )
-def test_what_is_text_stays(article) -> None:
+def test_cleaning_preserves_ordinary_text(article) -> None:
     assert clean_by_rules(article) == article
 
 
@@ -144,7 +144,7 @@ def test_queries_are_found_with_their_lines(queries) -> None:
         assert each.content == content.strip()
 
 
-def test_a_querys_topic_is_the_section_that_it_stands_in() -> None:
+def test_the_topic_of_a_query_is_its_section() -> None:
     first, second, third = (f"#### **Query {number}: a**\nx\n" for number in (1, 2, 3))
     text = f"{first}## One\n### **Two**\n{second}#### Query 9: no\n###  \n{third}"
     assert [(each.number, each.topic) for each in markdown_queries(text)] == [(1, None), (2, "Two"), (3, None)]

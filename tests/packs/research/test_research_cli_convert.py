@@ -163,7 +163,7 @@ def test_a_report_without_any_query_is_no_row(convert):
     assert "found no known query; name a --query_file" in said
 
 
-def test_two_reports_of_one_query_and_model_are_told(convert):
+def test_a_second_report_of_one_query_and_model_is_an_error(convert):
     write("query.jsonl", json.dumps(QUERY))
     write("a/1-gpt.md", "First")
     write("b/1-gpt.md", "Second")
@@ -172,7 +172,7 @@ def test_two_reports_of_one_query_and_model_are_told(convert):
     assert said == "b/1-gpt.md:1:1: found the id 1 of a/1-gpt.md again, expected one of its own"
 
 
-def test_what_cannot_be_read_keeps_nothing_else_from_it(convert):
+def test_an_unreadable_file_does_not_stop_the_conversion_of_others(convert):
     write("query.jsonl", json.dumps(QUERY) + "\n{bad\n")
     write("1-a.md", "Text")
     Path("1-b.md").write_bytes(b"\xff\xfe")
@@ -186,5 +186,5 @@ def test_what_cannot_be_read_keeps_nothing_else_from_it(convert):
     ]
 
 
-def test_paths_that_do_not_exist_are_told(convert):
+def test_paths_that_do_not_exist_are_errors(convert):
     assert convert("nowhere.md")[::2] == (1, ["nowhere.md: there is no such file or folder"])

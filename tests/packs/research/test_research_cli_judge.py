@@ -94,7 +94,7 @@ def test_profiles_that_name_no_judge(judge: RaceJudge, capsys: pytest.CaptureFix
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["429-retry-after", "500", "cut", "cut-body"])
-def test_what_passes_is_asked_again_and_leaves_no_trace(judge: RaceJudge, fault: str) -> None:
+def test_a_transient_fault_is_retried_and_does_not_change_scores(judge: RaceJudge, fault: str) -> None:
     judge.choose = only(in_order(fault), "Coffee")
     assert select() == 0
     assert judge.faults == {"ok": 3, fault: 1}
@@ -127,7 +127,7 @@ def test_a_refusal_fails_its_row_alone_and_only_that_is_asked_again(
     assert "select_error" not in scores()[1]
 
 
-def test_what_was_spent_is_told_even_where_nothing_can_be_written(
+def test_costs_are_reported_even_if_the_results_cannot_be_written(
     judge: RaceJudge, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def said(reply: Any, shown: dict[str, str], before: int) -> Any:

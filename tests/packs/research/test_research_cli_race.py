@@ -118,7 +118,7 @@ def test_both_orders_and_several_samples(judge: RaceJudge) -> None:
     assert len(judge.requests) == 4
 
 
-def test_what_articles_are_rid_of(judge: RaceJudge) -> None:
+def test_articles_are_cleaned_unless_cleaning_is_skipped(judge: RaceJudge) -> None:
     assert race("--limit", "1", "--skip-cleaning") == 0
     assert judge.shown[-1][1]["article 1"] == "An article [1] of quality 6."
     assert race("--limit", "1", "--model-cleaning") == 0
@@ -356,9 +356,7 @@ def test_a_scripted_judge(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
-def test_what_is_paid_for_outlives_the_process_and_the_same_command_goes_on(
-    judge: RaceJudge, sent: signal.Signals
-) -> None:
+def test_the_same_command_reuses_the_replies_of_a_stopped_process(judge: RaceJudge, sent: signal.Signals) -> None:
     waiting = threading.Event()
 
     def choose(message: str, nth: int) -> str:

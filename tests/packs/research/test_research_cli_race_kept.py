@@ -74,7 +74,7 @@ CHANGES: dict[str, tuple[Callable[[], tuple[str, ...] | None], int]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_the_judge_sees_is_asked_anew_and_nothing_else_is(judge: RaceJudge, what: str) -> None:
+def test_only_a_change_of_the_judge_prompt_repeats_a_request(judge: RaceJudge, what: str) -> None:
     change, asked = CHANGES[what]
     assert race("--limit", "1") == 0
     assert race("--limit", "1", *(change() or ())) == 0
@@ -96,7 +96,7 @@ def test_another_version_of_the_prompt_asks_anew(judge: RaceJudge, monkeypatch: 
 
 @pytest.mark.parametrize("options", [(), ("--pointwise",), ("--compat",)])
 @pytest.mark.parametrize("scale", [1, 1.5, 100])
-def test_full_marks_are_1_whatever_weights_sum_to(judge: RaceJudge, options: tuple[str, ...], scale: float) -> None:
+def test_full_marks_are_1_for_any_sum_of_weights(judge: RaceJudge, options: tuple[str, ...], scale: float) -> None:
     weights = (0.05, 0.28, 0.56, 0.11)
     assert sum(weights) > 1
     dimension_weight = {name: weight * scale for name, weight in zip(RACE_DIMENSIONS, weights, strict=True)}

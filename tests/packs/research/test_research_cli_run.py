@@ -47,7 +47,7 @@ def options(command: str) -> set[str]:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_what_a_stage_is_set_by_can_be_given_to_run(stage: str) -> None:
+def test_run_accepts_the_options_of_every_stage(stage: str) -> None:
     assert options(stage) - SET_BY_RUN <= options("pipeline")
 
 
@@ -137,7 +137,7 @@ def test_limit_and_language_of_the_environment(
     assert set(table(capsys.readouterr().out).values()) == {("1", "1", "0")}
 
 
-def test_what_is_missing_is_said_before_anything_is_asked(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_files_are_reported_before_any_request(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(project / "data" / "annotation")
     (project / "data/reference/reference.jsonl").unlink()
     (project / "data/prompt_data/query.jsonl").unlink()

@@ -70,7 +70,7 @@ def test_a_page_is_asked_for_once_for_all_models(judge: ReportJudge, tmp_path: P
         assert site.asked == {"/owls": 1, "/gone": 2}
 
 
-def test_what_is_kept_is_told_to_cost_nothing(
+def test_stored_replies_are_not_counted_as_costs(
     judge: ReportJudge, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Site({"/owls": "Owls hunt at night."}) as site:
@@ -86,7 +86,7 @@ def test_what_is_kept_is_told_to_cost_nothing(
     assert all(len(line) <= 80 for line in first.splitlines())
 
 
-def test_a_limit_that_cannot_be_kept_is_told(
+def test_requests_of_unknown_cost_are_reported_under_a_cost_limit(
     judge: ReportJudge, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nobody knows what the judge costs."""

@@ -113,7 +113,7 @@ def test_the_same_command_again_gives_the_same_and_adds_nothing(reports: Reports
 
 
 @pytest.mark.slow
-def test_what_was_paid_for_is_kept_and_a_call_that_failed_goes_on(
+def test_a_repeated_call_reuses_stored_replies_and_repeats_failed_requests(
     reports: Reports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, int]] = []
@@ -165,7 +165,7 @@ def test_knowledge_is_kept_by_model_and_across_sessions(reports: Reports) -> Non
     assert reports.result("claude")["results"][0]["reused"] == []
 
 
-def test_what_the_article_does_not_say_is_not_reused_whatever_the_judge_says(reports: Reports) -> None:
+def test_a_unit_missing_from_the_article_is_not_reused_even_if_the_judge_names_it(reports: Reports) -> None:
     reports.rows[1]["article"] = "Lead melts at 327 degrees. Tin melts at 231 degrees."
     assert reports.run() == 0
     assert reports.result()["results"][1]["reused"] == []
@@ -297,7 +297,7 @@ def test_a_report_that_cannot_be_written_is_told_before_anything_is_asked(
     assert "requests" not in said.out
 
 
-def test_what_is_scored_names_its_article(reports: Reports) -> None:
+def test_results_contain_the_digest_of_their_article(reports: Reports) -> None:
     assert reports.run() == 0
     digests = [row["article_digest"] for row in reports.result()["results"]]
     assert digests == [row["article"] for row in reports.base] != digests[::-1]

@@ -30,7 +30,7 @@ def test_efficiency_by_hand(rows: list[dict[str, Any]], capsys: pytest.CaptureFi
     assert "efficiency_report.json" in capsys.readouterr().out
 
 
-def test_what_was_not_recorded_fails_its_row_alone_and_its_parts_stay(
+def test_missing_metrics_fail_only_their_row_and_leave_empty_values(
     rows: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows[0]["execution_metrics"] = {**METRICS, "automation_level": None}
@@ -62,9 +62,7 @@ def test_what_was_not_recorded_fails_its_row_alone_and_its_parts_stay(
         ({"id": 1}, "id: found 1 again"),
     ],
 )
-def test_what_is_not_known_of_a_row_is_an_error_and_never_a_default(
-    rows: list[dict[str, Any]], change: dict[str, Any], said: str
-) -> None:
+def test_unknown_values_of_a_row_are_errors(rows: list[dict[str, Any]], change: dict[str, Any], said: str) -> None:
     rows[1] |= change
     assert efficiency(rows) == 1
     result = read("results/efficiency/gpt/efficiency_report.json")
@@ -175,7 +173,7 @@ def test_queries_tell_the_domain_and_level_of_rows_without(rows: list[dict[str, 
         (["--query_file", "none.jsonl"], "none.jsonl"),
     ],
 )
-def test_files_that_are_wrong_are_told(
+def test_invalid_files_are_errors(
     rows: list[dict[str, Any]], options: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("config.json").write_text('{"efficiency_weights": {"time_weight": 0.9}}')

@@ -40,7 +40,7 @@ KNOWN = Annotations(Path("annotation"), {"finance": HEALTH, "healthcare": HEALTH
         (TaskDefaults(None, 4), (None, None, None), (None, 4, ("complexity_level",))),
     ],
 )
-def test_a_default_stands_only_for_what_a_row_does_not_tell(
+def test_defaults_fill_only_missing_fields_of_a_row(
     defaults: TaskDefaults, row: tuple[Any, Any, Any], placed: tuple[Any, Any, Any]
 ) -> None:
     found = defaults.place(*row, MAP, KNOWN.knows_domain)

@@ -105,7 +105,7 @@ def scored(
     return interaction_of(report, ANNOTATIONS, *named, PoetConfig(), row, compat=compat)
 
 
-def test_what_was_recorded_in_detail_stands_in_the_metrics() -> None:
+def test_detailed_records_are_in_the_metrics() -> None:
     found = scored(DETAILED)
     assert found.metrics == {
         "task_id": "7",
@@ -139,7 +139,7 @@ def test_what_was_recorded_in_detail_stands_in_the_metrics() -> None:
     assert (found.valid, found.missing) == (True, ())
 
 
-def test_what_follows_from_it() -> None:
+def test_efficiency_and_summary_follow_from_detailed_records() -> None:
     """2 h in 1.5 h, 30 of 120 USD, (1 - 0.25) * 4 / 5."""
     found = scored(DETAILED)
     assert found.efficiency == pytest.approx(
@@ -210,7 +210,7 @@ def test_summaries_are_rounded_to_cents_and_hundredths() -> None:
     assert found.metrics["efficiency_vs_expert"] == pytest.approx(7200 / 12_345)
 
 
-def test_what_nobody_recorded_is_none_and_named() -> None:
+def test_unrecorded_metrics_are_none_and_listed_as_missing() -> None:
     found = scored({}, expert=False)
     assert found.metrics["model_name"] == "gpt"  # the report's own
     assert {name for name, value in found.metrics.items() if value is not None} == {
@@ -227,7 +227,7 @@ def test_what_nobody_recorded_is_none_and_named() -> None:
     ("calls", "rate"),
     [([], None), ([{"call_count": 0, "success_rate": 1.0}], None), ([{"call_count": 2}, {"success_rate": 1.0}], None)],
 )
-def test_a_rate_of_success_needs_calls_that_all_say(calls, rate) -> None:
+def test_the_success_rate_is_none_unless_every_call_has_its_count(calls, rate) -> None:
     row = {"interaction_metrics": {"interaction_details": {"tool_calls": calls}}}
     found = scored(row)
     assert found.metrics["successful_tool_rate"] is rate

@@ -173,7 +173,7 @@ def report(number: int, article: str) -> Report:
     return Report(number, f"research.{number}", "gpt", f"Question {number}?", article, "en")
 
 
-def test_what_a_report_adds_and_what_the_next_one_uses_of_it(tmp_path: Path) -> None:
+def test_a_report_creates_units_and_the_next_report_reuses_them(tmp_path: Path) -> None:
     """0.6 * 14 / 20 + 0.4 * 8 / 20; of three units one is too poor, and qualities of the others add up."""
     base, config = KnowledgeBase(tmp_path / "base.jsonl"), PoetConfig()
     tin, lead = "Tin melts at 232 degrees.", "Lead melts at 327 degrees."

@@ -22,7 +22,7 @@ def test_likeness_is_symmetric_and_a_share(one: str, other: str) -> None:
 
 
 @given(TEXTS, TEXTS)
-def test_what_a_passage_has_the_article_has(text: str, article: str) -> None:
+def test_the_share_of_words_in_a_passage_is_at_most_that_in_the_article(text: str, article: str) -> None:
     passages, words = Passages(article), split_words(text)
     assert 0 <= passages.share_of(words) <= words.share_in(split_words(article))
 
@@ -43,7 +43,7 @@ def test_likeness(one: str, other: str, expected: float) -> None:
     assert split_words(one).likeness(split_words(other)) == pytest.approx(expected)
 
 
-def test_a_text_stands_in_three_sentences_but_not_all_over_an_article() -> None:
+def test_a_unit_is_found_within_three_sentences_but_not_across_an_article() -> None:
     unit = split_words("Tin melts at 232 degrees in air")
     near = "Metals differ. Tin is soft! It melts at 232 degrees.\nIn air it does not burn."
     far = "Tin is soft. One. Two. Three. It melts. One. Two. Three. At 232 degrees. One. Two. Three. In air."

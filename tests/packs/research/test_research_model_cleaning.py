@@ -141,6 +141,6 @@ def test_halves_are_the_whole_text(text: str) -> None:
 
 @pytest.mark.slow
 @given(st.lists(st.text("ab [1]\n#", max_size=20)))
-def test_what_has_to_stay_is_in_the_article(lines: list[str]) -> None:
+def test_required_text_is_part_of_the_article(lines: list[str]) -> None:
     article = "\n".join(lines)
     assert Counter(required_text(article)) <= Counter(article)

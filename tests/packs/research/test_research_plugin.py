@@ -116,7 +116,7 @@ def test_a_failed_report_shows_what_its_scores_rest_on(project):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_measured_fails_a_threshold_only(project):
+def test_an_unmeasurable_metric_fails_only_its_threshold(project):
     project.rows("raw/gpt.jsonl", report(1, execution_metrics=None), report(2))
     project.reports(thresholds={"time_saving": 0.1}, parts=["efficiency"])
     finished = project.bench.run()

@@ -115,7 +115,7 @@ UNCHANGED = ("the weights", "a field of no use", "rows of others")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_changes_a_score_scores_again_and_nothing_else_does(project, endpoint, what):
+def test_only_changes_that_affect_a_score_repeat_the_scoring(project, endpoint, what):
     change, stages = CHANGES[what]
     project.bench.run(*JUDGED)
     asked(endpoint)

@@ -212,7 +212,7 @@ def test_a_language_that_was_skipped_is_told_and_left_out(project, capsys):
     assert "outputs/report.json: 1 skipped: " in capsys.readouterr().err
 
 
-def test_what_the_session_stopped_before_has_failed(project):
+def test_rows_that_the_session_did_not_reach_have_failed(project):
     session(project, "--model=gpt", "--agentbench-max-tokens=1", "--agentbench-concurrency=1")
     assert poet() == 1
     report = files("gpt")["report"]

@@ -117,7 +117,7 @@ def test_other_encodings_are_named_not_guessed(encoding: str) -> None:
         queries(f"prompt\n{text}\n".encode(encoding))
 
 
-def test_rows_know_their_line_and_what_else_their_file_says() -> None:
+def test_rows_contain_their_line_and_optional_columns() -> None:
     rows = '"prompt","domain","complexity_level","language","else"\n"a\nb","law","3","en","x"\n\n"c","","","",""\n'
     first, second = queries(rows.encode())
     assert (first.line, second.line) == (2, 5)

@@ -102,7 +102,7 @@ def test_criteria_that_are_renamed_missing_or_repeated_are_named() -> None:
         ("```json\n{}\n```\n```json\n{}\n```", "several code blocks"),
     ],
 )
-def test_what_is_no_reply_of_the_form_is_refused(said, problem) -> None:
+def test_a_malformed_reply_is_refused_with_its_problem(said, problem) -> None:
     assert problem in refused(said)
 
 
@@ -119,7 +119,7 @@ def test_a_pointwise_reply_has_scores_of_its_own() -> None:
 @pytest.mark.slow
 @settings(max_examples=50)
 @given(st.text(max_size=200) | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(json.dumps))
-def test_no_reply_whatever_becomes_a_score(text) -> None:
+def test_arbitrary_text_is_never_parsed_to_a_score(text) -> None:
     for form in (_PAIRS, _SINGLES):
         with pytest.raises(InvalidReply):
             parse_scores(text, form, CRITERIA)
@@ -152,7 +152,7 @@ def test_samples_are_asked_one_by_one_and_give_their_spread(tmp_path) -> None:
     assert found.sd == pytest.approx(again.sd)
 
 
-def test_what_the_order_does_is_no_part_of_the_spread_of_samples() -> None:
+def test_the_spread_of_samples_excludes_the_effect_of_the_order() -> None:
     with Judge(pairs(first=9.0, second=3.0)) as judge:
         found = ask_race(judge, samples=3, position_swap=True)
     assert sorted(draw.overall for draw in found.draws) == pytest.approx([0.25] * 3 + [0.75] * 3)
@@ -180,7 +180,7 @@ def test_the_weights_of_the_dimensions_are_the_mean_of_five_samples() -> None:
 
 
 @given(st.lists(st.fixed_dictionaries(dict.fromkeys(RACE_DIMENSIONS, st.floats(0.01, 1))), min_size=1, max_size=5))
-def test_normalised_weights_sum_to_1_whatever_their_samples_sum_to(samples) -> None:
+def test_normalised_weights_sum_to_1_for_any_sum_of_samples(samples) -> None:
     found = average_weights(samples)
     assert sum(found.values()) == pytest.approx(1, abs=1e-12)
     assert all(0 <= value <= 1 for value in found.values())
@@ -265,7 +265,7 @@ def test_strategic_scores_have_no_default(score) -> None:
     assert "knowledge_quality: missing" in str(caught.value)
 
 
-def test_a_failed_draw_lets_the_others_end_before_it_is_told(tmp_path) -> None:
+def test_a_failed_draw_is_raised_after_the_other_draws_have_ended(tmp_path) -> None:
     """What was paid for is kept, so that a second call asks only for what is missing."""
     with Judge(pairs(), {"content": "{", "finish_reason": "length"}, pairs(), kept=tmp_path) as judge:
         with pytest.raises(Exception, match="cut off"):

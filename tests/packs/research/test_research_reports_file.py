@@ -75,7 +75,7 @@ def test_everything_is_scored_unless_parts_are_named(loaded):
         ({**WHOLE, "anotations": "ann"}, "did you mean 'annotations'?"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(loaded, fields, problem):
+def test_errors_in_a_reports_file_contain_their_place(loaded, fields, problem):
     with pytest.raises(ConfigError) as raised:
         loaded(**fields)
     assert problem in str(raised.value)

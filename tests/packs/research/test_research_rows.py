@@ -100,7 +100,7 @@ def test_half_a_character_stays_what_it_is(read):
 
 @pytest.mark.slow
 @given(st.text(max_size=60))
-def test_prompts_are_joined_whatever_their_blanks_and_unicode_forms(prompt):
+def test_prompts_are_joined_despite_different_blanks_and_unicode_forms(prompt):
     words = prompt.split()
     assert prompt_key(prompt) == prompt_key("\n  " + " \t".join(words) + " ") if words else True
     assert prompt_key(prompt) == prompt_key(unicodedata.normalize("NFD", unicodedata.normalize("NFC", prompt)))
@@ -141,7 +141,7 @@ def test_partners_are_found_by_prompt_and_checked_by_id(tmp_path):
         known.partner(QueryRow(id=1, prompt="How?"))
 
 
-def test_what_repeats_is_told_and_the_first_counts(tmp_path):
+def test_repeated_rows_are_reported_and_the_first_one_counts(tmp_path):
     rows = [query(1, 1, "Why?"), query(2, 9, "Why ?"), query(3, 5, "Why?"), query(4, "1", "How?")]
     known = Joined(tmp_path / "q.jsonl", rows)
     assert [problem.split("q.jsonl:", 1)[1] for problem in known.problems] == [
@@ -152,7 +152,7 @@ def test_what_repeats_is_told_and_the_first_counts(tmp_path):
     assert len(known) == 3
 
 
-def test_what_repeats_on_one_line_is_told_too(tmp_path):
+def test_repeated_rows_on_one_line_are_reported(tmp_path):
     path = tmp_path / "reports.json"
     path.write_text(json.dumps([{"id": n, "prompt": p, "article": ""} for n, p in [(1, "a"), (2, "a"), (1, "b")]]))
     first, *others = mark_repeated(path, read_research_rows(path, ReportRow))

@@ -85,7 +85,7 @@ def test_a_row_of_its_own_comes_before_the_others(tmp_path):
     assert ask(tmp_path, "clean", "q2") == ["no JSON at all"]
 
 
-def test_what_is_not_scripted_says_where_to_add_it(tmp_path):
+def test_the_error_of_an_unscripted_reply_names_the_place_to_add_it(tmp_path):
     with pytest.raises(Unscored, match=r"nothing is scripted for 'validate' of 'reports.q1'; add it under `research:`"):
         ask(tmp_path, "validate")
 

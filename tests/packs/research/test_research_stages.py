@@ -29,7 +29,7 @@ def test_parts_are_the_rows_that_score_reports() -> None:
         assert bool(stage.metrics) == bool(stage.folder) == bool(stage.main_metric)
 
 
-def test_what_follows_from_the_table() -> None:
+def test_the_groups_of_stages_follow_from_the_table() -> None:
     assert ANNOTATED == ("efficiency", "strategic", "interaction", "poet")
     assert JUDGED == ("race", "fact", "strategic", "poet")
     assert QUESTIONS[:5] == ("select", "weights", "criteria", "clean", "race")

@@ -304,12 +304,12 @@ def test_a_task_of_less_than_half_an_hour_has_no_adaptability() -> None:
         ({"efficiency_weights": {"time_weight": 0.5}}, "sum to 1.1, expected 1"),
     ],
 )
-def test_what_a_config_cannot_mean_is_an_error(given: dict[str, Any], said: str) -> None:
+def test_an_inconsistent_config_is_an_error(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         PoetConfig.model_validate(given)
 
 
-def test_what_a_config_sets_in_vain_is_told() -> None:
+def test_unused_settings_of_a_config_are_reported() -> None:
     config = PoetConfig.model_validate(
         {
             "default_expert_time": 2,

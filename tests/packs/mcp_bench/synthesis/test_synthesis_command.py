@@ -104,7 +104,7 @@ def test_a_killed_process_pays_only_the_request_in_flight_again(maker: Maker, at
     assert len(maker.endpoint.requests) == 6 + 1
 
 
-def test_what_a_killed_process_had_half_written_is_passed_over(maker: Maker) -> None:
+def test_a_half_written_draft_of_a_killed_process_is_ignored(maker: Maker) -> None:
     assert maker.make().returncode == 0
     whole = maker.drafts.read_bytes()
     maker.file.unlink()

@@ -58,7 +58,7 @@ def test_a_text_keeps_its_own_numbers_in_any_order(values: list[str]) -> None:
 
 @pytest.mark.slow
 @given(st.lists(numbers, min_size=1, unique=True), st.data())
-def test_each_number_that_is_left_out_is_told(values: list[str], data: st.DataObject) -> None:
+def test_every_missing_number_is_reported(values: list[str], data: st.DataObject) -> None:
     left_out = data.draw(st.sampled_from(values))
     kept = " and ".join(value for value in values if value != left_out)
     assert find_lost_numbers(" and ".join(values), kept) == [left_out]

@@ -80,7 +80,7 @@ def test_absolute_dates(text: str) -> None:
         "路上有123号车",
     ],
 )
-def test_what_a_task_may_say(text: str) -> None:
+def test_text_without_references_is_accepted(text: str) -> None:
     assert kinds(text) == []
 
 

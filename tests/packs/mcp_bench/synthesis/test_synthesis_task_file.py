@@ -51,7 +51,7 @@ def test_a_folder_in_its_place_is_refused_before_anything_is_paid(tmp_path: Path
         TaskFile(tmp_path / "tasks.json")
 
 
-def test_what_others_wrote_stays_as_it_is(tmp_path: Path) -> None:
+def test_tasks_and_keys_of_other_authors_are_preserved(tmp_path: Path) -> None:
     path = tmp_path / "tasks.json"
     others = {
         "author": "Ann",
@@ -68,7 +68,7 @@ def test_what_others_wrote_stays_as_it_is(tmp_path: Path) -> None:
     assert document["total_tasks"] == 2
 
 
-def test_what_is_changed_by_hand_meanwhile_stays_changed(tmp_path: Path) -> None:
+def test_manual_edits_between_additions_are_preserved(tmp_path: Path) -> None:
     path = tmp_path / "tasks.json"
     file = TaskFile(path)
     add(file, "time_000")

@@ -180,7 +180,7 @@ hostile = st.one_of(
 @pytest.mark.slow
 @settings(max_examples=25)
 @given(task=hostile, domain=hostile, model=hostile, reason=hostile, lost=hostile)
-def test_what_others_wrote_is_only_text(task, domain, model, reason, lost):
+def test_text_of_rows_adds_no_elements_to_the_page(task, domain, model, reason, lost):
     rows = [
         whole(task, domain=domain, evidence={"race": [reason]}),
         without_facts(f"2{task}", reason=reason, domain=domain),

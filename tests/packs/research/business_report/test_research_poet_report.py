@@ -151,7 +151,7 @@ def test_evidence_is_kept_short():
     assert row.evidence["fact"] == ("a b c", "x" * 399 + "…", "d", "e", "f")
 
 
-def test_what_judges_cost_is_told_with_the_requests_whose_price_is_unknown(tmp_path):
+def test_judge_costs_are_reported_with_the_count_of_unpriced_requests(tmp_path):
     spent = {"race": Spent(2, 100, 50, 0.25, 0), "extract": Spent(3, 10, 5, 0.5, 1), "knowledge": Spent()}
     files = written(tmp_path, [whole(1)], spent=spent)
     assert list(json.loads(files["report.json"])["costs"]["judge"]) == ["race", "extract"]
@@ -168,7 +168,7 @@ def test_requests_without_a_price_are_no_dollars(tmp_path):
 
 
 @pytest.mark.parametrize("model", ["../../gpt", "openai/gpt", "a\\b", "\x1b[2J", "\u202egpt", ".", "é" * 120])
-def test_files_stay_in_their_folder_whatever_the_model_is_called(tmp_path, model):
+def test_files_stay_in_their_folder_for_any_model_name(tmp_path, model):
     paths = write_poet_files([whole(1)], tmp_path / "in" / "poet", model, CONFIG)
     assert sorted(paths) == sorted(each for each in tmp_path.rglob("*") if each.is_file())
     assert {path.parent for path in paths} == {tmp_path / "in" / "poet"}
@@ -202,7 +202,7 @@ def test_a_sum_over_fewer_reports_than_its_group_says_its_own_n(tmp_path):
     assert "$99.50 <small>(n = 1)</small>" in files["report.html"]
 
 
-def test_citation_accuracy_that_is_scaled_is_told(tmp_path):
+def test_scaled_citation_accuracy_is_reported(tmp_path):
     config = PoetConfig.model_validate({"evaluation_parameters": {"fact_accuracy_max": 2}})
     assert "Citation accuracy is divided by 2" in written(tmp_path, [whole(1)], config)["report.txt"]
 
@@ -279,7 +279,7 @@ def test_a_comparison_adds_the_counts_of_its_models(tmp_path):
     assert page.name == "poet_comparison.html"
 
 
-def test_models_are_compared_by_prompt_and_the_page_shows_what_the_json_says(tmp_path):
+def test_models_are_compared_by_prompt_in_both_the_json_and_the_page(tmp_path):
     models = {
         "best": [whole(n, 0.5 + n / 10, prompt_key=f"p{n}") for n in range(5)],
         "other": [whole(str(n + 2), 0.4, prompt_key=f"p{n}") for n in range(5)],

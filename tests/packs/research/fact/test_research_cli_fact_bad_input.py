@@ -211,7 +211,7 @@ def test_stored_rows_in_the_seeds_shapes_are_taken_up(judge: FactJudge, site: Si
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGKILL])
-def test_what_was_paid_for_before_the_end_came_is_not_paid_again(
+def test_replies_received_before_an_interrupt_are_not_requested_again(
     ended_by: signal.Signals, site: Site, judge: FactJudge
 ) -> None:
     rows = [report(n, f"- Tea is a drink. {site.url}/tea\n- Row {n}.") for n in range(4)]

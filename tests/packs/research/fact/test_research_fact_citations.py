@@ -49,7 +49,7 @@ def test_addresses_that_may_be_different_pages_stay_apart(one: str, other: str) 
     assert canonical_url(one) != canonical_url(other)
 
 
-def test_what_servers_are_asked_for_is_not_changed() -> None:
+def test_canonical_urls_keep_the_parts_that_servers_see() -> None:
     assert canonical_url("http://example.org/?q=%B2%E9&utm_medium=x&empty") == "http://example.org/?q=%B2%E9&empty"
     assert canonical_url("http://[::1]:80/x_(y)") == "http://[::1]/x_(y)"
     assert canonical_url("https://例子.cn/文?问=答") == "https://例子.cn/%E6%96%87?%E9%97%AE=%E7%AD%94"
@@ -58,7 +58,7 @@ def test_what_servers_are_asked_for_is_not_changed() -> None:
 @pytest.mark.parametrize(
     "text", ["", "doi:10.1/x#y", "see the annual report", "http://", "https://[::1", "http://a:b/"]
 )
-def test_what_is_no_address_stays_what_it_is(text: str) -> None:
+def test_text_that_is_not_an_address_is_unchanged(text: str) -> None:
     assert canonical_url(text) == text
 
 
@@ -76,7 +76,9 @@ WORD = st.text("abcxyz01", min_size=1, max_size=5)
 
 
 @given(WORD, st.lists(st.tuples(WORD, WORD), max_size=4), st.integers(0, 4), WORD)
-def test_what_tracks_visitors_makes_no_other_page(path: str, pairs: list[tuple[str, str]], at: int, said: str) -> None:
+def test_tracking_parameters_do_not_change_the_canonical_url(
+    path: str, pairs: list[tuple[str, str]], at: int, said: str
+) -> None:
     query = [f"{key}={value}" for key, value in pairs]
     tracked = [*query[:at], f"utm_{said}={said}", *query[at:]]
     plain = canonical_url(f"https://example.org/{path}?{'&'.join(query)}")
@@ -166,7 +168,7 @@ https://o.org/?utm_source=chatgpt.com&id=3
         *("https://o.org/?id=3", "https://o.org/?utm_source=chatgpt.com&id=3"),
     ],
 )
-def test_addresses_stand_in_the_article_in_whatever_prose(said: str) -> None:
+def test_addresses_are_found_in_any_prose(said: str) -> None:
     assert Addresses(TEXT).find(said) == said
 
 

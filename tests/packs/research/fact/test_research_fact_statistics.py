@@ -19,7 +19,7 @@ COUNTS = st.builds(Counts, supported=FEW, unsupported=FEW, unknown=FEW, words=st
 
 
 @given(st.lists(COUNTS), FEW)
-def test_what_is_counted_adds_up(counts: list[Counts], failed: int) -> None:
+def test_statistics_are_consistent_with_the_counts_of_pages(counts: list[Counts], failed: int) -> None:
     found = compute_statistics(counts, failed)
     cited = [each for each in counts if each.supported + each.unsupported + each.unknown]
     known = sum(each.supported + each.unsupported for each in counts)
@@ -126,7 +126,7 @@ def test_the_original_skips_addresses_that_could_not_be_compared() -> None:
     assert original(pages) == original(pages, validate_error="2 of 4 pages could not be compared") == expected
 
 
-def test_the_original_counts_labels_whatever_the_number_of_statements() -> None:
+def test_the_original_counts_labels_for_any_number_of_statements() -> None:
     assert original({"u": cited_page(GOOD, GOOD, BAD)}) == Counts(supported=2, unsupported=1, words=3)
 
 

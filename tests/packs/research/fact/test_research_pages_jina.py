@@ -125,14 +125,14 @@ def test_a_key_that_is_refused_is_no_fault_of_the_pages(reader: Any, status: int
     assert isinstance(errors[0], AgentbenchError)
 
 
-def test_what_it_asks_to_wait_is_waited(reader: Any) -> None:
+def test_retry_after_is_respected_up_to_a_limit(reader: Any) -> None:
     reader.answers = [(429, {"Retry-After": "0"}, {}), (503, {"Retry-After": "0"}, {}), (200, {}, GOOD)]
     assert contents(reader, None, PAGE)[0].startswith("Owls")
     reader.answers = [(429, {"Retry-After": "3600"}, {})]
     assert contents(reader, None, PAGE) == ["scrape failed: the Jina reader answered HTTP 429"]
 
 
-def test_what_it_says_is_kept_in_part_and_whatever_characters_it_has(reader: Any, tmp_path: Path) -> None:
+def test_long_content_is_truncated_and_invalid_characters_are_replaced(reader: Any, tmp_path: Path) -> None:
     reader.answers = [(200, {}, {"data": {"title": "Owls \ud800", "content": "x" * 200_005}})]
     expected = ["Owls ?\n\n" + "x" * 200_000 + "\n\n[... 5 characters left out ...]"]
     assert contents(reader, tmp_path, PAGE) == expected

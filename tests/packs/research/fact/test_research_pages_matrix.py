@@ -109,7 +109,7 @@ def test_the_matrix(site: PageSite) -> None:
         ("http://127.0.0.1:9/", "robots.txt of 127.0.0.1 cannot be had, which forbids all of the site (RFC 9309)"),
     ],
 )
-def test_what_no_site_is_asked_for(url: str, reason: str) -> None:
+def test_a_url_that_cannot_be_requested_is_a_failed_scrape_with_a_reason(url: str, reason: str) -> None:
     [found] = contents(url)
     assert found.startswith("scrape failed: ")
     assert reason in found

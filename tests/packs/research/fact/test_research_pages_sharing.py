@@ -82,7 +82,7 @@ def test_a_file_that_was_cut_off_is_fetched_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_kept_under_another_address_is_not_taken(tmp_path: Path) -> None:
+def test_a_stored_page_of_another_address_is_not_reused(tmp_path: Path) -> None:
     with page_site() as site:
         contents(tmp_path, f"{site.url}/page/1")
         [file] = (tmp_path / PAGES).glob("*/*.json")
@@ -204,7 +204,7 @@ def test_a_full_disk_costs_the_next_session_only(tmp_path: Path, caplog: pytest.
 
 
 @pytest.mark.parametrize("planted", ["a pipe", "a folder", "a link to itself", "another's words", "no page at all"])
-def test_what_somebody_put_in_a_pages_place_is_no_page(tmp_path: Path, planted: str) -> None:
+def test_a_planted_file_in_place_of_a_page_is_not_used(tmp_path: Path, planted: str) -> None:
     with page_site() as site:
         [first] = contents(tmp_path, f"{site.url}/owls")
         [file] = (tmp_path / PAGES).glob("*/*.json")
@@ -250,7 +250,7 @@ def test_a_page_that_takes_long_to_read_keeps_no_other_from_being_fetched(tmp_pa
         assert asyncio.run(ask(site)).endswith("page 1")
 
 
-def test_whoever_gives_up_leaves_the_page_to_the_others(tmp_path: Path) -> None:
+def test_a_cancelled_request_leaves_the_download_to_other_waiters(tmp_path: Path) -> None:
     async def ask(site: PageSite) -> str:
         async with Pages(tmp_path, SETTINGS) as pages:
             first = asyncio.create_task(pages.content(f"{site.url}/slow"))
