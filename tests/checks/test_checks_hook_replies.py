@@ -32,7 +32,7 @@ def test_a_verdict_has_its_message_its_outputs_and_what_was_printed():
     assert (found.outcome, found.message, found.outputs) == ("failed", "the hook failed", {})
 
 
-def test_what_the_hook_raised_is_an_error():
+def test_an_exception_of_the_hook_is_an_error():
     found = _verdict(done(reply(error="ValueError: no"), output="x"), KEY)
     assert (found.outcome, found.message, found.outputs) == ("error", "ValueError: no", {"printed": "x"})
 

@@ -126,7 +126,7 @@ def test_a_hook_may_return_an_object_with_those_attributes(run_hook):
         ("x = 1", "has no callable 'check'"),
     ],
 )
-def test_whatever_is_no_verdict_is_an_error(run_hook, source, message):
+def test_a_result_that_is_not_a_verdict_is_an_error(run_hook, source, message):
     result = run_hook(source)
     assert result.outcome == "error"
     assert message in result.message
@@ -273,7 +273,7 @@ def test_a_hook_is_no_root_and_cannot_change_the_kernels_settings(run_hook):
 
 @pytest.mark.slow
 @needs_bubblewrap
-def test_a_hook_reads_its_case_and_the_workspace_whoever_they_belong_to(run_hook, tmp_path):
+def test_a_hook_reads_its_case_and_the_workspace_of_any_owner(run_hook, tmp_path):
     for file in (tmp_path / "case" / "expected.txt", tmp_path / "workspace" / "left.txt"):
         file.write_text("42")
         file.chmod(0o600)
@@ -425,7 +425,7 @@ def test_a_hook_sees_no_process_of_the_session_and_leaves_none(run_hook, monkeyp
 
 @pytest.mark.slow
 @needs_bubblewrap
-def test_what_an_agent_left_for_a_hook_to_stumble_over_is_no_pass(run_hook, tmp_path, monkeypatch):
+def test_hostile_files_of_the_agent_do_not_make_a_hook_pass(run_hook, tmp_path, monkeypatch):
     """A file that never ends, one that is all hole, compiled code beside the hook's name."""
     monkeypatch.setattr(hooks, "HOOK_SECONDS", 3.0)
     workspace = tmp_path / "workspace"

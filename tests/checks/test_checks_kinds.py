@@ -143,7 +143,7 @@ def test_files_are_looked_up_in_the_workspace_and_then_in_the_case_folder(check,
     assert check("file_contains", path="a.txt", text="written", workspace=None).outcome == "failed"
 
 
-def test_what_lies_at_a_path_decides_by_kind(check, workspace):
+def test_the_type_of_a_path_decides_by_the_kind_of_check(check, workspace):
     (workspace.path / "folder").mkdir()
     os.symlink("/etc/passwd", workspace.path / "link")
     os.mkfifo(workspace.path / "fifo")
@@ -184,7 +184,7 @@ def test_links_do_not_lead_out(check, workspace, tmp_path):
 
 
 @needs_root
-def test_what_the_agent_closed_fails(check, workspace, monkeypatch):
+def test_paths_without_read_permission_fail(check, workspace, monkeypatch):
     """Else an agent could make an error of its failure."""
     for name in ("folder", "file"):
         workspace.write_text(f"{name}/a.txt", "x")
@@ -261,7 +261,7 @@ def test_a_file_is_not_made_where_nobody_knows_what_changed(check, workspace, ch
 
 
 @pytest.mark.parametrize("kind", ["file_exists", "path_exists", "file_contains", "regex_match"])
-def test_what_nobody_made_is_not_there(check, kind):
+def test_a_missing_path_fails_even_without_a_workspace(check, kind):
     """Also where the run made no workspace at all."""
     fields = {"path": "gone.md", **({"text": "x"} if kind == "file_contains" else {})}
     fields |= {"pattern": "x"} if kind == "regex_match" else {}

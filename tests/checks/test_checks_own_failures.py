@@ -77,23 +77,23 @@ def run_check(function: Callable[..., Any], kind: str = "own", **fields: Any) ->
 
 @pytest.mark.parametrize("make", [raising, raising_later])
 @pytest.mark.parametrize("said", FAILURES)
-def test_what_a_check_raises_is_its_error(said: str, make: Callable[[BaseException], Callable[..., Any]]) -> None:
+def test_an_exception_of_a_check_is_its_error(said: str, make: Callable[[BaseException], Callable[..., Any]]) -> None:
     result = run_check(make(FAILURES[said]))
     assert (result.outcome, result.message) == ("error", said)
 
 
-def test_what_a_check_finds_missing_is_the_agents_failure() -> None:
+def test_an_unmet_check_is_a_failure_of_the_agent() -> None:
     assert run_check(raising(Unmet("nothing there"))).outcome == "failed"
 
 
 @pytest.mark.parametrize("said", FAILURES)
-def test_what_the_metric_of_a_check_raises_is_the_checks_error(said: str) -> None:
+def test_an_exception_of_a_checks_metric_is_the_error_of_the_check(said: str) -> None:
     result = run_check(raising(FAILURES[said]), kind="metric", name="own", reference="x", threshold=1.0)
     assert (result.outcome, result.message) == ("error", f"ValueError: {said}")
 
 
 @pytest.mark.parametrize("said", FAILURES)
-def test_what_a_metric_raises_is_its_error_and_decides_nothing(said: str) -> None:
+def test_an_exception_of_a_metric_is_its_error_and_gives_no_score(said: str) -> None:
     context = MetricContext(case_id="a", question="", client=cast(Any, None))
     function, later = raising(FAILURES[said]), raising_later(FAILURES[said])
     results = [
@@ -106,14 +106,14 @@ def test_what_a_metric_raises_is_its_error_and_decides_nothing(said: str) -> Non
 
 
 @pytest.mark.parametrize("value", [None, "1", float("nan"), 1.01, -0.01, [1.0]])
-def test_what_is_no_score_is_an_error_of_the_metric(value: object) -> None:
+def test_a_value_that_is_not_a_score_is_an_error_of_the_metric(value: object) -> None:
     result = measure(SPEC, "a", "b", {"own": lambda gold, output: value})
     assert (result.score, result.passed) == (None, None)
     assert result.error == f"metric 'own' returned {value!r}, expected a number from 0 to 1"
 
 
 @pytest.mark.parametrize("error", ENDS)
-def test_what_ends_the_session_goes_through(error: BaseException) -> None:
+def test_exceptions_that_end_the_session_are_propagated(error: BaseException) -> None:
     with pytest.raises(type(error)):
         measure(SPEC, "a", "b", {"own": raising(error)})
 

@@ -77,7 +77,7 @@ def test_the_worst_phase_decides_and_tells_why(told, phases, outcome, message):
     assert told.heard.told()["tests"] == {"t": {"outcome": outcome, "message": message}}
 
 
-def test_what_is_not_signed_or_said_twice_is_a_problem(told):
+def test_an_unsigned_or_repeated_line_is_a_problem(told):
     line = driver._signature(KEY, 0, b'{"event": "loaded"}') + b' {"event": "loaded"}\n'
     told.heard.take(line, printed=False)
     told.heard.take(line, printed=False)  # the second one's number is 1
@@ -103,7 +103,7 @@ def test_what_is_not_signed_or_said_twice_is_a_problem(told):
         b"[" * 100_000,
     ],
 )
-def test_what_has_no_form_is_a_problem(told, text):
+def test_a_malformed_line_is_a_problem(told, text):
     told.raw(text)
     assert told.heard.told()["problems"] == [("", "the tests' process reported something that cannot be read")]
 
@@ -172,7 +172,7 @@ def test_a_test_is_wanted_by_its_name_its_class_its_file_or_its_folder(name, wan
     assert driver._is_wanted(name, ("tests/a.py::t", "tests/b.py::T", "tests/c.py", "more/")) == wanted
 
 
-def test_what_would_be_imported_in_place_of_a_test_is_found(tmp_path):
+def test_a_module_that_shadows_a_test_file_is_found(tmp_path):
     (tmp_path / "test_a.py").write_text("")
     assert driver._root_and_shadow(str(tmp_path / "test_a.py")) == (str(tmp_path), None)
     (tmp_path / "pack").mkdir()
@@ -203,7 +203,7 @@ class Report:
         self.longrepr, self.wasxfail = longrepr, wasxfail
 
 
-def test_the_end_of_what_a_report_says_is_told():
+def test_the_end_of_a_reports_text_is_returned():
     assert driver._tail(Report("y" * 3000 + "end")) == "y" * 1997 + "end"
     assert driver._tail(Report(("file", 3, "not today"))) == "not today"
     assert driver._tail(Report("", "known")) == "known"

@@ -72,7 +72,7 @@ def test_a_command_may_write_a_result(bench: VerifierBench) -> None:
 
 
 @plainly
-def test_what_a_command_should_have_said(bench: VerifierBench) -> None:
+def test_the_output_and_result_of_a_command_are_compared(bench: VerifierBench) -> None:
     def outcome(**expected: object) -> str:
         return bench.verify(command=("echo", "all good"), expected=expected).outcome
 
@@ -83,7 +83,7 @@ def test_what_a_command_should_have_said(bench: VerifierBench) -> None:
 
 @everywhere
 @pytest.mark.slow
-def test_what_goes_on_for_ever_is_the_agents_failure(bench: VerifierBench) -> None:
+def test_an_endless_verifier_is_a_failure_of_the_agent(bench: VerifierBench) -> None:
     bench.left({"solution.py": "def median(values):\n    while True: pass\n"})
     result = bench.tests(timeout_seconds=3.0)
     assert (result.outcome, result.outputs["tests"]["tests/test_hidden.py::test_odd"]) == ("failed", "unfinished")
@@ -180,7 +180,7 @@ def test_a_folder_that_the_agent_locked_is_opened(bench: VerifierBench) -> None:
 
 
 @plainly
-def test_what_steers_python_is_as_in_the_template(bench: VerifierBench) -> None:
+def test_files_that_configure_python_are_those_of_the_template(bench: VerifierBench) -> None:
     bench.template = bench.folder / "template"
     bench.template.mkdir()
     (bench.template / "conftest.py").write_text("theirs")

@@ -146,7 +146,7 @@ def test_median(number):
 
 
 @everywhere
-def test_what_a_solution_says_in_place_of_a_result(bench: VerifierBench) -> None:
+def test_a_solution_cannot_pass_tests_with_malformed_results(bench: VerifierBench) -> None:
     bench.left({f"solution_{number}.py": code for number, code in enumerate(NO_RESULTS)})
     count = len(NO_RESULTS)
     assert bench.tests(ASKS_ALL % count, apart=True).message == f"{count} of {count} tests passed"
@@ -241,7 +241,7 @@ def test_a_command_in_a_shell_asks_too(bench: VerifierBench) -> None:
 
 
 @once
-def test_what_the_solutions_sandbox_fails_at_is_no_verdict(bench: VerifierBench) -> None:
+def test_a_failure_of_the_solutions_sandbox_is_an_error(bench: VerifierBench) -> None:
     text = "from agentbench_solution import Solution\ndef test_a(): Solution().run(['x' * 2**18])\n"
     result = bench.tests(text, apart=True)
     assert (result.outcome, "could not start a command" in result.message) == ("error", True), result

@@ -56,14 +56,14 @@ def test_a_function_returns_plain_data(tmp_path):
     ]
 
 
-def test_what_it_prints_is_no_part_of_what_it_returns(tmp_path):
+def test_printed_text_is_not_part_of_the_returned_value(tmp_path):
     assert answers(tmp_path, call("solution:prints"), call("solution:Shapes.area")) == [
         {"value": {"a": [1, 2]}},
         {"value": 6},
     ]
 
 
-def test_what_it_raises_or_cannot_say_is_an_error(tmp_path):
+def test_an_exception_or_an_unserialisable_value_is_an_error(tmp_path):
     raised, left, odd = answers(tmp_path, call("solution:raises"), call("solution:leaves"), call("solution:odd"))
     assert (raised, left) == ({"error": "KeyError: 'x'"}, {"error": "SystemExit: 3"})
     assert odd["error"].startswith("TypeError: Object of type set")
@@ -99,6 +99,6 @@ def test_a_file_is_read_and_a_link_is_not(tmp_path):
 
 
 @pytest.mark.parametrize("request_", [{}, {"do": "guess"}, {"do": "run"}, {"do": "run", "argv": 1, "stdin": 2}])
-def test_what_is_not_understood_is_said_to_be(tmp_path, request_):
+def test_a_malformed_request_is_an_error(tmp_path, request_):
     [found] = answers(tmp_path, request_)
     assert found["error"].startswith("the request is not understood: ")

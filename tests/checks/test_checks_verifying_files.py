@@ -54,7 +54,7 @@ def staging(tmp_path: Path) -> Staging:
     return Staging(tmp_path)
 
 
-def test_what_the_agent_left_is_there_but_for_what_steers_python(staging):
+def test_files_of_the_agent_are_staged_except_those_that_configure_python(staging):
     fill(
         staging.left.path,
         {
@@ -77,7 +77,7 @@ def test_what_the_agent_left_is_there_but_for_what_steers_python(staging):
     assert staging.staged() == dict.fromkeys(["answer.py", "deep/data.txt", "myconftest.py"], "mine")
 
 
-def test_what_steers_is_the_templates_and_what_is_kept_is_the_agents(staging):
+def test_configuration_files_are_the_templates_unless_the_verifier_keeps_them(staging):
     fill(staging.template, {"pyproject.toml": "ours", "deep/conftest.py": "ours", "__pycache__/x.pyc": "ours"})
     fill(staging.left.path, {"pyproject.toml": "mine", "deep/setup.cfg": "mine", "tox.ini": "mine"})
     staging.stage(staging.verifier(keep=["deep/setup.cfg"]))
@@ -102,7 +102,7 @@ def test_packages_beside_the_way_to_tests_stay_where_tests_import_from_the_works
     assert staging.staged() == {"a/solved/__init__.py": "mine"}
 
 
-def test_hidden_files_come_in_place_of_whatever_the_agent_had(staging):
+def test_hidden_files_replace_those_of_the_agent(staging):
     fill(staging.hidden, {"check.py": "hidden", "many/a.txt": "hidden", "many/deep/b.txt": "hidden"})
     fill(staging.left.path, {"check.py/inner.txt": "mine", "data": "a file where a folder goes", "data2": "mine"})
     content = staging.stage(
@@ -184,7 +184,7 @@ def test_folders_that_the_agent_locked_are_open(staging):
     assert os.stat(staging.target.path / "locked").st_mode & 0o700 == 0o700
 
 
-def test_a_hidden_file_that_changed_is_told(staging):
+def test_a_changed_hidden_file_is_reported(staging):
     fill(staging.hidden, {"a.txt": "hidden", "folder/b.txt": "hidden"})
     verifier = staging.verifier({"a.txt": "a.txt", "folder": "folder"})
     content = staging.stage(verifier)

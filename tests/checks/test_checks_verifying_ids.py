@@ -131,7 +131,7 @@ COLLECTED = Collected(("t/a.py::test_a[x y]", "t/a.py::test_a[z]", "t/b.py::Test
         ("deeper/c.py::test_c", "missing"),
     ],
 )
-def test_what_pytest_collects_without_the_solution_decides_the_rest(test_id: str, decision: str) -> None:
+def test_collected_ids_decide_whether_a_test_exists(test_id: str, decision: str) -> None:
     assert decide_collected(test_id, COLLECTED) == decision
 
 
@@ -196,7 +196,7 @@ def write(folder: Path, **files: str) -> None:
         Path(f"{file}.py").write_text(text)
 
 
-def test_a_file_is_looked_for_where_it_lies_when_the_tests_run(tmp_path: Path) -> None:
+def test_a_test_file_is_looked_up_at_its_place_during_the_tests(tmp_path: Path) -> None:
     write(tmp_path, verify__test_a="def test_a(): ...", more__test_b="def test_b(): ...", w__tests__test_old="")
     write(tmp_path, w__u__test_c="def test_c(): ...")
     files = {"tests": "verify", "tests/more/test_b.py": "more/test_b.py"}
@@ -280,7 +280,7 @@ def test_same(values):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True], ids=["beside", "apart"])
-def test_a_wrong_id_is_an_error_of_the_case_whatever_the_agent_left(bench: VerifierBench, apart: bool) -> None:
+def test_a_wrong_id_is_an_error_of_the_case_for_any_solution(bench: VerifierBench, apart: bool) -> None:
     text = PARAMETERS
     if apart:
         text = text.replace("from solution import median", "from agentbench_solution import Solution")

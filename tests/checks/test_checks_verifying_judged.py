@@ -68,7 +68,7 @@ def test_an_end_that_is_not_plain_is_a_fault_of_tests_that_passed(fields, fault)
     assert (found.outcome, found.message) == ("failed", f"1 of 1 test passed: {fault}")
 
 
-def test_what_is_named_has_to_run():
+def test_every_named_test_has_to_run():
     found = judged({"t.py::a": "passed"}, wanted=("t.py", "./u.py//::b", "t.py::a[1]"))
     assert found.message == "1 of 1 test passed: u.py::b did not run; t.py::a[1] did not run"
     assert judged({}).message == "0 of 0 tests passed: t.py did not run"
@@ -88,7 +88,7 @@ def test_a_long_fault_ends_as_it_does():
     assert message == f"0 of 1 test passed: …{'x' * 293} failed"
 
 
-def test_what_pytest_marks_as_the_error_is_the_evidence():
+def test_error_lines_of_pytest_are_the_evidence():
     tests = {
         "t.py::a": {"outcome": "failed", "message": "def a():\nE   assert 1 == 2\nE    +  where\nx"},
         "t.py::b": {"outcome": "failed", "message": "E   other"},
@@ -148,7 +148,7 @@ def test_without_a_reply_the_code_under_test_ended_it_or_the_sandbox_lacks_pytho
         ("dd/t.py::a", "d", False),
     ],
 )
-def test_a_name_is_that_of_a_test_or_of_what_it_lies_in(test, name, named):
+def test_a_name_selects_a_test_or_its_parent(test, name, named):
     assert is_named(test, name) == named
 
 
@@ -184,7 +184,7 @@ def test_a_command_is_compared_with_what_is_expected(expected, result, outcome, 
     assert (found.outcome, found.message) == (outcome, message)
 
 
-def test_a_command_that_was_killed_fails_whatever_it_printed():
+def test_a_killed_command_fails_despite_matching_output():
     found = _compare(verifier(command=("x",)), ended(None, "all good", "time-out"), {"a": 1})
     assert (found.outcome, found.message, found.actual) == (
         "failed", "the verifier had not ended after 60 s", "all good"

@@ -46,7 +46,7 @@ def test_the_order_of_scores_does_not_matter(method, values, bar, shuffler):
 
 
 @given(methods, st.lists(scores, min_size=1), scores)
-def test_the_result_lies_among_the_scores(method, values, bar):
+def test_the_result_is_between_the_lowest_and_the_highest_score(method, values, bar):
     assert min(values) <= combine(method, values, bar) <= max(values)
 
 

@@ -86,7 +86,7 @@ def test_retries_and_time_limit_of_a_judge_act_and_are_not_sent():
     assert not {"retries", "timeout_seconds"} & endpoint.bodies[0].keys()
 
 
-def test_a_judge_is_waited_for_as_long_as_it_says():
+def test_the_timeout_of_a_judge_limits_the_wait():
     judge = {"judge_id": "strict", "type": "llm_probe", "model": "judge", "retries": 0, "timeout_seconds": 0.05}
     answered = threading.Event()
     with JudgeEndpoint(lambda body, number: str(answered.wait(20))) as endpoint:
@@ -227,7 +227,7 @@ def test_secrets_are_not_sent():
         assert "hunter2" in json.dumps(endpoint.bodies[1])
 
 
-def test_what_it_cost_adds_up():
+def test_the_cost_is_the_sum_of_all_repetitions():
     prices = {"input_per_1m": 10_000, "output_per_1m": 100_000}
     with JudgeEndpoint(in_order(reply())) as endpoint:
         result = ask(endpoint, make_profile(**repeated(3)), prices=prices).result

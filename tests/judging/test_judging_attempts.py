@@ -74,7 +74,7 @@ def test_after_three_replies_there_is_no_verdict():
     ("error", "said"),
     [(ProviderError("down", code="x"), "down"), (KeyError("x"), "KeyError: 'x'"), (OSError("no"), "OSError: no")],
 )
-def test_what_sending_raises_ends_it(error, said):
+def test_a_provider_error_ends_the_attempts(error, said):
     found, conversations = asked(JudgeReply("no", Usage(input_tokens=5)), error, JudgeReply("3"))
     assert (found.status, found.error, found.attempts, len(conversations)) == ("provider_error", said, 2, 2)
     assert found.usage is not None
@@ -105,7 +105,7 @@ def test_failures_are_counted_by_status_and_cause():
     ]
 
 
-def test_what_can_change_an_answer_changes_its_key():
+def test_every_setting_that_affects_an_answer_changes_its_key():
     model = Model(model_id="j", requested_model="judge", base_url="http://a/v1", parameters={"temperature": 0})
     plain = (1, model, QUESTION, 1)
     keys = [

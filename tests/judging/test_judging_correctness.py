@@ -89,7 +89,7 @@ def test_an_answer_cannot_pose_as_the_benchmark():
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from([None, "v1"]))
-def test_no_answer_changes_what_stands_around_it(answer, compat):
+def test_no_answer_changes_the_text_outside_of_its_block(answer, compat):
     system, parts = shown(answer, compat=compat)
     plain_system, plain = shown("plain", compat=compat)
     assert parts["outside"] == plain["outside"]

@@ -63,7 +63,7 @@ def test_an_answer_that_cannot_be_read_is_an_error_unless_another_decides(rule, 
         compare_golds(golds(rule, *answers), compare)
 
 
-def test_what_is_decided_is_compared_no_further():
+def test_comparison_stops_at_the_first_decisive_gold():
     seen = []
 
     def note(ground_truth):
@@ -184,7 +184,7 @@ def test_each_of_several_answers_is_right_and_all_are_needed_if_the_rule_says_so
 
 
 @pytest.mark.parametrize("count", range(2, 27))
-def test_an_integer_is_the_option_at_its_place_whatever_numbers_the_options_are(count):
+def test_an_integer_is_the_index_of_an_option_even_if_options_are_numbers(count):
     options = [str(count - 1 - place) for place in range(count)]
     for place, letter in zip(range(count), ascii_uppercase, strict=False):
         assert score("multiple_choice", place, f"The answer is {letter}.", choices=options) == 1

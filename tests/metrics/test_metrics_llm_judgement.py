@@ -213,7 +213,7 @@ def test_equal_answers_that_are_judged_at_once_pay_for_one_vote(cache):
 
 
 @pytest.mark.slow
-def test_what_failed_is_asked_again(tmp_path, cache):
+def test_a_failed_judgement_is_requested_again(tmp_path, cache):
     with FaultEndpoint(answer=says("no")) as endpoint:
         assert judged(endpoint, cache=cache).score is None
         assert list_stored(tmp_path) == []
@@ -256,7 +256,7 @@ def served(monkeypatch):
         yield endpoint
 
 
-def test_score_asks_the_model_it_is_told(served):
+def test_score_asks_the_model_of_its_argument(served):
     assert score("llm_judgement", "Paris", "It is Paris.", model="some-judge", question="The capital?") == 1
     [request] = served.requests
     assert request.body["model"] == "some-judge"

@@ -20,7 +20,7 @@ def lacking() -> Iterator[str]:
     del METRICS["lacking"], registry._REQUIRED["lacking"]
 
 
-def test_what_is_missing_is_named_with_the_extra(lacking: str) -> None:
+def test_a_missing_module_is_named_with_its_extra(lacking: str) -> None:
     assert registry.missing_extra(lacking) == (
         "the metric lacking needs the module no_such_module_anywhere; "
         "install it with: pip install 'pytest-agentbench[metrics]'"
@@ -28,14 +28,14 @@ def test_what_is_missing_is_named_with_the_extra(lacking: str) -> None:
     assert registry.missing_extra("exact_match") is None
 
 
-def test_what_is_installed_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_module_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._REQUIRED, "exact_match", "json")
     assert registry.missing_extra("exact_match") is None
     monkeypatch.setitem(registry._REQUIRED, "exact_match", "no_such_module_anywhere")
     assert registry.missing_extra("exact_match") is not None
 
 
-def test_what_takes_long_is_slow_by_its_name_or_by_its_texts() -> None:
+def test_a_metric_takes_long_by_its_name_or_by_the_length_of_its_texts() -> None:
     assert registry.takes_long("math_equal", METRICS, "1", "1")
     assert not registry.takes_long("exact_match", METRICS, "1", "1")
     half = "x" * (registry._LONG // 2)

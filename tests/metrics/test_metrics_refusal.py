@@ -55,7 +55,7 @@ def odd(ground_truth: str, prediction: str, by: Within | None = None, **more: ob
 
 
 @pytest.mark.parametrize("function", [Within(1), partial(Within(1).__call__), unresolved, odd, max])
-def test_whatever_can_be_called_may_be_a_metric(function):
+def test_any_callable_may_be_a_metric(function):
     assert refusal(MetricSpec(name="own"), {"own": function}) is None
     if function is not max:
         assert measure(MetricSpec(name="own"), "a", "ab", {"own": function}).score == 1

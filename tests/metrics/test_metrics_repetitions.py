@@ -64,7 +64,7 @@ def test_details_tell_the_samples():
         ([4], {}, "sample 1 is 4, expected a text"),
     ],
 )
-def test_what_cannot_be_scored_is_an_error(samples, options, message):
+def test_invalid_options_are_an_error_without_a_score(samples, options, message):
     result = measure(MetricSpec(name="pass_at_k", args=options), "4", samples, METRICS)
     assert result.score is None
     assert message in result.error

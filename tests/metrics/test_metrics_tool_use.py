@@ -235,7 +235,7 @@ def test_a_metric_of_a_trace_cannot_ask_a_model():
             return 1.0
 
 
-def test_what_a_metric_raises_is_its_error_and_no_score():
+def test_an_exception_of_a_metric_is_its_error_and_no_score():
     spec = MetricSpec(name="soft_error_rate", args={"unknown": 1}, threshold=0.5)
     found = measure_trace(spec, CASE, run(), METRICS)
     assert found.score is None

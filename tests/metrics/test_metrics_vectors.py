@@ -16,7 +16,7 @@ ROWS: list[dict[str, Any]] = [json.loads(line) for line in VECTORS.read_text(enc
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["why"][:40] for row in ROWS])
-def test_the_original_definitions_give_what_the_arithmetic_says(row: dict[str, Any]) -> None:
+def test_the_original_definitions_match_exact_arithmetic(row: dict[str, Any]) -> None:
     for name, (above, below) in row["v1"].items():
         found = score(name, row["ground_truth"], row["prediction"], compat="v1")
         assert found == pytest.approx(float(Fraction(above, below)), abs=1e-12), name

@@ -154,7 +154,7 @@ def test_an_agents_version_passes_unless_the_run_adds_what_it_refuses(agents, mo
     assert rewrite_headers("chat", headers, body, given, model) is headers
 
 
-def test_what_another_endpoint_has_no_words_for_is_named():
+def test_fields_without_a_translation_are_named():
     more = {
         "speed": "fast",
         "inference_geo": "eu",

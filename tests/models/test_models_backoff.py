@@ -27,7 +27,7 @@ NOON = 1_445_412_480.0  # Wed, 21 Oct 2015 07:28:00 GMT
         ({"retry-after": "inf"}, None),
     ],
 )
-def test_what_the_endpoint_asks_for(headers, seconds):
+def test_retry_after_headers_are_read_as_seconds(headers, seconds):
     assert retry_after_seconds(headers, now=NOON) == seconds
 
 

@@ -57,7 +57,7 @@ def codes(outcomes: list) -> set[str | None]:
 
 
 @pytest.mark.parametrize("at_once", [1, 8])
-def test_what_never_answered_is_dead_and_asked_no_more(at_once):
+def test_an_endpoint_that_never_answered_is_not_asked_again(at_once):
     with FaultEndpoint(lambda message, nth: "cut") as endpoint:
         outcomes, told = ask(endpoint, 40, at_once=at_once, retries=30)
         assert len(endpoint.requests) < 60
@@ -69,7 +69,7 @@ def test_what_never_answered_is_dead_and_asked_no_more(at_once):
 
 
 @pytest.mark.slow
-def test_who_never_answered_is_given_up_in_time_whatever_the_intervals():
+def test_an_endpoint_that_never_answered_is_given_up_in_time_despite_long_intervals():
     patience = Patience(never=0.5, first=0.4, longest=10)
     with FaultEndpoint(lambda message, nth: "cut") as endpoint:
         began = time.monotonic()
@@ -113,7 +113,7 @@ def test_an_outage_without_end_ends_in_errors():
 
 
 @pytest.mark.parametrize("fault", ["500", "429", "malformed"])
-def test_what_answers_is_there_whatever_it_answers(fault):
+def test_an_endpoint_that_answers_with_errors_is_not_unreachable(fault):
     with FaultEndpoint(lambda message, nth: fault) as endpoint:
         outcomes, _ = ask(endpoint, 6, retries=3)
         assert len(endpoint.requests) == 6 * 4

@@ -70,7 +70,7 @@ def exchange(request, **fields):
 @pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(exchanges, max_size=4), texts.filter(bool), st.none() | st.floats(0, 1e9))
-def test_what_was_written_is_read(tmp_path_factory, found, name, seconds):
+def test_a_written_cassette_is_read_unchanged(tmp_path_factory, found, name, seconds):
     cassette = Cassette(name, name, 2, name, seconds, tuple(found))
     path = written(tmp_path_factory.mktemp("c"), dump_cassette(cassette))
     assert read_cassette(path) == cassette
@@ -134,7 +134,7 @@ def test_one_may_be_written_by_hand(tmp_path):
         ({"seconds": -1}, "exchanges[0].seconds: found -1"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(tmp_path, change, said):
+def test_errors_in_a_cassette_contain_their_place(tmp_path, change, said):
     document = yaml.safe_load(dump_cassette(Cassette("c", "m", 1, exchanges=(exchange(chat("a")),))))
     document["exchanges"][0] |= change
     path = written(tmp_path, yaml.safe_dump(document))

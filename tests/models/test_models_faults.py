@@ -100,7 +100,7 @@ def test_a_page_that_stays_after_a_good_answer_ends_as_an_outage():
 
 @pytest.mark.parametrize("page", ["html", "text", "html-404"])
 @pytest.mark.parametrize("before", ["400", "429", "500", "malformed", "html"])
-def test_what_is_no_good_answer_proves_no_address(page, before):
+def test_an_invalid_answer_does_not_prove_the_address(page, before):
     with FaultEndpoint(lambda message, nth: before if message == "first" else page) as endpoint:
         model = model_at(endpoint)
         _, error = ask_in_order(endpoint, (model, "first"), (model, "second"))
@@ -230,7 +230,7 @@ def test_retry_after_is_capped():
     assert reply.attempts == 2
 
 
-def test_each_retry_is_told():
+def test_every_retry_is_reported():
     told = []
     with FaultEndpoint(in_order("500", "no-choices")) as endpoint:
         ask(endpoint, "hello", on_retry=lambda reason, wait: told.append((reason, wait)))
@@ -332,7 +332,7 @@ def test_an_error_in_a_reply_with_status_200(inside, code):
     assert (inside if isinstance(inside, str) else inside["message"]) in failed.value.summary
 
 
-def test_what_steers_tool_calls_is_sent_with_tools_only():
+def test_tool_parameters_are_sent_only_with_tools():
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     wanted = {"tool_choice": "auto", "parallel_tool_calls": False}
     with FaultEndpoint() as endpoint:

@@ -129,7 +129,7 @@ def test_a_judge_can_break_its_contract_on_purpose(tmp_path):
 @pytest.mark.parametrize(
     "wrong", ["{fr: yes please}", "{fr: []}", "{fr: {reason: r}}", "{fr: {correct: true, content: x}}", "[true]"]
 )
-def test_what_is_no_verdict_is_a_mistake_of_the_script(tmp_path, wrong):
+def test_an_invalid_judgement_is_an_error_of_the_script(tmp_path, wrong):
     with pytest.raises(ConfigError, match=r"capitals\.demo\.yaml:2:\d+: .*judgements"):
         scripts_of(tmp_path, f"schema_version: 1\njudgements: {wrong}")
 

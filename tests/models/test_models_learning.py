@@ -65,7 +65,7 @@ def test_any_other_refusal_does_not(status, body):
     assert find_change(status, body, REQUEST, ()) is None
 
 
-def test_what_the_case_itself_says_is_never_dropped():
+def test_parameters_of_the_case_are_never_dropped():
     assert find_change(400, openai("temperature"), REQUEST, {"temperature"}) is None
     assert find_change(400, UNSEALED, REQUEST, {"include"}) is None
     assert find_change(400, UNSEALED, {"messages": []}, ()) is None

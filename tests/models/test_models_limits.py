@@ -170,7 +170,7 @@ def test_no_minute_sees_more_than_the_rate_and_a_burst(per_minute, requests):
     assert max(times) == pytest.approx(max(0, requests - burst) * 60 / per_minute, rel=1e-6, abs=1e-6)
 
 
-def test_what_was_really_used_is_charged_afterwards():
+def test_real_usage_is_charged_afterwards():
     async def main() -> None:
         rate = Rate(6000)  # 100 a second
         await rate.take(50)

@@ -244,7 +244,7 @@ def test_tokens_are_those_that_the_price_library_reads(base_url, model, flavor, 
     assert ours.cost_usd == pytest.approx(float(price))
 
 
-def test_what_is_written_to_a_cache_has_its_price():
+def test_cache_writes_have_their_own_price():
     block = {
         "prompt_tokens": 3000,
         "completion_tokens": 10,

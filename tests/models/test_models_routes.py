@@ -140,7 +140,7 @@ def test_a_query_in_the_address_joins_the_query_of_its_requests():
     assert model.query == {"api-version": "2024-10-21", "trace": "1"}
 
 
-def test_a_header_that_takes_a_key_from_a_variable_stands_for_the_key():
+def test_a_header_with_a_key_variable_replaces_the_api_key():
     entry = {
         "model_id": "m",
         "base_url": "https://x.openai.azure.com/openai",

@@ -141,7 +141,7 @@ def test_without_tools_on_offer_none_is_called(tmp_path):
     assert ask(scripts, *asked, case=case, tools=TOOLS, parameters={"tool_choice": "none"}).content == "Both say 42."
 
 
-def test_what_is_missing_is_named_with_the_place_for_it(tmp_path):
+def test_the_error_of_a_missing_reply_names_the_place_to_add_it(tmp_path):
     bare = write_case(tmp_path / "bare", None)
     with pytest.raises(ProviderError, match=r"no script answers case 'bare'; add a reply to .*bare/demo.y") as caught:
         ask(beside(bare), user("x"), case=bare)
@@ -429,7 +429,7 @@ def post(app, content: bytes, headers: dict[str, str] | None = None):
     return asyncio.run(send())
 
 
-def test_what_cannot_be_encoded_in_a_request_comes_back_escaped(tmp_path):
+def test_unencodable_characters_of_a_request_are_escaped_in_the_answer(tmp_path):
     """JSON may hold half a surrogate pair, and the answer names the model as the request does."""
     write_case(tmp_path / "plain", "schema_version: 1\nreplies: [{content: x}]", "Hi")
     app = scripted_app(ScriptTree(tmp_path))
@@ -448,7 +448,7 @@ def test_a_request_of_more_than_32_mb_is_refused():
     "script",
     ["{content: fine}", "{steps: [{content: x, error: {status: 503, retry_after: 2}}]}", "{when: other, content: x}"],
 )
-def test_what_is_asked_in_the_same_process_is_answered_as_over_http(tmp_path, script, stream):
+def test_direct_requests_are_answered_like_http_requests(tmp_path, script, stream):
     case = write_case(tmp_path / "plain", f"schema_version: 1\nreplies: [{script}]", "Hi")
     scripts, headers = beside(case), {"X-Agentbench-Case": case.case_id}
     body = json.dumps({"model": "demo", "messages": [user("Hi")], "stream": stream}).encode()

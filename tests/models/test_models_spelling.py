@@ -61,7 +61,7 @@ def test_the_limit_goes_under_the_endpoints_name(dialect, said, sent):
     assert ("max_tokens" in body) + ("max_completion_tokens" in body) == 1
 
 
-def test_a_profile_wins_over_the_entry_whatever_the_limit_is_called():
+def test_a_profile_takes_precedence_over_the_entry_under_any_name_of_the_limit():
     model = Model(model_id="m", requested_model="m", parameters={"max_completion_tokens": 9})
     assert "max_completion_tokens" not in compose_request(model, ASKED, (), {"max_tokens": 5})
     assert compose_request(model, ASKED, (), {"max_tokens": None}) == {"model": "m", "messages": ASKED}

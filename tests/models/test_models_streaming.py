@@ -85,7 +85,7 @@ def test_a_stream_of_calls_alone_has_a_first_token_and_no_first_text():
 
 
 @pytest.mark.parametrize("fault", ["cut-stream", "ended-stream", "done-stream", "error-chunk", "garbage-chunk"])
-def test_what_breaks_in_the_middle_is_asked_again(fault):
+def test_an_interrupted_stream_is_requested_again(fault):
     with FaultEndpoint(in_order(fault)) as endpoint:
         reply = ask(endpoint, stream=True, retries=1)
     assert (reply.content, reply.attempts) == ("answer to hello", 2)
@@ -109,7 +109,7 @@ def test_an_error_says_what_broke(fault, said):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["stall", "stall-comments"])
-def test_silence_in_the_middle_is_given_up_whatever_keeps_the_connection_alive(fault):
+def test_a_stalled_stream_is_given_up_despite_keep_alives(fault):
     with FaultEndpoint(in_order(fault)) as endpoint:
         reply = ask(endpoint, stream=True, stall_seconds=0.2, retries=1)
         assert len(endpoint.requests) == 2

@@ -181,7 +181,7 @@ def test_a_request_that_its_asker_gave_up_is_waited_for_again(tmp_path):
     assert replaying(tmp_path, asking([never, never])) == recorded == (1, "quick")
 
 
-def test_what_the_session_cut_off_is_not_kept(tmp_path):
+def test_an_interrupted_request_is_not_recorded(tmp_path):
     made = tape(tmp_path, "record")
 
     async def interrupted():
@@ -286,7 +286,7 @@ def test_saving_twice_writes_once(tmp_path):
     assert len(read_cassette(tmp_path / "c.yaml").exchanges) == 2
 
 
-def test_what_is_paid_for_is_told_apart(tmp_path):
+def test_paid_replies_are_distinguished_from_replayed_ones(tmp_path):
     async def first(tape):
         await tape.play("m", question("a"), answering("1"), FORM)
         assert tape.take_paid([Usage(cost_usd=7.0)]) == [Usage(cost_usd=7.0)]

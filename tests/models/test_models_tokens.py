@@ -54,7 +54,7 @@ def test_an_estimate_follows_what_the_provider_counts() -> None:
     assert guessing.count(PROSE) == pytest.approx(before * 4, abs=4)
 
 
-def test_what_the_tokenizer_counts_is_not_corrected() -> None:
+def test_counts_of_the_exact_tokenizer_are_not_corrected() -> None:
     pytest.importorskip("bpe_openai")
     exact = counter("gpt-4o")
     exact.learn(PROSE, 10**6)

@@ -213,7 +213,7 @@ def test_a_run_that_is_cut_off_keeps_its_trace_and_finished_tools() -> None:
     assert context.trace.usage.total_tokens == 15
 
 
-def test_what_cannot_work_here_costs_nothing() -> None:
+def test_a_probe_without_its_sandbox_sends_no_request() -> None:
     with told() as (model, requests), pytest.raises(UnavailableError, match="no sandbox"):
         probe(make_case(tools=["exec_shell"]), model)
     assert requests == []

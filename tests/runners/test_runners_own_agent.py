@@ -187,7 +187,7 @@ def test_text_that_no_file_can_hold_is_made_so() -> None:
     assert '"?":"é"' in trace.events[0].model_dump_json()
 
 
-def test_what_nests_without_end_is_cut_off() -> None:
+def test_deeply_nested_values_are_cut_off() -> None:
     """JSON of 200 levels is written, but never read back; of 255 it is not even written."""
     deep: list[object] = []
     for _ in range(300):

@@ -68,7 +68,7 @@ def test_each_repetition_has_its_sample():
         ({"fr": [["x"]]}, 1, "invalid", "preds.json: 'fr': found a list in a list"),
     ],
 )
-def test_what_is_missing_and_what_is_no_text_says_so(answers, repetition, status, said):
+def test_a_missing_or_invalid_prediction_is_an_error_with_the_reason(answers, repetition, status, said):
     end, output, _ = run(answers, repetition, dataset="facts", case_id="facts.fr")
     assert (end.status, output) == (status, None)
     assert end.error.message.startswith(said)

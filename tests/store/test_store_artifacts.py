@@ -98,7 +98,7 @@ def newer(case_id: str) -> bytes:
     return json.dumps({"schema_version": 99, "case_id": case_id}).encode()
 
 
-def test_what_tasks_store_together_is_one_step(model_store):
+def test_concurrent_stores_share_one_transaction(model_store):
     async def store_both():
         first, second = (asyncio.create_task(model_store.store_run(artifact(case_id=name), RUN_INPUT)) for name in "ab")
         await asyncio.sleep(0)
@@ -134,7 +134,7 @@ def test_a_runs_files_stay_until_the_run_in_its_place_is_stored(model_store, tmp
     assert [(tmp_path / each).exists() for each in (first, second)] == [False, True]
 
 
-def test_what_cannot_be_stored_takes_nothing_else_along(model_store, tmp_path):
+def test_a_failed_store_does_not_affect_concurrent_ones(model_store, tmp_path):
     model_store.documents.put(f"{model_store.runs}/b/run_1.json", newer("b"))
 
     async def store_three():
@@ -199,7 +199,7 @@ def test_nothing_is_made_before_something_is_written(tmp_path):
     assert not (tmp_path / "outputs").exists()
 
 
-def test_the_fingerprint_input_lies_beside_and_hashes_to_the_fingerprint(model_store, tmp_path):
+def test_the_fingerprint_input_is_stored_and_hashes_to_the_fingerprint(model_store, tmp_path):
     path = Stored(tmp_path, model_store.write_run(artifact(key=fingerprint(RUN_INPUT)), RUN_INPUT))
     beside = path.with_name("run_1.fingerprint_input.json").read_bytes()
     assert fingerprint(beside) == path.run().fingerprint
@@ -328,7 +328,7 @@ def test_secrets_stay_where_the_policy_says_so(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["half \ud800 a pair", float("nan"), {"when": datetime.now(UTC)}, object(), {1: 2}])
-def test_whatever_an_agent_returns_can_be_stored_and_loaded(model_store, tmp_path, content):
+def test_any_returned_value_can_be_stored_and_loaded(model_store, tmp_path, content):
     run = artifact(content if isinstance(content, str) else "4", metadata={"returned": content})
     path = Stored(tmp_path, model_store.write_run(run, RUN_INPUT))
     assert path.run().case_id == "sum"

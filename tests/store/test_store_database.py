@@ -86,7 +86,7 @@ def test_a_document_is_there_until_it_is_removed(documents, tmp_path, content):
 
 @pytest.mark.parametrize("first", [b"small", LARGE])
 @pytest.mark.parametrize("second", [b"other", LARGE + b"!"])
-def test_what_takes_a_place_leaves_nothing_of_what_was_there(documents, tmp_path, first, second):
+def test_put_replaces_a_document_completely_and_add_keeps_it(documents, tmp_path, first, second):
     documents.put(RUN, first)
     assert not documents.add(RUN, second)
     assert documents.read(RUN) == first
@@ -98,7 +98,7 @@ def test_what_takes_a_place_leaves_nothing_of_what_was_there(documents, tmp_path
 
 @pytest.mark.parametrize("turn", [os.fspath, as_files], ids=["database", "files"])
 @pytest.mark.parametrize("content", [b"{}", LARGE], ids=["small", "large"])
-def test_what_moves_stays_what_it_is(documents, tmp_path, content, turn):
+def test_moving_a_document_preserves_its_content_and_time(documents, tmp_path, content, turn):
     documents.put(RUN, content)
     turn(tmp_path)
     before = documents.modified(RUN)
@@ -113,7 +113,7 @@ def test_what_moves_stays_what_it_is(documents, tmp_path, content, turn):
 
 
 @pytest.mark.parametrize("turn", [os.fspath, as_files], ids=["database", "files"])
-def test_what_is_touched_was_in_use_since(documents, tmp_path, turn):
+def test_touching_a_document_updates_its_time(documents, tmp_path, turn):
     documents.put(RUN, b"{}")
     turn(tmp_path)
     before = documents.modified(RUN)
@@ -179,7 +179,7 @@ def test_a_database_that_is_gone_from_its_place_is_left_and_that_is_said(tmp_pat
         assert run_child(code, tmp_path / "moved").strip() == str([NAMES[0]])
 
 
-def test_what_is_in_both_is_the_databases(documents, tmp_path):
+def test_the_database_takes_precedence_over_laid_out_files(documents, tmp_path):
     """The files of the layout are a view: who changes one changes nothing."""
     documents.put(RUN, b"stored")
     assert lay_out(documents) == 1
@@ -376,7 +376,7 @@ def test_a_killed_process_leaves_whole_steps(documents, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_a_log_that_was_left_is_moved_by_whoever_comes_next(tmp_path):
+def test_the_log_of_a_killed_process_is_recovered_by_the_next(tmp_path):
     code = f"documents.put({RUN!r}, b'paid')\nprint(os.path.getsize(sys.argv[1] + '/store.sqlite-wal'), flush=True)\n"
     with subprocess.Popen(
         in_child(code + "sys.stdin.read()", tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -447,7 +447,7 @@ def test_a_newer_versions_database_is_left_alone(documents, tmp_path, asked):
 
 
 @pytest.mark.parametrize("content", [b"no database" * 1_000, b"SQLite format 3\x00" + b"\xff" * 5_000])
-def test_what_is_no_database_is_named(documents, tmp_path, content):
+def test_a_file_that_is_not_a_database_is_an_error(documents, tmp_path, content):
     (tmp_path / DATABASE).write_bytes(content)
     with pytest.raises(ConfigError, match=r"store\.sqlite: .*--agentbench-output"):
         documents.put(RUN, b"{}")
@@ -474,7 +474,7 @@ def test_no_link_is_followed(tmp_path, name):
 
 @pytest.mark.skipif(os.name != "posix", reason="needs FIFOs")
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_what_is_no_file_is_not_waited_for(tmp_path, make):
+def test_a_database_path_that_is_not_a_file_fails_without_waiting(tmp_path, make):
     make(tmp_path / DATABASE)
     with pytest.raises((OSError, ConfigError)):
         open_documents(tmp_path).put(RUN, b"{}")
@@ -490,7 +490,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("kind", PLANTED)
-def test_what_somebody_planted_leads_nowhere(tmp_path, kind):
+def test_planted_links_do_not_lead_out_of_the_folder(tmp_path, kind):
     output = tmp_path / "a/b/outputs"
     documents = open_documents(output)
     documents.put(RUN, b"{}")
@@ -714,7 +714,7 @@ def test_no_mounts_no_file_system():
 # -- taking in and giving back
 
 
-def test_what_was_removed_takes_no_room(documents, tmp_path):
+def test_compacting_frees_the_space_of_removed_documents(documents, tmp_path):
     for number in range(100):
         documents.put(f"{FOLDER}/run_{number}.json", b"x" * 10_000)
     documents.close()
@@ -727,7 +727,7 @@ def test_what_was_removed_takes_no_room(documents, tmp_path):
     assert documents.read(f"{FOLDER}/run_0.json") == b"x" * 10_000
 
 
-def test_what_is_laid_out_elsewhere_is_all_of_it(documents, tmp_path):
+def test_every_document_is_laid_out_in_another_folder(documents, tmp_path):
     contents = {RUN: b"{}", ASIDE: LARGE, "judgements/ab/abc.json": b"vote"}
     for path, content in contents.items():
         documents.put(path, content)

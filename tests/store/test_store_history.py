@@ -56,7 +56,7 @@ def test_runs_of_all_suites_and_repetitions_and_superseded_ones_are_history(outp
     assert output.run_costs("other") == [7.0]
 
 
-def test_what_is_no_run_or_ended_by_a_provider_is_none(output):
+def test_unreadable_runs_and_provider_errors_have_no_costs(output):
     output.run(1.0)
     output.run(2.0, name="run_2.json", status="failed")
     output.run(3.0, name="run_3.json", status="provider_error")

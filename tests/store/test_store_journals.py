@@ -97,7 +97,7 @@ def test_no_write_opens_a_database_with_a_rollback_journal(output, tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="needs links and FIFOs")
 @pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm", ""])
 @pytest.mark.parametrize("kind", ["pipe", "folder", "zero", "socket"])
-def test_what_is_no_file_next_to_the_database_is_refused_at_once(output, capsys, suffix, kind):
+def test_journal_paths_that_are_not_plain_files_are_refused_at_once(output, capsys, suffix, kind):
     place = Path(f"{output / DATABASE}{suffix}")
     place.unlink(missing_ok=True)
     make(kind, place)
@@ -201,7 +201,7 @@ SPY = "CREATE TRIGGER {} AFTER INSERT ON documents BEGIN DELETE FROM folders; EN
 
 
 @pytest.mark.parametrize("name", ["runs", "documents", "spy"])
-def test_a_trigger_is_found_whatever_its_name(output, name):
+def test_a_trigger_of_any_name_is_found(output, name):
     with contextlib.closing(sqlite3.connect(output / DATABASE)) as database, database:
         database.execute(SPY.format(name))
         # As the row before the one of the view or table of that name

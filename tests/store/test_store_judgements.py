@@ -17,7 +17,7 @@ KEY = fingerprint("a request")
 YES = AnswerVerdict(correct=True, reason="Same city.")
 
 
-def test_what_is_kept_is_found(tmp_path):
+def test_a_stored_judgement_is_found(tmp_path):
     kept = Judgements(tmp_path)
     assert kept.find(KEY) is None
     kept.keep(KEY, "judge", YES)

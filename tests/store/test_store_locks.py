@@ -232,7 +232,7 @@ def test_a_killed_holder_lets_go(tmp_path):
     assert not is_claimed(str(tmp_path))
 
 
-def test_whoever_may_write_in_the_folder_may_lock(tmp_path):
+def test_lock_files_are_writable_as_the_umask_permits(tmp_path):
     """The umask alone says who that is: sessions of several people may share an output folder."""
 
     async def mode():

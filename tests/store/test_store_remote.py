@@ -192,7 +192,7 @@ def test_an_object_of_a_newer_version_stops_the_case(tmp_path, machine, shared, 
         machine("b").pull()
 
 
-def test_what_a_run_left_comes_with_it_to_a_place_of_its_own(tmp_path, machine):
+def test_the_archive_of_a_run_is_downloaded_with_the_run(tmp_path, machine):
     first, second = machine("a"), machine("b", suite="smoke")
     path = first.model_store.write_workspace("sum", 1, "r1", lambda file: file.write(b"packed") and None)
     first.run(workspace=path)
@@ -340,7 +340,7 @@ def test_offers_go_only_where_nothing_is(url, shared, count):
     assert found == {f"case{n}": "second" if n % 2 else "first" for n in range(count)}
 
 
-def test_what_is_gone_when_its_turn_comes_is_left_out(url, shared):
+def test_files_that_are_gone_before_their_upload_are_left_out(url, shared):
     remote = opened(url)
     remote.send(Upload("runs/p", (("runs/p/archive.tar", lambda: None), ("runs/p/run.jsonl", lambda: b"run"))))
     remote.send(Upload("runs/p", (("runs/p/gone.jsonl", lambda: None),)))
@@ -348,7 +348,7 @@ def test_what_is_gone_when_its_turn_comes_is_left_out(url, shared):
     assert [path.name for path in (shared / "runs").rglob("*")] == ["p", "run.jsonl"]
 
 
-def test_what_takes_long_is_said_once(url, shared, monkeypatch):
+def test_a_long_upload_is_reported_once(url, shared, monkeypatch):
     monkeypatch.setattr("pytest_agentbench.store.remote.PATIENCE", 0.01)
     remote, go_on, said = opened(url), threading.Event(), []
 
@@ -385,7 +385,7 @@ def test_ctrl_c_ends_the_wait_and_says_so(url, monkeypatch):
     assert told == [remote.describe_unsent()]
 
 
-def test_what_fails_gets_another_chance_at_the_end(url, shared):
+def test_failed_uploads_are_retried_at_the_end(url, shared):
     remote = opened(url)
     hidden = shared.rename(shared.with_name("hidden"))
     came_back = []
@@ -403,7 +403,7 @@ def test_what_fails_gets_another_chance_at_the_end(url, shared):
     assert len(list((shared / "runs").rglob("*.jsonl"))) == 41
 
 
-def test_what_fails_for_good_is_counted(url, shared):
+def test_failed_uploads_are_counted(url, shared):
     remote = opened(url)
     shutil.rmtree(shared)
     for parcel in parcels(3, "lost"):

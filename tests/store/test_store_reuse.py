@@ -75,7 +75,7 @@ def test_a_superseded_run_and_verdict_are_found(model_store):
         assert (verdict.run_id, path.rpartition("/")[2]) == (run_id, f"{name.replace('run', 'final_result')}.json")
 
 
-def test_what_judges_said_moves_with_the_verdict(model_store, tmp_path):
+def test_files_of_judges_move_with_the_verdict(model_store, tmp_path):
     path = Stored(
         tmp_path, model_store.write_evaluation(1, evaluation(judged=True, fingerprint=A), [{"content": "Judge."}])
     )
@@ -198,7 +198,7 @@ def broken(kind: str, document: bytes) -> bytes:
 
 @pytest.mark.parametrize("turn", [Path, as_files], ids=["database", "files"])
 @pytest.mark.parametrize("kind", BROKEN)
-def test_what_cannot_be_read_counts_as_missing_and_is_kept(model_store, tmp_path, said, kind, turn):
+def test_an_unreadable_document_counts_as_missing_and_is_kept_aside(model_store, tmp_path, said, kind, turn):
     run = Stored(tmp_path, model_store.write_run(artifact("old"), RUN_INPUT))
     verdict = Stored(tmp_path, model_store.write_evaluation(1, evaluation(judged=True, fingerprint=B, run_id="r1")))
     turn(tmp_path)
@@ -243,7 +243,7 @@ def is_too_large(path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs FIFOs and devices")
 @pytest.mark.parametrize("put", [never_comes, never_ends, is_too_large])
-def test_what_is_no_file_that_the_store_writes_is_neither_waited_for_nor_read(model_store, tmp_path, said, put):
+def test_a_path_that_is_not_a_plain_file_is_neither_waited_for_nor_read(model_store, tmp_path, said, put):
     place = Stored(tmp_path, model_store.write_run(artifact(), RUN_INPUT))
     as_files(tmp_path)
     place.unlink()

@@ -25,7 +25,7 @@ def two(tmp_path):
 
 @pytest.mark.parametrize("size", [10, LARGEST, LARGEST + 1])
 @pytest.mark.parametrize("folder", [FOLDER, OTHER_SUITE])
-def test_what_another_process_stores_is_found_whatever_its_size(two, size, folder):
+def test_documents_of_another_process_are_found_at_any_size(two, size, folder):
     first, second = two
     content = b"x" * size
     second.put(f"{folder}/run_1.json", content)
@@ -35,7 +35,7 @@ def test_what_another_process_stores_is_found_whatever_its_size(two, size, folde
 
 
 @pytest.mark.parametrize("size", [10, LARGEST + 1])
-def test_what_another_process_moves_is_found_in_its_new_place_only(two, size):
+def test_documents_moved_by_another_process_are_found_only_in_their_new_place(two, size):
     first, second = two
     old, new = (f"{FOLDER}/{name}" for name in NAMES)
     for _ in range(2):  # the second time onto what lies there
@@ -48,7 +48,7 @@ def test_what_another_process_moves_is_found_in_its_new_place_only(two, size):
 
 
 @pytest.mark.parametrize("size", [10, LARGEST + 1])
-def test_what_moves_takes_the_file_that_shows_it_along(two, size, tmp_path):
+def test_moving_a_document_moves_its_laid_out_file(two, size, tmp_path):
     first, second = two
     old, new = (f"{FOLDER}/{name}" for name in NAMES)
     second.put(new, b"y" * size)
@@ -73,7 +73,7 @@ def test_a_large_document_that_becomes_a_small_one_leaves_no_file(two, tmp_path)
     assert first.read(path) == b"y" * (LARGEST + 1)
 
 
-def test_nothing_moves_where_nothing_lies(two):
+def test_moving_a_missing_document_changes_nothing(two):
     first, second = two
     old, new = (f"{FOLDER}/{name}" for name in NAMES)
     second.put(new, b"kept")

@@ -21,7 +21,7 @@ def test_a_signature_is_the_last_member_and_is_of_kind_and_record():
     assert strip_signature(RECORD) is RECORD
 
 
-def test_what_was_signed_with_the_key_is_taken():
+def test_a_record_signed_with_the_key_is_accepted():
     signer = Signer("key")
     assert signer.accepts("run", SIGNED)
     assert (signer.refused, signer.describe_refused()) == ({}, None)
@@ -50,7 +50,7 @@ def test_anything_else_is_refused_and_counted(kind, content):
     assert signer.refused == {kind: 1}
 
 
-def test_what_was_refused_is_said_by_kind():
+def test_refused_records_are_counted_by_kind():
     signer = Signer("key")
     for kind in ("run", "vote", "run"):
         signer.accepts(kind, RECORD)

@@ -11,7 +11,7 @@ from pytest_agentbench.store.documents import VERSION
 
 
 @pytest.mark.parametrize("version", [VERSION + 1, 10**9])
-def test_what_a_newer_version_wrote_is_never_touched(tmp_path, version):
+def test_documents_of_a_newer_version_are_never_changed(tmp_path, version):
     model_store, said = make_model_store(tmp_path), []
     newer = Stored(tmp_path, model_store.write_run(artifact("paid"), RUN_INPUT))
     verdict = Stored(tmp_path, model_store.write_evaluation(1, evaluation(fingerprint="c" * 64)))

@@ -87,7 +87,7 @@ def test_specs_are_what_a_chat_completion_takes(workspace: Workspace) -> None:
         ("delete_file", {"path": "x"}, "unknown tool 'delete_file'; the tools of this task are: list_files, read_file"),
     ],
 )
-def test_what_goes_wrong_is_an_answer(
+def test_a_failed_call_is_answered_with_an_error(
     workspace: Workspace, name: str, arguments: dict[str, Any] | None, message: str
 ) -> None:
     workspace.write_bytes("binary", b"\xff\xfe")
@@ -197,13 +197,13 @@ def test_a_failing_tool_answers_and_a_dead_sandbox_ends_the_run(workspace: Works
         ("as it is", "as it is"),
     ],
 )
-def test_what_a_tool_returns_reaches_the_model_as_text_or_json(workspace: Workspace, returned, expected) -> None:
+def test_a_returned_value_reaches_the_model_as_text_or_json(workspace: Workspace, returned, expected) -> None:
     box = Toolbox([Tool("t", "", {"type": "object"}, lambda arguments, context: returned)], tool_context(workspace))
     assert timeless(call(box, "t", {})) == ToolOutput(expected)
 
 
 @pytest.mark.parametrize("returned", [None, {"when": object()}, [float("nan")]])
-def test_what_is_no_json_is_the_tools_own_error(workspace: Workspace, returned) -> None:
+def test_a_value_that_is_not_json_is_an_error_of_the_tool(workspace: Workspace, returned) -> None:
     box = Toolbox([Tool("t", "", {"type": "object"}, lambda arguments, context: returned)], tool_context(workspace))
     output = call(box, "t", {})
     assert (output.is_error, output.broken) == (True, True)

@@ -242,7 +242,7 @@ def test_text_that_no_command_can_hold_is_told_or_replaced(kind: SandboxKind) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_killed_program_printed_is_kept(kind: SandboxKind) -> None:
+def test_output_of_a_killed_program_is_kept(kind: SandboxKind) -> None:
     async def run() -> ToolOutput:
         async with a_run(kind) as call:
             return await call("exec_python", code="print('begun')\nimport time\ntime.sleep(60)", timeout_seconds=3)

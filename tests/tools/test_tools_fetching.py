@@ -198,7 +198,7 @@ def test_a_long_page_is_cut_with_a_note(site: str, path: str, size: int) -> None
         ("/to?http://127.0.0.1:99999/", "expected a URL such as"),
     ],
 )
-def test_what_is_not_fetched_says_why(site: str, path: str, problem: str) -> None:
+def test_a_failed_fetch_raises_an_error_with_the_reason(site: str, path: str, problem: str) -> None:
     with pytest.raises(FetchError, match=problem):
         fetch(site + path)
 

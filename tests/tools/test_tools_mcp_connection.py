@@ -127,7 +127,7 @@ def test_text_cut_in_the_middle_of_a_character_arrives() -> None:
     play(scene)
 
 
-def test_what_is_no_message_is_skipped_and_nowhere_told(
+def test_output_that_is_not_a_message_is_ignored_and_not_logged(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -282,7 +282,7 @@ def test_a_server_that_dies_between_calls_is_started_at_the_next(tmp_path: Path)
     play(scene, "--log", str(log))
 
 
-def test_what_a_server_refuses_is_told_in_its_words() -> None:
+def test_a_refusal_contains_the_message_of_the_server() -> None:
     async def scene(connection: Connection) -> None:
         assert await failure(connection, "no_such_tool") == "Unknown tool: no_such_tool"
         malformed = "Test answered with what is no result of a tool: content: Field required"
@@ -294,7 +294,7 @@ def test_what_a_server_refuses_is_told_in_its_words() -> None:
     play(scene)
 
 
-def test_what_a_server_asks_of_its_client_is_refused_properly() -> None:
+def test_requests_of_a_server_to_its_client_are_refused_except_ping() -> None:
     async def scene(connection: Connection) -> None:
         answers = json.loads((await connection.call("ask", {})).text)
         assert answers.pop("ping") == {"result": {}}
@@ -418,7 +418,7 @@ def test_closing_in_the_middle_of_a_start_ends_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_whoever_gives_up_waiting_for_a_start_does_not_end_it_for_others(tmp_path: Path) -> None:
+def test_a_cancelled_wait_for_a_start_does_not_end_it_for_others(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     async def scene(connection: Connection) -> None:
@@ -471,7 +471,7 @@ def test_no_part_of_a_key_is_left_where_last_words_are_cut(after: int) -> None:
         ({"env_from": ("NO_SUCH_VARIABLE",)}, "the variable NO_SUCH_VARIABLE is not set"),
     ],
 )
-def test_what_is_missing_here_is_named(declared: dict[str, Any], reason: str) -> None:
+def test_a_server_that_cannot_start_here_is_unavailable_with_the_reason(declared: dict[str, Any], reason: str) -> None:
     async def scene(connection: Connection) -> None:
         with pytest.raises(UnavailableError, match=f"^MCP server Test: {reason}$"):
             await connection.listing()
@@ -481,7 +481,7 @@ def test_what_is_missing_here_is_named(declared: dict[str, Any], reason: str) ->
     play(scene, **declared)
 
 
-def test_lists_come_whole_whatever_is_wrong_with_single_tools(caplog: pytest.LogCaptureFixture) -> None:
+def test_lists_are_complete_even_if_single_tools_are_malformed(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(connection: Connection) -> None:
         tools = {tool.name: tool for tool in (await connection.listing()).tools}
         assert tools["wrong_type"].input_schema == {"type": "no such type"}

@@ -185,7 +185,7 @@ def test_programs_that_start_together_start_in_turns_of_their_own() -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_takes_too_long_to_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_takes_too_long_to_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_agentbench.tools.mcp.session.START_SECONDS", 0.4)
 
     async def main() -> None:

@@ -40,7 +40,7 @@ METADATA = [
 
 
 @pytest.mark.parametrize("address", [*REFUSED, *METADATA])
-def test_what_is_not_public_is_refused(address: str) -> None:
+def test_an_address_that_is_not_public_is_refused(address: str) -> None:
     assert find_address_problem(address, PUBLIC) is not None
 
 

@@ -145,7 +145,7 @@ def test_cancelled_reading_leaves_no_process_and_a_pool_that_works() -> None:
     asyncio.run(cancel())
 
 
-def test_what_reads_pages_writes_no_file_and_starts_no_process() -> None:
+def test_a_reader_process_can_neither_write_files_nor_start_processes() -> None:
     async def limits() -> str:
         async with Readers(1) as readers:
             await read(readers, b"<p>x")
@@ -231,7 +231,7 @@ def test_a_pool_that_is_left_leaves_nobody_waiting_and_no_process() -> None:
     assert asyncio.run(leave()) == [True] * 30
 
 
-def test_no_process_to_be_had_is_told_to_all_and_nobody_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_of_readers_raises_for_every_waiter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def ask() -> list[Reading | BaseException]:
         async with Readers(2) as readers:
             readers.prepare()

@@ -69,7 +69,7 @@ names = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"
 @pytest.mark.slow
 @given(st.dictionaries(st.tuples(names, names), st.binary(max_size=2_000), max_size=5))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_an_agent_wrote_comes_back(workspaces, tmp_path, written):
+def test_all_files_of_an_agent_survive_packing_and_unpacking(workspaces, tmp_path, written):
     there, back = workspaces.create("a"), workspaces.create("b")
     for (folder, name), content in written.items():
         there.write_bytes(f"{folder}/{name}", content)
@@ -86,7 +86,7 @@ def test_names_that_are_no_unicode_come_back(there, back, tmp_path):
     assert os.listdir(os.fsencode(back.path)) == [b"caf\xe9"]
 
 
-def test_what_leads_elsewhere_is_left_out(there, back, tmp_path):
+def test_links_pipes_and_hard_links_are_left_out(there, back, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("hunter2")
     there.write_text("kept/a", "a")
@@ -234,7 +234,7 @@ def test_an_absolute_name_stays_inside(back, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"\x1f\x8b\x08\x00gzip", None])
-def test_what_is_no_archive_is_a_clear_error(back, tmp_path, there, content):
+def test_a_file_that_is_not_an_archive_is_an_error(back, tmp_path, there, content):
     path = tmp_path / "a.tar"
     if content is None:
         there.write_bytes("big", b"x" * 50_000)

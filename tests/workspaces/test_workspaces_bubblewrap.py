@@ -230,13 +230,15 @@ def test_bubblewrap_works_here() -> None:
     assert bubblewrap_problem() is None
 
 
-def test_what_is_missing_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_bubblewrap_is_reported_with_the_packages_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert bubblewrap_problem() == "bwrap is not installed: install the packages bubblewrap and util-linux"
 
 
 @pytest.mark.skipif(not shutil.which("prlimit"), reason="needs util-linux")
-def test_what_bubblewrap_says_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_of_bubblewrap_is_in_the_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "bwrap"
     program.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2; exit 1\n")
     program.chmod(0o755)

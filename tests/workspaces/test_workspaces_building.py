@@ -49,7 +49,7 @@ def test_an_image_is_built_found_run_named_and_removed(builder: ImageBuilder, na
     assert builder.find(f"{name}.more") == found
 
 
-def test_what_runs_has_no_network_and_writes_nothing(builder: ImageBuilder, name: str) -> None:
+def test_a_check_of_an_image_has_no_network_and_a_read_only_root(builder: ImageBuilder, name: str) -> None:
     builder.tag(IMAGE, name)
     code, said = builder.run(name, "sh", ["-c", "exec 2>&1; ls /sys/class/net; echo x > /x"])
     assert code != 0
@@ -57,7 +57,7 @@ def test_what_runs_has_no_network_and_writes_nothing(builder: ImageBuilder, name
     assert "Read-only file system" in said
 
 
-def test_what_never_ends_is_ended_and_removed(
+def test_an_endless_check_of_an_image_is_killed_and_removed(
     builder: ImageBuilder, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_agentbench.workspaces.containers.builder.CHECK_SECONDS", 1)

@@ -162,7 +162,7 @@ def test_patch_makes_the_new_text_of_the_old_one(tmp_path_factory, old, new):
     assert (folder.old / "f").read_bytes() == new.encode()
 
 
-def test_what_is_no_text_is_told_by_its_hash(folder):
+def test_binary_and_large_files_are_described_by_their_hash(folder):
     (folder.path / "nul").write_bytes(b"a\0b")
     (folder.path / "latin").write_bytes(b"caf\xe9")
     (folder.path / "long").write_text("x" * (MAX_TEXT + 1))

@@ -28,7 +28,7 @@ def test_a_command_ends_as_in_a_shell(tmp_path: Path) -> None:
     assert results[0].output == "out\nerr\n"
 
 
-def test_what_a_command_sees(tmp_path: Path) -> None:
+def test_a_command_runs_unprivileged_in_a_read_only_container(tmp_path: Path) -> None:
     [found] = executed(tmp_path, 'pwd; echo "$HOME"; test "$(id -u)" != 0 && echo user; touch /x /usr/x 2>&1 | wc -l')
     assert found.output.splitlines() == ["/workspace", "/workspace", "user", "2"]
     [capabilities] = executed(tmp_path, "grep CapBnd /proc/self/status; grep NoNewPrivs /proc/self/status")

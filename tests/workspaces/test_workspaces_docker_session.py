@@ -73,7 +73,7 @@ def test_a_container_that_somebody_else_removes_while_a_command_runs(tmp_path: P
     in_session(tmp_path, act)
 
 
-def test_what_was_made_ahead_and_not_used_is_removed(tmp_path: Path) -> None:
+def test_unused_prepared_containers_are_removed(tmp_path: Path) -> None:
     async def act(sandboxes: Sandboxes) -> None:
         spec = docker_spec(sandboxes)
         sandboxes.expect(spec, 3)

@@ -131,7 +131,7 @@ def test_cancelling_kills_too(bench: Bench) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["cancel", "stop", "time out"])
-def test_what_has_just_begun_is_ended_too(bench: Bench, end: str) -> None:
+def test_a_process_that_has_just_started_is_ended(bench: Bench, end: str) -> None:
     async def scene(sandbox: Sandbox) -> None:
         for moment in range(20):
             seconds = moment / 2_000 if end == "time out" else 60.0
@@ -192,7 +192,7 @@ def test_a_program_that_stays_is_talked_to(bench: Bench) -> None:
     bench.talk(scene)
 
 
-def test_what_stays_can_be_written_more_than_a_pipe_holds(bench: Bench) -> None:
+def test_input_larger_than_a_pipe_reaches_an_open_process(bench: Bench) -> None:
     async def scene(sandbox: Sandbox) -> None:
         cat = await sandbox.open(["cat"])
         sent = os.urandom(400_000)

@@ -40,7 +40,7 @@ def test_killing_the_launcher_gains_nothing(workspace: Workspace) -> None:
 
 @pytest.mark.slow
 @linux_only
-def test_what_starts_itself_anew_for_ever_is_ended(workspace: Workspace) -> None:
+def test_a_process_that_restarts_itself_for_ever_is_ended(workspace: Workspace) -> None:
     """At most two of these live at once, but never the same for long."""
     (workspace.path / "again.sh").write_text(f"sleep 0.01; setsid sh again.sh sleep {NAP} &\n")
     result = run(workspace, f"sh again.sh sleep {NAP}; sleep 60", seconds=1)

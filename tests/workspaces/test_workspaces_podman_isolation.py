@@ -46,7 +46,7 @@ asyncio.run(main())
 """
 
 
-def test_what_a_command_may(tmp_path: Path, real_podman: str) -> None:
+def test_a_command_in_podman_is_confined(tmp_path: Path, real_podman: str) -> None:
     (tmp_path / "control").write_text("ours")
 
     async def act(sandbox: Sandbox) -> None:

@@ -47,7 +47,7 @@ def made(**changes: Any) -> dict[str, Any]:
     return found
 
 
-def test_what_podman_is_told_otherwise(tmp_path: Path) -> None:
+def test_podman_gets_different_mounts_and_users_than_docker(tmp_path: Path) -> None:
     mounts = ((Mount(tmp_path, "/workspace"), True), (Mount(tmp_path, "/a, b"), False))
     host = told(mounts=mounts)
     assert host["SecurityOpt"] == ["no-new-privileges", "label=disable", "seccomp=/session/profile.json"]

@@ -123,7 +123,7 @@ def test_one_that_cannot_be_made(tmp_path: Path, engine: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_killed_session_left_at_another_engine_is_removed_by_the_next(tmp_path: Path, engine: str) -> None:
+def test_containers_of_a_killed_session_at_another_engine_are_removed_by_the_next(tmp_path: Path, engine: str) -> None:
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", SESSION, engine, IMAGE]
     killed, living = (
@@ -358,7 +358,7 @@ def test_a_service_listens_for_this_user_alone_and_ends_with_the_session(tmp_pat
 
 
 @pytest.mark.slow
-def test_what_only_docker_does(tmp_path: Path, stub: str) -> None:
+def test_a_dockerfile_is_unavailable_with_podman(tmp_path: Path, stub: str) -> None:
     async def act(sandboxes: Sandboxes) -> None:
         spec = sandboxes.container(IMAGE, SandboxSettings(), stub)
         await sandboxes.prepare(replace(spec, image=None, dockerfile=tmp_path / "Dockerfile"))

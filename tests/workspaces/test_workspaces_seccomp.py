@@ -55,7 +55,7 @@ def program_of(machine: str) -> list[tuple[int, int, int, int]]:
 
 
 @pytest.mark.parametrize("machine", AUDIT)
-def test_what_the_filter_decides(machine: str) -> None:
+def test_the_filter_refuses_forbidden_calls_and_allows_others(machine: str) -> None:
     number = {name: numbers[[*AUDIT].index(machine)] for name, numbers in NUMBERS.items()}
     sockets = {family: decided(machine, number["socket"], family, 1) for family in range(64)}
     assert [family for family, refused in sockets.items() if not refused] == [1, 2, 10, 16]

@@ -56,7 +56,7 @@ def test_files_folders_modes_times_and_links_are_copied(template, workspace, tmp
     assert owners == {own}
 
 
-def test_what_no_workspace_takes_is_named_before_anything_runs(template, workspace):
+def test_a_template_with_a_fifo_is_an_error_before_any_run(template, workspace):
     os.mkfifo(template / "fifo")
     with pytest.raises(ConfigError, match=r"template/fifo: found what is no file, folder or link that can be read"):
         template_digest(template)
@@ -80,7 +80,7 @@ def test_a_template_has_no_private_folder(template):
         template_digest(template)
 
 
-def test_what_an_agent_left_is_copied_without_what_it_leads_to(template, workspace, tmp_path):
+def test_a_copied_tree_keeps_links_and_leaves_out_pipes(template, workspace, tmp_path):
     (tmp_path / "secret").write_text("the key")
     (template / "a").symlink_to(tmp_path)
     os.mkfifo(template / "b")

@@ -142,7 +142,7 @@ def test_a_reader_of_an_adapters_own(bench: Bench) -> None:
         ({"argv0": 1}, "argv0: unknown field; did you mean 'argv'?"),
     ],
 )
-def test_what_is_wrong_in_an_adapter_is_told_at_its_place(
+def test_errors_in_an_adapter_contain_their_place(
     bench: Bench, capsys: pytest.CaptureFixture[str], fields: dict[str, Any], said: str
 ) -> None:
     path = bench.write("agents/stub/agent.yaml", {**ADAPTER, **fields})

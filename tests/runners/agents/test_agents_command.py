@@ -74,7 +74,7 @@ def test_turns_of_a_command(bench: Bench, sandbox: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_that_fails_is_failed_and_its_last_words_are_told(bench: Bench) -> None:
+def test_a_failed_command_fails_the_run_with_its_last_lines(bench: Bench) -> None:
     case(bench, "Please exit 7.", sandbox="local")
     run(bench)
     found = artifact(bench)
@@ -165,7 +165,7 @@ def test_texts_are_no_templates_and_no_shell(bench: Bench) -> None:
         ({"resume": None}, "input.turns: found 2 turns and no `resume` in the runner; add how the command goes on"),
     ],
 )
-def test_what_is_wrong_in_a_case_is_told_at_its_place(bench: Bench, runner: dict[str, Any], said: str) -> None:
+def test_errors_in_a_case_contain_their_place(bench: Bench, runner: dict[str, Any], said: str) -> None:
     case(bench, "one", "two", **runner)
     finished = bench.run("--model", "demo", "--collect-only", "cases")
     [line] = [line for line in finished.text.splitlines() if "test.yaml:" in line and said in line][:1]

@@ -46,7 +46,7 @@ def test_the_last_object_that_matches_counts() -> None:
 @pytest.mark.parametrize(
     "stdout", ["", "null", "[]", "{", "[1, 2", '{"a": 1}', '{"result": null}', "[" * 5000, "3 apples"]
 )
-def test_what_is_not_there_is_no_answer(stdout: str) -> None:
+def test_output_without_the_path_has_no_answer(stdout: str) -> None:
     where = reading(**{"from": "stdout_json", "path": "result"})
     assert read_answer(where, None, None, TurnOutput(stdout)).text is None
 
@@ -71,7 +71,7 @@ def test_paths() -> None:
     assert [*look_up(value, "a.7.b")] == [*look_up(value, "a.b")] == [*look_up(value, "z")] == []
 
 
-def test_codex_says() -> None:
+def test_output_of_codex_is_read() -> None:
     stdout = lines(
         {"type": "thread.started", "thread_id": "t-1"},
         {"type": "item.completed", "item": {"type": "error", "message": "unknown model"}},
@@ -91,7 +91,7 @@ def test_codex_says() -> None:
     }
 
 
-def test_gemini_cli_says() -> None:
+def test_output_of_gemini_cli_is_read() -> None:
     tokens = {"prompt": 22, "candidates": 5, "thoughts": 1, "cached": 4}
     stdout = json.dumps(
         {"session_id": "g-1", "response": "Done.", "stats": {"models": {"m": {"tokens": tokens}}}}, indent=2
@@ -108,14 +108,14 @@ def test_gemini_cli_says() -> None:
     }
 
 
-def test_qwen_code_says() -> None:
+def test_output_of_qwen_code_is_read() -> None:
     stdout = json.dumps(
         [{"type": "system"}, {"type": "result", "result": "Done.", "is_error": False, "session_id": "q"}]
     )
     assert said("qwen_code", stdout) == Answer("Done.", None, "q")
 
 
-def test_opencode_says() -> None:
+def test_output_of_opencode_is_read() -> None:
     step = {
         "type": "step_finish",
         "part": {"tokens": {"input": 9, "output": 2, "reasoning": 1, "cache": {"read": 2, "write": 0}}},
@@ -132,13 +132,13 @@ def test_opencode_says() -> None:
     }
 
 
-def test_mini_swe_agent_says() -> None:
+def test_output_of_mini_swe_agent_is_read() -> None:
     done = json.dumps({"info": {"exit_status": "Submitted", "submission": "Done.\n"}})
     assert said("mini_swe_agent", "", file=done).text == "Done."
     assert said("mini_swe_agent", "", file=done.replace("Submitted", "LimitsExceeded")).text is None
 
 
-def test_claude_code_says() -> None:
+def test_output_of_claude_code_is_read() -> None:
     stdout = lines({"type": "system"}, {"type": "result", "result": "Done.", "is_error": False, "session_id": "c"})
     assert said("claude_code", stdout) == Answer("Done.", None, "c")
 

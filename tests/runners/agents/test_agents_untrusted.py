@@ -94,7 +94,7 @@ def test_an_agent_that_never_ends_leaves_no_process(bench: Bench, sandbox: str) 
         ("Please ask elsewhere.", {}, "agent_exit", "Network is unreachable"),
     ],
 )
-def test_what_an_agent_may_not_ask_fails_its_run(
+def test_a_forbidden_request_of_an_agent_fails_its_run(
     bench: Bench, text: str, env: dict[str, str], code: str, said: str
 ) -> None:
     run(bench, text, "bubblewrap", env=env)

@@ -92,7 +92,7 @@ def test_the_runs_parameters_win_also_where_the_agent_names_them_otherwise(tmp_p
     assert got == ({} if limited else {"max_tokens": 100}) | arrives
 
 
-def test_what_a_reply_holds_beside_its_text_reaches_the_agent(tmp_path):
+def test_reasoning_and_usage_of_a_reply_reach_the_agent(tmp_path):
     completion = assistant(None, ("write", {"path": "a"}))
     details = [{"type": "reasoning.encrypted", "data": "x"}]
     completion["choices"][0]["message"] |= {"reasoning_details": details, "reasoning_content": "Let me see."}
@@ -439,7 +439,7 @@ def test_a_request_that_is_much_work_to_read_is_refused(tmp_path, messages):
     assert requests == []
 
 
-def test_a_long_text_is_no_work_whatever_is_in_it(tmp_path):
+def test_a_long_text_is_passed_on_quickly(tmp_path):
     text = '{"a": [1, 2, "\\"]}, ' * 100_000
 
     async def run(model: Model) -> None:

@@ -99,7 +99,7 @@ def refused(it: Served, spoken: Spoken, response: httpx2.Response, status: int, 
 
 @pytest.mark.slow
 @spoken
-def test_what_is_not_answered_is_refused_in_the_dialects_own_words(tmp_path: Path, spoken: Spoken) -> None:
+def test_unsupported_requests_are_refused_in_the_format_of_the_api(tmp_path: Path, spoken: Spoken) -> None:
     async def run(model: Model) -> None:
         async with served(model, tmp_path) as it:
             path, good = spoken.at("told-v1"), spoken.ask("Go.", "told-v1")

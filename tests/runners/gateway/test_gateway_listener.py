@@ -194,7 +194,7 @@ def test_nobody_is_let_in_without_a_token_or_with_that_of_an_ended_run(spoken: S
     assert requests == []
 
 
-def test_what_is_in_flight_when_a_run_ends_is_given_up() -> None:
+def test_requests_in_flight_are_cancelled_when_a_run_ends() -> None:
     async def run(endpoint: FaultEndpoint) -> None:
         asked, loop = asyncio.Event(), asyncio.get_running_loop()
 

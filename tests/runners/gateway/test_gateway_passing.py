@@ -358,7 +358,7 @@ async def answered(it: Served) -> None:
 
 
 @pytest.mark.slow
-def test_whoever_hangs_up_is_charged_all_the_same(tmp_path):
+def test_a_client_that_disconnects_is_still_charged(tmp_path):
     first, *rest = [each.encode() for each in STREAMS["chat"][1:]]
 
     async def run() -> None:
@@ -373,7 +373,7 @@ def test_whoever_hangs_up_is_charged_all_the_same(tmp_path):
 
 
 @pytest.mark.slow
-def test_whoever_resets_the_connection_leaves_no_word_in_logs(tmp_path, caplog):
+def test_a_connection_reset_is_not_logged(tmp_path, caplog):
     pieces = [each.encode() for each in STREAMS["chat"][1:]]
 
     async def run() -> None:
@@ -398,7 +398,7 @@ CALLING = (
 )
 
 
-def test_what_passed_is_recorded_and_replayed_without_a_request(tmp_path):
+def test_a_passed_stream_is_recorded_and_replayed_without_a_request(tmp_path):
     stream = 'event: response.completed\ndata: {"type": "response.completed", "response": ODD}\n\n'.replace(
         "ODD", CALLING
     )

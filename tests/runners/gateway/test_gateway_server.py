@@ -105,7 +105,7 @@ def test_a_request_is_answered_and_its_connection_closed(tmp_path: Path) -> None
         (post(b"x" * (33 * 2**20)), b"413"),
     ],
 )
-def test_what_is_not_served_is_told(request_bytes: bytes, status: bytes, tmp_path: Path) -> None:
+def test_an_unservable_request_is_answered_with_its_status(request_bytes: bytes, status: bytes, tmp_path: Path) -> None:
     async def refusing(scope: Scope, receive: Receive, send: Send) -> None:
         if int(dict(scope["headers"]).get(b"content-length", b"0")) > 32 * 2**20:
             await JSONReply({}, 413)(scope, receive, send)
