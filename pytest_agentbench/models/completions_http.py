@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from pytest_agentbench.bounded.json_files import lies_deep
 from pytest_agentbench.models.apis.base import RequestRefused, Route, require_model
 from pytest_agentbench.models.apis.chat import list_events, wants_usage
-from pytest_agentbench.models.apis.choice import DIALECTS, SERVED, find_route
+from pytest_agentbench.models.apis.choice import AGENT_APIS, SERVED, find_route
 from pytest_agentbench.models.completions import (
     EVENT_STREAM,
     answer_scripted,
@@ -60,7 +60,7 @@ async def read_body(request: Request) -> bytes:
 
 def respond_with_refusal(refused: RequestRefused, name: ApiName = "chat") -> Response:
     """Return the response with the reason, in the dialect's form."""
-    body = DIALECTS[name].error(refused.status, refused.code, str(refused))
+    body = AGENT_APIS[name].error(refused.status, refused.code, str(refused))
     return JSONReply(body, refused.status, refused.headers)
 
 
@@ -97,7 +97,7 @@ def scripted_app(scripts: Scripts, *, latency_seconds: float = 0.0) -> ASGIApp:
 
 
 async def _respond(scripts: Scripts, route: Route, request: Request, body: bytes) -> Response:
-    dialect = DIALECTS[route.dialect]
+    dialect = AGENT_APIS[route.dialect]
     if route.kind == "ping":
         return Response()
     if route.kind == "models":

@@ -16,7 +16,7 @@ from urllib.request import getproxies
 import httpx2
 
 from pytest_agentbench.bounded.replies import ACCEPTED, ReplyRefusedError, bounded_replies
-from pytest_agentbench.models.apis.choice import protocol_of
+from pytest_agentbench.models.apis.choice import find_endpoint_api
 from pytest_agentbench.models.apis.messages import SAMPLING_VERSION, VERSION, choose_auth_header
 from pytest_agentbench.models.apis.passing import PassedRequest
 from pytest_agentbench.models.apis.streams import open_reader
@@ -106,7 +106,7 @@ class HttpConnection:
         """
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        self._model, self._protocol = model, protocol_of(model)
+        self._model, self._protocol = model, find_endpoint_api(model)
         self._headers, self._key, self._auth_header = dict(headers), key, auth_header
         overrides = model.dialect_overrides
         named = overrides is not None and "auth_header" in overrides.model_fields_set

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from pytest_agentbench.errors import AgentbenchError
-from pytest_agentbench.models.apis.choice import protocol_of
+from pytest_agentbench.models.apis.choice import find_endpoint_api
 from pytest_agentbench.models.ends import GIVEN_UP, read_filter_results
 from pytest_agentbench.models.failures import RequestFailed, broken_off, invalid_reply, status_failed
 from pytest_agentbench.models.messages import ChatReply, StreamTimes, read_message, read_text, take_string
@@ -46,7 +46,7 @@ def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, s
         if isinstance(holder, Mapping) and isinstance(error := holder.get("error"), Mapping | str) and error:
             raise _read_inner_error(error, choice, model)
     try:
-        data = protocol_of(model).read(data)
+        data = find_endpoint_api(model).read(data)
     except ValueError as problem:
         raise invalid_reply(str(problem), body, model) from problem
     choice = _find_choice(data)
@@ -115,7 +115,7 @@ def _find_choice(data: Mapping[str, Any]) -> Any:
 
 def _read_inner_error(error: Mapping[str, Any] | str, choice: object, model: Model) -> RequestFailed:
     codes = [error.get(name) for name in ("code", "type")] if isinstance(error, Mapping) else []
-    known = protocol_of(model).statuses
+    known = find_endpoint_api(model).statuses
     # Default 502: the server behind the router failed, so the request may be repeated.
     status = next((code for code in codes[:1] if isinstance(code, int) and 400 <= code < 600), 502)
     status = next((known[code] for code in codes if isinstance(code, str) and code in known), status)
@@ -178,7 +178,7 @@ def read_usage(block: object, model: Model, answered_by: str) -> Usage:
 def find_usage(body: bytes, model: Model) -> Usage | None:
     """Return the usage in the body of a reply that is unusable, None if it has no count of tokens."""
     try:
-        data = protocol_of(model).read(json.loads(body))
+        data = find_endpoint_api(model).read(json.loads(body))
         usage = read_usage(data.get("usage"), model, take_string(data.get("model")) or model.requested_model)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         return None

@@ -14,7 +14,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from pytest_agentbench.config.dialects import resolve_dialect
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.apis.chat import fit_message
-from pytest_agentbench.models.apis.choice import protocol_of
+from pytest_agentbench.models.apis.choice import find_endpoint_api
 from pytest_agentbench.models.failures import RequestFailed
 from pytest_agentbench.models.learning import LIMITS, MOST_CHANGES, Change, Lessons, find_change
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
@@ -62,7 +62,7 @@ class Spelling:
 
     def __init__(self, dialect: Dialect, model: Model, lessons: Lessons | None = None) -> None:
         self.dialect = dialect
-        self._model, self.protocol = model, protocol_of(model)
+        self._model, self.protocol = model, find_endpoint_api(model)
         # Changes learned in one protocol do not apply to another.
         native = "" if model.api == "chat" else self.protocol.path
         self._key = (model.base_url or DEFAULT_BASE_URL) + native, model.requested_model

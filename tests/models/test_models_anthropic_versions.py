@@ -14,7 +14,7 @@ from pytest_agentbench.config.profiles import ModelsFile
 from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.identity.fingerprints import endpoint_input
 from pytest_agentbench.models.apis.base import Route
-from pytest_agentbench.models.apis.choice import DIALECTS
+from pytest_agentbench.models.apis.choice import AGENT_APIS
 from pytest_agentbench.models.apis.messages import choose_auth_header
 from pytest_agentbench.models.apis.passing import rewrite_headers, rewrite_request
 from pytest_agentbench.models.client import Endpoints
@@ -144,7 +144,7 @@ ASKED = {"model": "m-1", "max_tokens": 9, "messages": [{"role": "user", "content
 def test_an_agents_version_passes_unless_the_run_adds_what_it_refuses(agents, more, run, by_hand, version):
     model = Model(model_id="m", requested_model="m-1", api="messages", anthropic_version=by_hand)
     given = ASKED | more
-    asked = DIALECTS["messages"].read(given, Route("messages", "ask"))
+    asked = AGENT_APIS["messages"].read(given, Route("messages", "ask"))
     body = rewrite_request("messages", json.dumps(given).encode(), given, asked, model, run)
     headers = {"anthropic-beta": "x"} | ({"anthropic-version": agents} if agents else {})
     assert rewrite_headers("messages", headers, body, given, model) == {
@@ -163,7 +163,7 @@ def test_fields_without_a_translation_are_named():
         "output_config": {"effort": "low", "task_budget": {"total": 9}},
         "messages": [{"role": "user", "content": [{"type": "text", "text": "?", "citations": [{"type": "x"}]}]}],
     }
-    asked = DIALECTS["messages"].read(ASKED | more, Route("messages", "ask"))
+    asked = AGENT_APIS["messages"].read(ASKED | more, Route("messages", "ask"))
     assert asked.ignored == ("diagnostics", "inference_geo", "speed", "workspace_id")
     assert set(asked.lost) == {"output_config.task_budget", "citations"}
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_agentbench.models.apis.base import BLOCKS, ITEMS, PARTS, Asked, RequestRefused, Route, write_event
-from pytest_agentbench.models.apis.choice import DIALECTS, PROTOCOLS, find_route
+from pytest_agentbench.models.apis.choice import AGENT_APIS, ENDPOINT_APIS, find_route
 from pytest_agentbench.models.apis.streams import open_reader
 from pytest_agentbench.models.apis.translation import translate
 from pytest_agentbench.models.failures import RequestFailed
@@ -18,7 +18,7 @@ from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.replies import read_reply
 from pytest_agentbench.records.case import Model
 
-NAMES = sorted(DIALECTS)
+NAMES = sorted(AGENT_APIS)
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 NATIVE = {"responses": ITEMS, "messages": BLOCKS, "gemini": PARTS}
 
@@ -27,12 +27,12 @@ MODEL = Model(model_id="m", requested_model="m", base_url="http://127.0.0.1:1/v1
 
 
 def read(name: str, body: dict) -> Asked:
-    return DIALECTS[name].read(body, Route(name, "ask", "m" if name == "gemini" else None))
+    return AGENT_APIS[name].read(body, Route(name, "ask", "m" if name == "gemini" else None))
 
 
 def write(name: str, messages: list, tools: list = (), **parameters) -> dict:
     """A request as an agent sends it: what our own client would."""
-    return PROTOCOLS[name].write({"model": "m", "messages": messages, "tools": tools, **parameters})
+    return ENDPOINT_APIS[name].write({"model": "m", "messages": messages, "tools": tools, **parameters})
 
 
 def reply(message: dict, finish: str = "stop", usage: dict | None = None) -> ChatReply:
@@ -187,7 +187,7 @@ def test_a_reply_comes_back_the_same_whole_and_in_events(name, seeds):
             "prompt_tokens_details": {"cached_tokens": cached},
             "completion_tokens_details": {"reasoning_tokens": thought},
         }
-        told, dialect = reply(message, finish, usage), DIALECTS[name]
+        told, dialect = reply(message, finish, usage), AGENT_APIS[name]
         whole = parse(name, json.dumps(dialect.write(told, ASKED)).encode())
         streamed = fold_events(name, b"".join(dialect.events(told, ASKED)))
         for found in (whole, streamed):
@@ -462,8 +462,8 @@ def test_what_is_read_of_chat():
     assert (asked.server_tools, asked.lost, asked.ignored) == (("mcp",), ("grammars of custom tools",), ())
     told = reply({"role": "assistant", "content": None, "tool_calls": [call("d", "p", '{"input": "hi"}')]})
     custom = {"id": "d", "type": "custom", "custom": {"name": "p", "input": "hi"}}
-    assert DIALECTS["chat"].write(told, asked)["choices"][0]["message"]["tool_calls"] == [custom]
-    events = b"".join(DIALECTS["chat"].events(told, asked))
+    assert AGENT_APIS["chat"].write(told, asked)["choices"][0]["message"]["tool_calls"] == [custom]
+    events = b"".join(AGENT_APIS["chat"].events(told, asked))
     assert b'"custom":{"name":"p","input":""}' in events
 
 
@@ -513,7 +513,7 @@ def test_calls_go_out_of_responses_as_the_agent_s_own_tools():
         call("3", "local_shell", '{"command": ["ls"]}'),
     ]
     told = reply({"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls")
-    items = DIALECTS["responses"].write(told, asked)["output"]
+    items = AGENT_APIS["responses"].write(told, asked)["output"]
     wanted = [
         {"type": "function_call", "call_id": "1", "namespace": "ns", "name": "f", "arguments": "{}"},
         {"type": "custom_tool_call", "call_id": "2", "name": "p", "input": "x"},
@@ -527,7 +527,7 @@ def test_calls_go_out_of_responses_as_the_agent_s_own_tools():
 def test_a_refusal_is_one_where_the_dialect_has_a_word_for_it():
     told = reply({"role": "assistant", "content": None, "refusal": "I will not."})
     for name in NAMES:
-        found = fold_events(name, b"".join(DIALECTS[name].events(told, ASKED)))
+        found = fold_events(name, b"".join(AGENT_APIS[name].events(told, ASKED)))
         wanted = "refused" if name == "responses" else "answered"  # to an agent, in chat too, it is the answer
         assert (found.content, found.end) == ("I will not.", wanted)
 
@@ -691,14 +691,14 @@ def test_routes(method, target, headers, route):
 )
 def test_errors_by_status(name, kinds):
     for status, kind in kinds.items():
-        made = DIALECTS[name].error(status, "the_code", "words")["error"]
+        made = AGENT_APIS[name].error(status, "the_code", "words")["error"]
         assert (made.get("status") or made["type"], made["message"]) == (kind, "words")
         assert "the_code" in json.dumps(made)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_error_in_a_stream_is_found_by_who_reads_it(name):
-    dialect = DIALECTS[name]
+    dialect = AGENT_APIS[name]
     with pytest.raises(RequestFailed, match="words"):
         fold_events(name, dialect.keep_alive * 2 + dialect.error_events(400, "bad_request", "words"))
 
@@ -706,8 +706,8 @@ def test_an_error_in_a_stream_is_found_by_who_reads_it(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_what_keeps_a_connection_alive_says_nothing(name):
     told = reply({"role": "assistant", "content": "One two."})
-    events = [*DIALECTS[name].events(told, ASKED)]
-    assert fold_events(name, DIALECTS[name].keep_alive.join([b"", *events])).content == "One two."
+    events = [*AGENT_APIS[name].events(told, ASKED)]
+    assert fold_events(name, AGENT_APIS[name].keep_alive.join([b"", *events])).content == "One two."
 
 
 def test_a_usage_of_gemini_is_that_of_its_last_event_and_never_a_sum():
@@ -726,9 +726,9 @@ def test_a_usage_of_gemini_is_that_of_its_last_event_and_never_a_sum():
 
 
 def test_a_stream_of_gemini_that_is_no_stream_of_events_is_a_list():
-    asked = DIALECTS["gemini"].read(TALK["gemini"], find_route("POST", "/v1/models/m:streamGenerateContent", {}))
+    asked = AGENT_APIS["gemini"].read(TALK["gemini"], find_route("POST", "/v1/models/m:streamGenerateContent", {}))
     assert not asked.stream
-    [made] = DIALECTS["gemini"].write(reply({"role": "assistant", "content": "a"}), asked)
+    [made] = AGENT_APIS["gemini"].write(reply({"role": "assistant", "content": "a"}), asked)
     assert parse("gemini", json.dumps(made).encode()).content == "a"
 
 
@@ -746,7 +746,7 @@ def test_what_is_translated_goes_without_what_only_its_own_provider_has_use_for(
 def test_a_long_text_comes_in_a_bounded_number_of_events():
     text = "word " * 10_000
     for name in NAMES:
-        events = [*DIALECTS[name].events(reply({"role": "assistant", "content": text}), ASKED)]
+        events = [*AGENT_APIS[name].events(reply({"role": "assistant", "content": text}), ASKED)]
         assert len(events) < 300
         assert fold_events(name, b"".join(events)).content == text
 

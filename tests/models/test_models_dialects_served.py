@@ -10,7 +10,7 @@ import pytest
 from support.script_server import served
 
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models.apis.choice import DIALECTS
+from pytest_agentbench.models.apis.choice import AGENT_APIS
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.script_trees import ScriptTree
 from pytest_agentbench.records.case import Model
@@ -69,7 +69,7 @@ def ask(address: str, api: str, *conversations: list[dict], stream: bool = False
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("name", sorted(DIALECTS))
+@pytest.mark.parametrize("name", sorted(AGENT_APIS))
 def test_a_tool_loop(address, name, stream):
     [called] = ask(address, name, [QUESTION], stream=stream)
     assert [(call.name, call.arguments) for call in called.tool_calls] == [
@@ -84,7 +84,7 @@ def test_a_tool_loop(address, name, stream):
         assert usage.reasoning_tokens == (None if name == "messages" else 1)
 
 
-@pytest.mark.parametrize("name", sorted(DIALECTS))
+@pytest.mark.parametrize("name", sorted(AGENT_APIS))
 def test_an_error(address, name):
     with pytest.raises(ProviderError, match="nothing here"):
         ask(address, name, [{"role": "user", "content": "Fail"}])

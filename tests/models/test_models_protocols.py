@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_agentbench.errors import ConfigError, ProviderError
-from pytest_agentbench.models.apis.choice import PROTOCOLS, protocol_of
+from pytest_agentbench.models.apis.choice import ENDPOINT_APIS, find_endpoint_api
 from pytest_agentbench.models.apis.messages import write_request as write_message
 from pytest_agentbench.models.apis.streams import open_reader
 from pytest_agentbench.models.batches.services import find_kind, open_service, require_kind
@@ -537,8 +537,8 @@ def test_a_final_answer_keeps_its_tools_where_messages_are_asked():
 
 
 def test_scripted_models_speak_chat_completions():
-    assert protocol_of(model("messages", scripted=True)) is PROTOCOLS["chat"]
-    assert protocol_of(model("messages")) is PROTOCOLS["messages"]
+    assert find_endpoint_api(model("messages", scripted=True)) is ENDPOINT_APIS["chat"]
+    assert find_endpoint_api(model("messages")) is ENDPOINT_APIS["messages"]
 
 
 def join(api: str, *events: dict, size: int = 1 << 20) -> dict:
@@ -666,7 +666,7 @@ def test_citations_are_joined_to_their_text():
 
 
 def test_each_protocol_asks_for_a_stream_in_its_own_way():
-    asked = {api: json.loads(ask_for_stream(b'{"model":"m"}', PROTOCOLS[api].stream)) for api in PROTOCOLS}
+    asked = {api: json.loads(ask_for_stream(b'{"model":"m"}', ENDPOINT_APIS[api].stream)) for api in ENDPOINT_APIS}
     assert asked == {
         "chat": {"model": "m", "stream": True, "stream_options": {"include_usage": True}},
         "responses": {"model": "m", "stream": True},

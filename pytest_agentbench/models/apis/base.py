@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from pydantic_core import PydanticSerializationError, to_json
 
 from pytest_agentbench.models.ends import read_finish
-from pytest_agentbench.records.case import ApiName
+from pytest_agentbench.records.case import ApiName, Model
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.messages import ChatReply
+    from pytest_agentbench.records.run import Usage
 
 RouteKind = Literal["ask", "count", "models", "ping", "unknown"]
 JsonObject = dict[str, Any]
@@ -29,6 +30,7 @@ T = TypeVar("T")
 BLOCKS, PARTS, ITEMS = "content_blocks", "content_parts", "output_items"
 """Keys of an assistant message for its source in Messages, Gemini and Responses."""
 KEPT = frozenset({BLOCKS, PARTS, ITEMS})
+SYSTEM_ROLES = frozenset({"system", "developer"})
 
 REFUSED = frozenset(
     {"previous_response_id", "conversation", "background", "prompt", "container", "mcp_servers"}
@@ -120,6 +122,30 @@ class AgentApi:
     list_models: Callable[[str], JsonObject]
     describe_model: Callable[[str], JsonObject]
     count: Callable[[int], JsonObject]
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointApi:
+    """An API as endpoints are asked in it: data and functions.
+
+    `path` is appended to the endpoint's address; `{model}` in it is the name of the model. `streamed` is the path of
+    requests for a stream, None if it is the same. `write` translates a request of Chat Completions, and `read`
+    translates a reply into a chat completion; `read` raises ValueError for anything that is no reply. `headers` returns
+    the headers of a translated request. `defaults` are fields of every request that does not set them. `stream` are
+    fields that ask for events. `limit` is the name of the field for the maximum tokens to generate, `least` the lowest
+    accepted maximum. `statuses` maps codes of errors in replies with status 200 to HTTP statuses.
+    """
+
+    path: str
+    limit: str
+    stream: Mapping[str, Any]
+    headers: Callable[[Mapping[str, Any], Model], dict[str, str]] = lambda request, model: {}
+    write: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+    read: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    least: int = 1
+    statuses: Mapping[str, int] = field(default_factory=dict)
+    streamed: str | None = None
 
 
 def refuse_fields(body: Mapping[str, Any]) -> None:
@@ -276,6 +302,15 @@ class Draft:
         self.refuse(unsupported_content(kind))
         return text_part(f"[{kind}]")
 
+    def read_budget(self, tokens: object) -> str | None:
+        """Return the effort for a thinking budget in tokens, or None if there is no budget."""
+        if not isinstance(tokens, int) or tokens <= 0:
+            return None
+        self.lose("thinking budget")
+        if tokens <= 2_048:
+            return "low"
+        return "medium" if tokens <= 16_384 else "high"
+
     def finish(self, body: Mapping[str, Any], known: frozenset[str], **fields: Any) -> Asked:
         """Return the request; of the body's fields those not `known` go nowhere."""
         self.end_results()
@@ -326,6 +361,65 @@ def choose_function(name: str) -> JsonObject:
     return {"type": "function", "function": {"name": name}}
 
 
+def choose_json_schema(schema: object) -> JsonObject:
+    """Return the response format that demands JSON by a schema."""
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+
+
+def find_schema(response_format: object) -> Any:
+    """Return the JSON Schema of a response format, or None if it has none."""
+    described = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
+    return described.get("schema") if isinstance(described, Mapping) else None
+
+
+def find_limit(request: Mapping[str, Any]) -> Any:
+    """Return the limit of generated tokens under either of its names."""
+    return request.get("max_tokens") or request.get("max_completion_tokens")
+
+
+def list_stops(stop: str | list[str]) -> list[str]:
+    """Return the stop sequences of a request as a list."""
+    return [stop] if isinstance(stop, str) else stop
+
+
+def split_data_url(url: str) -> tuple[str, str] | None:
+    """Return the media type and the base64 of a data URL, or None for another URL."""
+    head, comma, data = url.partition(";base64,")
+    return (head.removeprefix("data:"), data) if comma and head.startswith("data:") else None
+
+
+def parse_arguments(call: Mapping[str, Any]) -> JsonObject:
+    """Return the arguments of a call, or {} if they are no object: the result of the call explains the error."""
+    with suppress(ValueError, RecursionError):
+        arguments = json.loads(call["function"]["arguments"] or "{}")
+        if isinstance(arguments, dict):
+            return arguments
+    return {}
+
+
+def make_call(call_id: Any, name: Any, arguments: Any) -> JsonObject:
+    """Return a call of a function in an assistant message. `arguments` are JSON."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def make_completion(reply_id: Any, model: Any, choice: JsonObject, usage: Any) -> JsonObject:
+    """Return a chat completion with one choice."""
+    return {"id": reply_id, "model": model, "choices": [{"index": 0, **choice}], "usage": usage}
+
+
+def count_cached(usage: Usage) -> JsonObject:
+    """Return the tokens of a request that the prompt cache read and, if known, wrote: Chat Completions' fields."""
+    written = {} if usage.cache_write_tokens is None else {"cache_write_tokens": usage.cache_write_tokens}
+    return {"cached_tokens": usage.cached_tokens or 0, **written}
+
+
+def read_content(content: Any, draft: Draft, read_part: Callable[[JsonObject, Draft], JsonObject]) -> list[JsonObject]:
+    """Return content, a text or a list of parts, as content parts."""
+    if isinstance(content, str):
+        return [text_part(content)]
+    return [read_part(part, draft) for part in take_objects({"content": content}, "content")]
+
+
 def keep_given(**parameters: Any) -> JsonObject:
     """Return the parameters that say something."""
     return {name: value for name, value in parameters.items() if value is not None}
@@ -335,13 +429,6 @@ def finish_of(reply: ChatReply) -> Literal["length", "filtered", "stop"]:
     """Return how a reply ends, with its calls or without."""
     meant = read_finish(reply.finish_reason)[1]
     return meant if meant in ("length", "filtered") else "stop"
-
-
-def choose_effort(budget: object) -> str | None:
-    """Return how much thought a budget in tokens stands for."""
-    if not isinstance(budget, int) or budget <= 0:
-        return None
-    return "low" if budget <= 2_048 else "medium" if budget <= 16_384 else "high"
 
 
 def write_event(data: Mapping[str, Any], name: str | None = None) -> bytes:

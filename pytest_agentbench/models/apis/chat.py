@@ -9,13 +9,16 @@ from pytest_agentbench.models.apis.base import (
     KEPT,
     AgentApi,
     Asked,
+    EndpointApi,
     JsonObject,
     RequestRefused,
     Route,
     ToolName,
+    count_cached,
     custom_function,
     kind_of,
     list_ignored,
+    make_call,
     malformed,
     read_custom_input,
     refuse_fields,
@@ -157,8 +160,7 @@ def _read_call(call: Any) -> Any:
         return call
     if not isinstance(custom, dict) or not isinstance(given := custom.get("input"), str):
         raise malformed("tool_calls.custom", "an object with 'name' and the text 'input'")
-    function = {"name": custom.get("name"), "arguments": write_custom_input(given)}
-    return {"id": call.get("id"), "type": "function", "function": function}
+    return make_call(call.get("id"), custom.get("name"), write_custom_input(given))
 
 
 def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
@@ -202,12 +204,11 @@ def write_usage(usage: Usage) -> JsonObject | None:
         return usage.raw[-1]
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
-    written = {} if usage.cache_write_tokens is None else {"cache_write_tokens": usage.cache_write_tokens}
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens or 0, **written},
+        "prompt_tokens_details": count_cached(usage),
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
     }
 
@@ -295,7 +296,7 @@ def drop_empty(message: Mapping[str, Any]) -> dict[str, Any]:
     return fit_message(message, (), ())
 
 
-CHAT = AgentApi(
+AGENT = AgentApi(
     name="chat",
     read=read_request,
     write=write_reply,
@@ -308,3 +309,4 @@ CHAT = AgentApi(
     describe_model=describe_model,
     count=lambda tokens: {"input_tokens": tokens},
 )
+ENDPOINT = EndpointApi("/chat/completions", "max_tokens", {"stream": True, "stream_options": {"include_usage": True}})

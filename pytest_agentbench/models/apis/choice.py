@@ -3,86 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
 from urllib.parse import parse_qs, unquote
 
 from pytest_agentbench.models.apis import chat, gemini, messages, responses
-from pytest_agentbench.models.apis.base import AgentApi, Route, RouteKind
+from pytest_agentbench.models.apis.base import AgentApi, EndpointApi, Route, RouteKind
 from pytest_agentbench.records.case import ApiName, Model
 
-DIALECTS: Mapping[ApiName, AgentApi] = {
-    each.name: each for each in (chat.CHAT, responses.RESPONSES, messages.MESSAGES, gemini.GEMINI)
-}
-
-Translation = Callable[[Mapping[str, Any]], dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class WireProtocol:
-    """A protocol as data, and two functions.
-
-    `path` lies below the endpoint's address, `headers` returns those of a request as it was written. `write` turns a
-    request of Chat Completions into one of this protocol, `read` a reply into a chat completion; it raises ValueError
-    where that is none. `defaults` are request fields where a request does not say otherwise, `stream` are those that
-    ask for events. `streamed` is the path of requests for a stream, where it is another one; in both `{model}` is the
-    model's name. `limit` is the name of the most tokens to generate, `least` how few of them may be asked for.
-    `statuses` says which HTTP status the code of an error would have had that comes in a reply with status 200.
-    """
-
-    path: str
-    limit: str
-    stream: Mapping[str, Any]
-    headers: Callable[[Mapping[str, Any], Model], dict[str, str]] = lambda request, model: {}
-    write: Translation = dict
-    read: Translation = dict
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    least: int = 1
-    statuses: Mapping[str, int] = field(default_factory=dict)
-    streamed: str | None = None
-
-
-PROTOCOLS: Mapping[ApiName, WireProtocol] = {
-    "chat": WireProtocol(
-        "/chat/completions", "max_tokens", {"stream": True, "stream_options": {"include_usage": True}}
-    ),
-    "responses": WireProtocol(
-        "/responses",
-        "max_output_tokens",
-        {"stream": True},
-        write=responses.write_request,
-        read=responses.read_reply,
-        # What a model thought comes back to it sealed: nothing of a run is kept at the endpoint
-        defaults={"store": False, "include": ["reasoning.encrypted_content"]},
-        least=16,
-        statuses=responses.STATUSES,
-    ),
-    "messages": WireProtocol(
-        "/messages",
-        "max_tokens",
-        {"stream": True},
-        messages.choose_headers,
-        write=messages.write_request,
-        read=messages.read_reply,
-        statuses=messages.STATUSES,
-    ),
-    "gemini": WireProtocol(
-        "/models/{model}:generateContent",
-        "max_tokens",
-        {},
-        write=gemini.write_request,
-        read=gemini.read_reply,
-        statuses=gemini.STATUSES,
-        streamed="/models/{model}:streamGenerateContent?alt=sse",
-    ),
-}
-
-
-def protocol_of(model: Model) -> WireProtocol:
-    """Return the protocol that a model is asked in."""
-    return PROTOCOLS["chat" if model.scripted else model.api]
-
+_MODULES = (chat, responses, messages, gemini)
+AGENT_APIS: Mapping[ApiName, AgentApi] = {module.AGENT.name: module.AGENT for module in _MODULES}
+ENDPOINT_APIS: Mapping[ApiName, EndpointApi] = {module.AGENT.name: module.ENDPOINT for module in _MODULES}
 
 SERVED = (
     "POST /v1/chat/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens and "
@@ -125,3 +55,8 @@ def _guess_dialect(path: str, headers: Mapping[str, str]) -> ApiName:
     if "anthropic-version" in headers or "/messages" in path:
         return "messages"
     return "responses" if "/responses" in path else "chat"
+
+
+def find_endpoint_api(model: Model) -> EndpointApi:
+    """Return the API of the requests to a model. Scripted models are asked in Chat Completions."""
+    return ENDPOINT_APIS["chat" if model.scripted else model.api]

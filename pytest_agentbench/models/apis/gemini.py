@@ -13,19 +13,27 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.models.apis.base import (
     PARTS,
+    SYSTEM_ROLES,
     AgentApi,
     Asked,
     Draft,
+    EndpointApi,
     JsonObject,
     Route,
-    choose_effort,
     choose_function,
+    choose_json_schema,
+    find_limit,
     finish_of,
     keep_given,
+    list_stops,
+    make_call,
+    make_completion,
     make_function,
     make_id,
     need,
+    parse_arguments,
     refuse_fields,
+    split_data_url,
     split_words,
     take,
     take_objects,
@@ -61,12 +69,11 @@ SETTINGS = {
 }
 """Parameters whose values are the same in `generationConfig`."""
 MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
-_READ_REASONS = {"STOP": "stop", "MAX_TOKENS": "length"}
+READ_REASONS = {"STOP": "stop", "MAX_TOKENS": "length"}
 _TRANSLATED = frozenset(
     {"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_completion_tokens", "stop"}
     | {"response_format", "reasoning_effort", "stream", "generationConfig"}
 ).union(SETTINGS)
-_SYSTEM = frozenset({"system", "developer"})
 
 _KNOWN = frozenset({"model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"})
 _CHOICES = {theirs: ours for ours, theirs in MODES.items()}
@@ -242,14 +249,12 @@ def _read_choice(calling: Mapping[str, Any], draft: Draft) -> Any:
 def _read_form(config: Mapping[str, Any]) -> JsonObject | None:
     schema = config.get("responseJsonSchema") or _plain_schema(config.get("responseSchema"))
     if schema:
-        return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+        return choose_json_schema(schema)
     return {"type": "json_object"} if config.get("responseMimeType") == "application/json" else None
 
 
 def _read_thinking(thinking: Mapping[str, Any], draft: Draft) -> str | None:
-    effort = choose_effort(thinking.get("thinkingBudget"))
-    if effort is not None:
-        draft.lose("thinking budget")
+    effort = draft.read_budget(thinking.get("thinkingBudget"))
     level = take(thinking, "thinkingLevel", str)
     return effort if level is None else level.lower()
 
@@ -320,10 +325,12 @@ def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request; its other fields go as they are, and win over what is translated."""
     made: dict[str, Any] = {name: value for name, value in request.items() if name not in _TRANSLATED}
     messages = request["messages"]
-    system = [part for each in messages if each.get("role") in _SYSTEM for part in _write_parts(each.get("content"))]
+    system = [
+        part for each in messages if each.get("role") in SYSTEM_ROLES for part in _write_parts(each.get("content"))
+    ]
     if system:
         made.setdefault("systemInstruction", {"parts": system})
-    made["contents"] = _write_contents([each for each in messages if each.get("role") not in _SYSTEM])
+    made["contents"] = _write_contents([each for each in messages if each.get("role") not in SYSTEM_ROLES])
     if tools := [tool["function"] for tool in request.get("tools") or () if "function" in tool]:
         made.setdefault("tools", [{"functionDeclarations": [_write_tool(tool) for tool in tools]}])
     if (choice := request.get("tool_choice")) is not None:
@@ -334,11 +341,10 @@ def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_config(request: Mapping[str, Any]) -> dict[str, Any]:
-    limit = request.get("max_tokens") or request.get("max_completion_tokens")
-    given = {**request, "max_tokens": limit}
+    given = {**request, "max_tokens": find_limit(request)}
     config = {theirs: value for ours, theirs in SETTINGS.items() if (value := given.get(ours)) is not None}
     if stop := request.get("stop"):
-        config["stopSequences"] = [stop] if isinstance(stop, str) else stop
+        config["stopSequences"] = list_stops(stop)
     if (effort := request.get("reasoning_effort")) is not None:
         config["thinkingConfig"] = {"thinkingLevel": effort}
     form = request.get("response_format")
@@ -394,13 +400,7 @@ def _write_own(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _write_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call["function"]
-    try:
-        given = json.loads(function["arguments"] or "{}")
-    except (ValueError, RecursionError):
-        given = None
-    arguments = given if isinstance(given, dict) else {}
-    return {"functionCall": {"id": call["id"], "name": function["name"], "args": arguments}}
+    return {"functionCall": {"id": call["id"], "name": call["function"]["name"], "args": parse_arguments(call)}}
 
 
 def _write_parts(content: Any) -> list[dict[str, Any]]:
@@ -413,10 +413,9 @@ def _write_part(part: Mapping[str, Any]) -> dict[str, Any]:
     if part.get("type") != "image_url":
         return {"text": part["text"]}
     url = part["image_url"]["url"]
-    head, comma, data = url.partition(";base64,")
-    if comma and head.startswith("data:"):
-        return {"inlineData": {"mimeType": head.removeprefix("data:"), "data": data}}
-    return {"fileData": {"fileUri": url}}
+    if (encoded := split_data_url(url)) is None:
+        return {"fileData": {"fileUri": url}}
+    return {"inlineData": {"mimeType": encoded[0], "data": encoded[1]}}
 
 
 def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -435,11 +434,10 @@ def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
     answer_id = data.get("responseId")
     message = read_parts([_name_call(part, f"call_{answer_id}_{number}") for number, part in enumerate(parts)])
     reason = str(candidate.get("finishReason") or "STOP")
-    finish = _READ_REASONS.get(reason, reason.lower()) if candidate else "content_filter"
+    finish = READ_REASONS.get(reason, reason.lower()) if candidate else "content_filter"
     finish = "tool_calls" if "tool_calls" in message and finish == "stop" else finish
-    choice = {"index": 0, "message": message, "finish_reason": finish}
-    usage = _read_usage(data.get("usageMetadata"))
-    return {"id": answer_id, "model": data.get("modelVersion"), "choices": [choice], "usage": usage}
+    choice = {"message": message, "finish_reason": finish}
+    return make_completion(answer_id, data.get("modelVersion"), choice, _read_usage(data.get("usageMetadata")))
 
 
 def _name_call(part: Mapping[str, Any], call_id: str) -> Mapping[str, Any]:
@@ -464,8 +462,7 @@ def read_parts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _read_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = json.dumps(call.get("args") or {}, ensure_ascii=False)
-    return {"id": call.get("id"), "type": "function", "function": {"name": call.get("name"), "arguments": arguments}}
+    return make_call(call.get("id"), call.get("name"), json.dumps(call.get("args") or {}, ensure_ascii=False))
 
 
 def _list_texts(parts: Sequence[Mapping[str, Any]], thought: bool) -> Iterator[str]:
@@ -492,7 +489,7 @@ def _read_usage(counted: Any) -> dict[str, Any] | None:
     }
 
 
-GEMINI = AgentApi(
+AGENT = AgentApi(
     name="gemini",
     read=read_request,
     write=write_reply,
@@ -504,4 +501,13 @@ GEMINI = AgentApi(
     list_models=lambda name: {"models": [_describe_model(name)]},
     describe_model=_describe_model,
     count=lambda tokens: {"totalTokens": tokens},
+)
+ENDPOINT = EndpointApi(
+    "/models/{model}:generateContent",
+    "max_tokens",
+    {},
+    write=write_request,
+    read=read_reply,
+    statuses=STATUSES,
+    streamed="/models/{model}:streamGenerateContent?alt=sse",
 )

@@ -12,22 +12,32 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.models.apis.base import (
     BLOCKS,
+    SYSTEM_ROLES,
     AgentApi,
     Asked,
     Draft,
+    EndpointApi,
     JsonObject,
     Route,
-    choose_effort,
     choose_function,
+    choose_json_schema,
+    find_limit,
+    find_schema,
     finish_of,
     keep_given,
     kind_of,
+    list_stops,
+    make_call,
+    make_completion,
     make_function,
     make_id,
     malformed,
     need,
+    parse_arguments,
+    read_content,
     refuse_fields,
     split_arguments,
+    split_data_url,
     split_words,
     take,
     take_model,
@@ -71,7 +81,6 @@ _TRANSLATED = frozenset(
     {"messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max_completion_tokens", "stop"}
     | {"response_format", "reasoning_effort", "output_config"}
 )
-_SYSTEM = frozenset({"system", "developer"})
 
 _PASSED_ON = {"max_tokens": "max_tokens", "temperature": "temperature", "top_p": "top_p", "top_k": "top_k"}
 _KNOWN = frozenset(
@@ -89,7 +98,7 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
     refuse_fields(body)
     draft = Draft()
     if body.get("system"):
-        draft.add("system", _read_parts(body["system"], draft))
+        draft.add("system", read_content(body["system"], draft, _read_block))
     for message in take_objects(body, "messages"):
         _read_message(message, draft)
     for tool in take_objects(body, "tools"):
@@ -107,7 +116,8 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
         tool_choice=_read_choice(choice),
         parallel_tool_calls=False if choice.get("disable_parallel_tool_use") is True else None,
         response_format=_read_form(take(config, "format", dict)),
-        reasoning_effort=config.get("effort") or _read_thinking(take(body, "thinking", dict) or {}, draft),
+        reasoning_effort=config.get("effort")
+        or draft.read_budget((take(body, "thinking", dict) or {}).get("budget_tokens")),
     )
     return draft.finish(body, _KNOWN, model=take_model(body), parameters=parameters, stream=bool(body.get("stream")))
 
@@ -133,7 +143,7 @@ def _read_message(message: JsonObject, draft: Draft) -> None:
             parts.append(_read_block(block, draft))
             continue
         _note_cache(block, draft)
-        said = _read_parts(block.get("content"), draft)
+        said = read_content(block.get("content"), draft, _read_block)
         draft.add_result(need(block, "tool_use_id", str), said, failed=block.get("is_error") is True)
     if parts:
         draft.add(role, parts)
@@ -165,12 +175,6 @@ def _is_sealed(block: Mapping[str, Any]) -> bool:
     return kind == "redacted_thinking" or (kind == "thinking" and bool(signature) and not own)
 
 
-def _read_parts(content: Any, draft: Draft) -> list[JsonObject]:
-    if isinstance(content, str):
-        return [text_part(content)]
-    return [_read_block(block, draft) for block in take_objects({"content": content}, "content")]
-
-
 def _read_block(block: JsonObject, draft: Draft) -> JsonObject:
     kind = kind_of(block)
     _note_cache(block, draft)
@@ -195,14 +199,7 @@ def _read_choice(choice: Mapping[str, Any]) -> Any:
 
 def _read_form(form: Mapping[str, Any] | None) -> JsonObject | None:
     schema = None if form is None else form.get("schema")
-    return None if schema is None else {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-
-
-def _read_thinking(thinking: Mapping[str, Any], draft: Draft) -> str | None:
-    effort = choose_effort(thinking.get("budget_tokens"))
-    if effort is not None:
-        draft.lose("thinking budget")
-    return effort
+    return None if schema is None else choose_json_schema(schema)
 
 
 def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
@@ -332,15 +329,16 @@ def choose_auth_header(version: str) -> str:
 def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request; its other fields go as they are, and win over what is translated."""
     made: dict[str, Any] = {name: value for name, value in request.items() if name not in _TRANSLATED}
-    made["max_tokens"] = request.get("max_tokens") or request.get("max_completion_tokens") or _choose_limit(request)
+    made["max_tokens"] = find_limit(request) or _choose_limit(request)
     said, others = (
-        [each for each in request["messages"] if (each.get("role") in _SYSTEM) is wanted] for wanted in (True, False)
+        [each for each in request["messages"] if (each.get("role") in SYSTEM_ROLES) is wanted]
+        for wanted in (True, False)
     )
     if system := _write_system(said):
         made.setdefault("system", system)
     made["messages"] = _write_messages(others)
     if stop := request.get("stop"):
-        made.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)
+        made.setdefault("stop_sequences", list_stops(stop))
     if tools := request.get("tools"):
         made["tools"] = [_write_tool(tool) for tool in tools]
     if choice := _write_choice(request):
@@ -398,8 +396,7 @@ def _write_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _write_form(wanted: Any) -> dict[str, Any] | None:
     """Return the form of reply that a JSON Schema asks for: there is no other here."""
-    described = wanted.get("json_schema") if isinstance(wanted, Mapping) else None
-    schema = described.get("schema") if isinstance(described, Mapping) else None
+    schema = find_schema(wanted)
     return {"type": "json_schema", "schema": schema} if schema else None
 
 
@@ -434,18 +431,7 @@ def _write_blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _write_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call["function"]
-    try:
-        given = json.loads(function["arguments"] or "{}")
-    except (ValueError, RecursionError):
-        given = None
-    # What was no object can be none here: the tool's answer tells what was wrong with it
-    return {
-        "type": "tool_use",
-        "id": call["id"],
-        "name": function["name"],
-        "input": given if isinstance(given, dict) else {},
-    }
+    return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": parse_arguments(call)}
 
 
 def _write_parts(content: Any) -> Any:
@@ -463,10 +449,9 @@ def _write_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _write_source(url: str) -> dict[str, str]:
-    head, comma, data = url.partition(";base64,")
-    if comma and head.startswith("data:"):
-        return {"type": "base64", "media_type": head.removeprefix("data:"), "data": data}
-    return {"type": "url", "url": url}
+    if (encoded := split_data_url(url)) is None:
+        return {"type": "url", "url": url}
+    return {"type": "base64", "media_type": encoded[0], "data": encoded[1]}
 
 
 def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -485,17 +470,15 @@ def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
         message["tool_calls"] = [_read_call(block) for block in calls]
     if blocks != _write_blocks(message) and all(block.get("id") for block in calls):
         message[BLOCKS] = blocks
-    choice = {"index": 0, "message": message, "finish_reason": _READ_REASONS.get(str(reason), reason)}
+    choice: dict[str, Any] = {"message": message, "finish_reason": _READ_REASONS.get(str(reason), reason)}
     details = data.get("stop_details")
     if isinstance(details, Mapping) and isinstance(category := details.get("category"), str):
         choice["content_filter_results"] = {category: {"filtered": True}}
-    return {"id": data.get("id"), "model": data.get("model"), "choices": [choice], "usage": data.get("usage")}
+    return make_completion(data.get("id"), data.get("model"), choice, data.get("usage"))
 
 
 def _read_call(block: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
-    function = {"name": block.get("name"), "arguments": arguments}
-    return {"id": block.get("id"), "type": "function", "function": function}
+    return make_call(block.get("id"), block.get("name"), json.dumps(block.get("input") or {}, ensure_ascii=False))
 
 
 def _list_texts(blocks: Sequence[Mapping[str, Any]], kind: str) -> Iterator[str]:
@@ -505,7 +488,7 @@ def _list_texts(blocks: Sequence[Mapping[str, Any]], kind: str) -> Iterator[str]
             yield text
 
 
-MESSAGES = AgentApi(
+AGENT = AgentApi(
     name="messages",
     read=read_request,
     write=write_reply,
@@ -516,4 +499,13 @@ MESSAGES = AgentApi(
     list_models=_list_models,
     describe_model=_describe_model,
     count=lambda tokens: {"input_tokens": tokens},
+)
+ENDPOINT = EndpointApi(
+    "/messages",
+    "max_tokens",
+    {"stream": True},
+    choose_headers,
+    write=write_request,
+    read=read_reply,
+    statuses=STATUSES,
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_agentbench.models.apis.base import Asked, JsonObject
-from pytest_agentbench.models.apis.choice import PROTOCOLS
+from pytest_agentbench.models.apis.choice import ENDPOINT_APIS
 from pytest_agentbench.models.apis.messages import SAMPLING, VERSION
 from pytest_agentbench.models.replies import RawReply
 from pytest_agentbench.models.spelling import write_request
@@ -101,7 +101,7 @@ def rewrite_headers(
     added = {field for field in SAMPLING & sent.keys() if given.get(field) != sent[field]}
     if VERSION in headers and model.anthropic_version is None and not added:
         return headers
-    return {**headers, **PROTOCOLS[name].headers(sent, model)}
+    return {**headers, **ENDPOINT_APIS[name].headers(sent, model)}
 
 
 def _join(below: Any, above: Any) -> Any:
@@ -113,7 +113,7 @@ def _join(below: Any, above: Any) -> Any:
 
 def _spell(name: ApiName, parameters: Mapping[str, Any]) -> JsonObject:
     """Return parameters as the dialect has them."""
-    write = PROTOCOLS[name].write
+    write = ENDPOINT_APIS[name].write
     without = write({"messages": []}) if parameters else {}
     written = write({"messages": [], **parameters}) if parameters else {}
     return {field: value for field, value in written.items() if without.get(field) != value}

@@ -15,18 +15,24 @@ from pytest_agentbench.models.apis.base import (
     AgentApi,
     Asked,
     Draft,
+    EndpointApi,
     JsonObject,
     Route,
     ToolName,
     choose_function,
+    count_cached,
     custom_function,
+    find_limit,
     finish_of,
     keep_given,
     kind_of,
+    make_call,
+    make_completion,
     make_function,
     make_id,
     malformed,
     need,
+    read_content,
     read_custom_input,
     refuse_fields,
     split_arguments,
@@ -180,10 +186,10 @@ def _read_items(items: Sequence[JsonObject], draft: Draft) -> None:
             role = _ROLES.get(need(item, "role", str))
             if role is None:
                 raise malformed("role", ", ".join((*_ROLES, "assistant")))
-            draft.add(role, _read_parts(item.get("content"), draft))
+            draft.add(role, read_content(item.get("content"), draft, _read_part))
         else:
             call_id = take(item, "call_id", str) or need(item, "id", str)
-            draft.add_result(call_id, _read_parts(item.get("output"), draft))
+            draft.add_result(call_id, read_content(item.get("output"), draft, _read_part))
     _add_own(own, draft)
 
 
@@ -223,12 +229,6 @@ def _read_own(item: JsonObject, draft: Draft) -> JsonObject:
 
 def _join_name(namespace: str | None, name: str) -> str:
     return f"{namespace}__{name}" if namespace else name
-
-
-def _read_parts(content: Any, draft: Draft) -> list[JsonObject]:
-    if isinstance(content, str):
-        return [text_part(content)]
-    return [_read_part(part, draft) for part in take_objects({"content": content}, "content")]
 
 
 def _read_part(part: JsonObject, draft: Draft) -> JsonObject:
@@ -341,10 +341,9 @@ def _write_call(call: ToolCall, own: ToolName, item_id: str) -> JsonObject:
 def _write_usage(usage: Usage) -> JsonObject | None:
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
-    written = {} if usage.cache_write_tokens is None else {"cache_write_tokens": usage.cache_write_tokens}
     return {
         "input_tokens": usage.input_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0, **written},
+        "input_tokens_details": count_cached(usage),
         "output_tokens": usage.output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
         "total_tokens": usage.input_tokens + usage.output_tokens,
@@ -431,8 +430,7 @@ def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request; its other fields go as they are, and win over what is translated."""
     made: dict[str, Any] = {name: value for name, value in request.items() if name not in _TRANSLATED}
     made["input"] = [item for message in request["messages"] for item in _write_message(message)]
-    limit = request.get("max_tokens") or request.get("max_completion_tokens")
-    if limit:
+    if limit := find_limit(request):
         made.setdefault("max_output_tokens", limit)
     if tools := request.get("tools"):
         made["tools"] = [_write_tool(tool) for tool in tools]
@@ -513,8 +511,8 @@ def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
     calls = message.get("tool_calls") or ()
     if all(take_string(call["id"]) for call in calls):  # else ids are made up, which the items do not have
         message[ITEMS] = output
-    choice = {"index": 0, "message": message, "finish_reason": _read_finish(data, bool(calls))}
-    return {"id": data.get("id"), "model": data.get("model"), "choices": [choice], "usage": data.get("usage")}
+    choice = {"message": message, "finish_reason": _read_finish(data, bool(calls))}
+    return make_completion(data.get("id"), data.get("model"), choice, data.get("usage"))
 
 
 def read_output(output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -535,7 +533,7 @@ def read_output(output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if thought := _join_thoughts(thoughts):
         message["reasoning_content"] = thought
     if calls:
-        message["tool_calls"] = [_read_call(item) for item in calls]
+        message["tool_calls"] = [make_call(*map(item.get, ("call_id", "name", "arguments"))) for item in calls]
     return message
 
 
@@ -546,11 +544,6 @@ def _read_finish(data: Mapping[str, Any], calls: bool) -> str | None:
         return "length" if reason == "max_output_tokens" else reason
     plain = take_string(status) or "completed"  # some servers leave it out
     return "tool_calls" if calls and plain == "completed" else _READ_REASONS.get(plain, plain)
-
-
-def _read_call(item: Mapping[str, Any]) -> dict[str, Any]:
-    function = {"name": item.get("name"), "arguments": item.get("arguments")}
-    return {"id": item.get("call_id"), "type": "function", "function": function}
 
 
 def _join_text(messages: Sequence[Mapping[str, Any]], kind: str) -> str | None:
@@ -580,7 +573,7 @@ def _list_texts(parts: Any, kind: str, name: str) -> Iterator[str]:
             yield text
 
 
-RESPONSES = AgentApi(
+AGENT = AgentApi(
     name="responses",
     read=read_request,
     write=write_reply,
@@ -592,4 +585,15 @@ RESPONSES = AgentApi(
     list_models=list_models,
     describe_model=describe_model,
     count=lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},
+)
+ENDPOINT = EndpointApi(
+    "/responses",
+    "max_output_tokens",
+    {"stream": True},
+    write=write_request,
+    read=read_reply,
+    # The endpoint stores nothing, so the model's thoughts come sealed and are sent back with the next request.
+    defaults={"store": False, "include": ["reasoning.encrypted_content"]},
+    least=16,
+    statuses=STATUSES,
 )

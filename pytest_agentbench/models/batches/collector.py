@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_agentbench.errors import BatchWaitsError
-from pytest_agentbench.models.apis.choice import protocol_of
+from pytest_agentbench.models.apis.choice import find_endpoint_api
 from pytest_agentbench.models.batches.jobs import Job, key_of, make_id, read_jobs
 from pytest_agentbench.models.batches.services import BatchService, Line, find_kind, open_service, require_kind
 from pytest_agentbench.models.clock import Wait
@@ -154,7 +154,7 @@ class Batcher:
 
     def _expect_cost(self, body: Mapping[str, object]) -> float:
         """Return the approximate USD of a request in a batch, 0 if the price is unknown."""
-        names = (*LIMITS, protocol_of(self._model).limit)
+        names = (*LIMITS, find_endpoint_api(self._model).limit)
         limit = next((found for name in names if isinstance(found := body.get(name), int)), _ANSWER_TOKENS)
         usage = Usage(input_tokens=len(write_request(body)) // BYTES_PER_TOKEN, output_tokens=limit)
         return (price_tokens(usage, self._model) or 0.0) * BATCH_PRICE

@@ -14,7 +14,7 @@ import httpx2
 from pytest_agentbench.bounded.replies import ReplyRefusedError, bounded_replies
 from pytest_agentbench.config.dialects import DIALECTS
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models.apis.choice import PROTOCOLS, protocol_of
+from pytest_agentbench.models.apis.choice import ENDPOINT_APIS, find_endpoint_api
 from pytest_agentbench.models.apis.messages import VERSION, choose_auth_header, choose_version
 from pytest_agentbench.models.batches.jobs import Job, Kind
 from pytest_agentbench.models.batches.translation import from_anthropic, from_gemini, to_anthropic, to_bytes, to_gemini
@@ -212,7 +212,7 @@ def _make_poll(state: str, ended: bool, said: Mapping[str, Any], problems: str =
 class _OpenAI(_Service):
     @property
     def _url(self) -> str:
-        return f"/v1{protocol_of(self._model).path}"
+        return f"/v1{find_endpoint_api(self._model).path}"
 
     def _sign(self, key: str) -> dict[str, str]:
         azure = re.fullmatch(DIALECTS["azure"][0], urlsplit(self._model.base_url or "").hostname or "")
@@ -352,7 +352,7 @@ class _Anthropic(_Service):
         if kind == "errored":
             error = result.get("error") or {}
             named = (error.get("error") or error).get("type") if isinstance(error, Mapping) else None
-            return Line(PROTOCOLS["messages"].statuses.get(str(named), 500), _encode(error))
+            return Line(ENDPOINT_APIS["messages"].statuses.get(str(named), 500), _encode(error))
         words: Mapping[object, Lost] = {"expired": "expired", "canceled": "cancelled"}
         return Line(lost=words.get(kind, "not run"))
 

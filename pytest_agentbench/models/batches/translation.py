@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_agentbench.config.dialects import resolve_dialect
-from pytest_agentbench.models.apis import messages
+from pytest_agentbench.models.apis import gemini, messages
+from pytest_agentbench.models.apis.base import find_limit, find_schema, list_stops, make_completion
 from pytest_agentbench.models.messages import read_text
 
 _OURS = frozenset({"model", "messages", "max_tokens", "max_completion_tokens", "stop", "response_format", "metadata"})
@@ -44,13 +45,13 @@ def to_gemini(body: Mapping[str, Any]) -> dict[str, Any]:
     names = {"temperature": "temperature", "top_p": "topP", "seed": "seed", "presence_penalty": "presencePenalty"}
     names["frequency_penalty"] = "frequencyPenalty"
     config = {theirs: body[ours] for ours, theirs in names.items() if ours in body}
-    if limit := _read_limit(body):
+    if limit := find_limit(body):
         config["maxOutputTokens"] = limit
     if stop := body.get("stop"):
-        config["stopSequences"] = [stop] if isinstance(stop, str) else stop
+        config["stopSequences"] = list_stops(stop)
     if "response_format" in body:
         config["responseMimeType"] = "application/json"
-        if schema := _find_schema(body):
+        if schema := find_schema(body["response_format"]):
             config["responseJsonSchema"] = schema
     rest = {name: value for name, value in body.items() if name not in _OURS and name not in names}
     # What it does not know it refuses by name, as it would in a direct request
@@ -68,7 +69,7 @@ def from_gemini(response: Mapping[str, Any]) -> dict[str, Any]:
     blocked = (response.get("promptFeedback") or {}).get("blockReason")
     reason = str(blocked or candidate.get("finishReason") or "")
     # Other words of theirs are read where all finish reasons are: not all of them are a filter's
-    finished = "content_filter" if blocked else {"STOP": "stop", "MAX_TOKENS": "length"}.get(reason, reason or None)
+    finished = "content_filter" if blocked else gemini.READ_REASONS.get(reason, reason or None)
     used = response.get("usageMetadata") or {}
     thought = int(used.get("thoughtsTokenCount") or 0)
     usage = {
@@ -77,31 +78,14 @@ def from_gemini(response: Mapping[str, Any]) -> dict[str, Any]:
         "prompt_tokens_details": {"cached_tokens": int(used.get("cachedContentTokenCount") or 0)},
         "completion_tokens_details": {"reasoning_tokens": thought},
     }
-    named = {"id": response.get("responseId"), "model": response.get("modelVersion")}
-    return _make_completion(named, text, thoughts, finished, usage)
-
-
-def _make_completion(
-    named: Mapping[str, Any], text: str, thoughts: str, finished: Any, usage: Mapping[str, Any]
-) -> dict[str, Any]:
     message = {"role": "assistant", "content": text or None, **({"reasoning_content": thoughts} if thoughts else {})}
-    choice = {"index": 0, "message": message, "finish_reason": finished}
-    return {"id": named.get("id"), "model": named.get("model"), "choices": [choice], "usage": usage}
+    choice = {"message": message, "finish_reason": finished}
+    return make_completion(response.get("responseId"), response.get("modelVersion"), choice, usage)
 
 
 def _split_system(messages: Sequence[Mapping[str, Any]]) -> tuple[str, list[Mapping[str, Any]]]:
     system = [read_text(each.get("content")) or "" for each in messages if each.get("role") == "system"]
     return "\n\n".join(system), [each for each in messages if each.get("role") != "system"]
-
-
-def _read_limit(body: Mapping[str, Any]) -> Any:
-    return body.get("max_tokens") or body.get("max_completion_tokens")
-
-
-def _find_schema(body: Mapping[str, Any]) -> Any:
-    wanted = body.get("response_format")
-    described = wanted.get("json_schema") if isinstance(wanted, Mapping) else None
-    return described.get("schema") if isinstance(described, Mapping) else None
 
 
 def to_bytes(completion: Mapping[str, Any]) -> bytes:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from pytest_agentbench.errors import InfrastructureError, ProviderError, UnavailableError
 from pytest_agentbench.models.apis.base import FAILED, AgentApi, Asked, RequestRefused, Route, require_model
-from pytest_agentbench.models.apis.choice import DIALECTS, SERVED, find_route
+from pytest_agentbench.models.apis.choice import AGENT_APIS, SERVED, find_route
 from pytest_agentbench.models.apis.messages import VERSION
 from pytest_agentbench.models.apis.passing import (
     REPLY_HEADERS,
@@ -223,7 +223,7 @@ class Gateway:
         query = scope.get("query_string", b"").decode("latin-1")
         target = f"{scope['path']}?{query}" if query else scope["path"]
         route = find_route(scope["method"], target, request.headers)
-        dialect = DIALECTS[route.dialect]
+        dialect = AGENT_APIS[route.dialect]
         if route.kind != "ask":
             await self._pace.wait()
         # Slots are taken before the body is read, because they also bound the memory of bodies
@@ -234,7 +234,7 @@ class Gateway:
                     self._facts.note(foreign_key=True)
                 if "content-encoding" in request.headers:
                     raise RequestRefused(415, "a compressed request is not read here", "unsupported_encoding")
-                if route.kind == "ask" and route.dialect in (self._policy.dialects or DIALECTS):
+                if route.kind == "ask" and route.dialect in (self._policy.dialects or AGENT_APIS):
                     await self._respond(await self._read(request, route, dialect), scope, receive_body, send)
                     return
                 response = await self._answer_aside(request, route, dialect)

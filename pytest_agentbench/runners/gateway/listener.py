@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 
 from pytest_agentbench.models.apis.base import Route
-from pytest_agentbench.models.apis.choice import DIALECTS, find_route
+from pytest_agentbench.models.apis.choice import AGENT_APIS, find_route
 from pytest_agentbench.models.completions_http import JSONReply
 from pytest_agentbench.runners.gateway.callers import Callers
 from pytest_agentbench.runners.gateway.gateway import Gateway
@@ -129,4 +129,4 @@ class Listener:
 
 
 def _refuse(route: Route, status: int, code: str, text: str) -> JSONReply:
-    return JSONReply(DIALECTS[route.dialect].error(status, code, text), status)
+    return JSONReply(AGENT_APIS[route.dialect].error(status, code, text), status)
