@@ -86,6 +86,11 @@ def defuse_ci_commands(text: str) -> str:
     return _compiled(_FOLDED).sub(_defuse, shown) if "BUILDKITE" in os.environ else shown
 
 
+def count_text(number: int, noun: str) -> str:
+    """Return a number with its noun in the singular or the plural: "1 case", "1,200 cases"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def on_github() -> bool:
     """Return whether this process is a job of GitHub Actions, whose runner reads its output."""
     return os.environ.get("GITHUB_ACTIONS") == "true"

@@ -314,13 +314,17 @@ def tools_problems(runner: RunnerSpec | None, context: Mapping[str, Any], known:
     return [(("llm_probe", name), said) for name in ("tools", "functions") if probe.get(name)]
 
 
-def servers_problems(runner: RunnerSpec | None, servers: Collection[object], known: Known) -> list[tuple[Loc, str]]:
-    """Return the MCP servers that a case offers to a runner with its own tools."""
-    if not _has_own_tools(runner, known) or not servers:
-        return []
+def _check_servers(servers: CaseServers, info: ValidationInfo) -> CaseServers:
+    runner = info.data.get("runner")
+    if not _has_own_tools(runner, known_of(info)) or not servers:
+        return servers
     others = sorted(name for name, each in load_extensions("runner").items() if not getattr(each, "own_tools", False))
     take = " or ".join(["llm_probe", *others])
-    return [((), f"{_own_tools(runner)}; leave these out, or take the runner {take}")]
+    raise Problems([((), f"{_own_tools(runner)}; leave these out, or take the runner {take}")])
+
+
+OfferedServers = Annotated[CaseServers, AfterValidator(_check_servers)]
+"""MCP servers that a case offers to its runner, which has no tools of its own."""
 
 
 def _has_own_tools(runner: RunnerSpec | None, known: Known) -> bool:
@@ -446,7 +450,7 @@ class TestCaseFile(SectionedFile):
     """Registered metrics of the final output against the reference; below its threshold a metric fails the case."""
     reference: str | None = None
     """The expected answer that metrics compare with."""
-    mcp_servers: CaseServers = Field(default_factory=dict)
+    mcp_servers: OfferedServers = Field(default_factory=dict)
     """MCP servers whose tools the agent may call: declared by name, or names of declared ones."""
     verify: Verify | None = None
     """Hidden files, and the command or tests that decide the case after the agent has stopped; or a list of these."""
@@ -487,12 +491,6 @@ class TestCaseFile(SectionedFile):
         if (problems := known_of(info).runner_says(self.runner.type, "file_problems")) is not None:
             complain(problems(self))
         return self
-
-    @field_validator("mcp_servers")
-    @classmethod
-    def _servers_fit_its_runner(cls, value: CaseServers, info: ValidationInfo) -> CaseServers:
-        complain(servers_problems(info.data.get("runner"), value, known_of(info)))
-        return value
 
 
 def _check_problems(check: Check, scope: Scope) -> Iterator[tuple[Loc, str]]:

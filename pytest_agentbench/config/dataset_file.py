@@ -26,12 +26,11 @@ from pytest_agentbench.config.case_file import (
     CaseVerifier,
     KnownRunner,
     Metrics,
-    servers_problems,
+    OfferedServers,
     tools_problems,
 )
 from pytest_agentbench.config.data_files import find_data_file_problems
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.sections import CaseServers
 from pytest_agentbench.records.base import AtLeastOne, Later, Record, Tags, Text
 from pytest_agentbench.records.case import Compat, InsidePath, MetricSpec, RunnerSpec
 from pytest_agentbench.records.gold import Rule
@@ -326,7 +325,7 @@ class DatasetDescriptor(ConfigFile):
     """Settings of runners: `llm_probe: {tools: [...]}`, your own."""
     functions_from: FieldPath | None = None
     """A field with declarations of functions that the model may call in this row; nothing runs them."""
-    mcp_servers: CaseServers = Field(default_factory=dict)
+    mcp_servers: OfferedServers = Field(default_factory=dict)
     """MCP servers whose tools the agent may call: declared by name, or names of declared ones."""
     tags: Tags = ()
     """Tags of every row."""
@@ -356,12 +355,6 @@ class DatasetDescriptor(ConfigFile):
     def _runner_takes_functions(cls, value: str | None, info: ValidationInfo) -> str | None:
         context = {"llm_probe": {"functions": value}}
         complain(((), text) for _, text in tools_problems(info.data.get("runner"), context, known_of(info)))
-        return value
-
-    @field_validator("mcp_servers")
-    @classmethod
-    def _servers_fit_the_runner(cls, value: CaseServers, info: ValidationInfo) -> CaseServers:
-        complain(servers_problems(info.data.get("runner"), value, known_of(info)))
         return value
 
     @field_validator("files")

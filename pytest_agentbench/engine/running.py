@@ -13,8 +13,16 @@ from pytest_agentbench.engine.attempt import RunPlan
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.records.run import RunError
-from pytest_agentbench.runners.base import RUN, OpenGateway, RunContext, RunEnd, Runner, conclude, end_by_error
+from pytest_agentbench.runners.base import (
+    RUN,
+    OpenGateway,
+    RunContext,
+    RunEnd,
+    Runner,
+    conclude,
+    end_by_error,
+    make_end,
+)
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.tape import Tape
@@ -132,4 +140,4 @@ async def _run_to_end(
             told = f"the model's endpoint still failed at the end of run_timeout_seconds ({limit:g} s): {clock.trouble}"
             return end_by_error(ProviderError(told, code="timeout", retryable=True))
         message = f"no answer within run_timeout_seconds ({limit:g} s)"
-        return RunEnd("timed_out", RunError(code="run_timeout", message=message))
+        return make_end("timed_out", "run_timeout", message)

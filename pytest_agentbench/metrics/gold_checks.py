@@ -20,7 +20,7 @@ from pytest_agentbench.metrics.registry import (
 from pytest_agentbench.records.case import Case, Compat, MetricSpec
 from pytest_agentbench.records.evaluation import MetricResult
 from pytest_agentbench.records.gold import Gold, Golds
-from pytest_agentbench.terminal_text import shorten_text, visible_line
+from pytest_agentbench.terminal_text import count_text, shorten_text, visible_line
 
 _SHOWN = 40
 """Maximum characters of an answer in a message."""
@@ -99,7 +99,7 @@ class _Finding:
     def count(self) -> str:
         more = self.rows - 1
         if more:
-            return f" (and {more:,} more row{'' if more == 1 else 's'})"
+            return f" (and {count_text(more, 'more row')})"
         return ""
 
 

@@ -112,11 +112,12 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=BUILT_LATER)
 
 
-def _normal_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
+def normalize_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the tags stripped, deduplicated and sorted."""
     return tuple(sorted({tag.strip() for tag in tags} - {""}))
 
 
-Tags = Annotated[tuple[str, ...], AfterValidator(_normal_tags)]
+Tags = Annotated[tuple[str, ...], AfterValidator(normalize_tags)]
 """Tags as every file type declares them: stripped, deduplicated, sorted."""
 
 

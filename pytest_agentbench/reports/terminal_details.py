@@ -117,7 +117,7 @@ def write_human(reporter: Terminal, report: Report, style: Style) -> None:
         for line in _human_lines(judge, style):
             reporter.write_line(f"  {line}")
     if (between := human["between_annotators"]) is not None:
-        alpha = _format_number(between["alpha_verdicts"], style)
+        alpha = _format_score(between["alpha_verdicts"], style)
         reporter.write_line(f"  between annotators: Krippendorff's alpha {alpha} over {_count_runs(between['runs'])}")
     if (note := _left_out(human["left_out"])) is not None:
         reporter.write_line(f"  {note}", yellow=True)
@@ -132,7 +132,7 @@ def _human_lines(judge: Mapping[str, Any], style: Style) -> list[str]:
     rates = {who: format_percent(rate) for who, rate in judge["pass_rate"].items()}
     return [
         f"{name}: same verdict on {same} of {_count_runs(judge['n'])} ({format_percent(judge['agreement'])}), "
-        f"kappa {_format_number(judge['kappa'], style)}{_format_interval(judge['kappa_ci95'], style)}",
+        f"kappa {_format_score(judge['kappa'], style)}{_format_interval(judge['kappa_ci95'], style)}",
         f"  people pass {rates['people']}, the judge {rates['judge']}{_describe_scores(judge['scores'], style)}",
     ]
 
@@ -140,7 +140,7 @@ def _human_lines(judge: Mapping[str, Any], style: Style) -> list[str]:
 def _describe_scores(scores: Mapping[str, Any] | None, style: Style) -> str:
     if scores is None:
         return ""
-    return f"; scores of {_count_runs(scores['n'])}: weighted kappa {_format_number(scores['weighted_kappa'], style)}"
+    return f"; scores of {_count_runs(scores['n'])}: weighted kappa {_format_score(scores['weighted_kappa'], style)}"
 
 
 def _left_out(counts: Mapping[str, int]) -> str | None:
@@ -154,12 +154,6 @@ def _left_out(counts: Mapping[str, int]) -> str | None:
     if notes:
         return f"labels left out: {', '.join(notes)}"
     return None
-
-
-def _format_number(value: float | None, style: Style) -> str:
-    if value is None:
-        return style.dash
-    return f"{value:.2f}"
 
 
 def _format_interval(interval: list[float] | None, style: Style) -> str:
@@ -204,7 +198,7 @@ def _repetition_line(model: Any, style: Style) -> str | None:
 
 def _vote_line(judge: Any, style: Style) -> str:
     runs = f"{judge['repeated']:,} run{'' if judge['repeated'] == 1 else 's'}"
-    parts = [f"alpha {_format_alpha(judge['alpha'], style)}"]
+    parts = [f"alpha {_format_score(judge['alpha'], style)}"]
     parts += [f"CV {judge['cv_percent']:.1f} %"] if judge["cv_percent"] is not None else []
     parts += [f"{format_percent(judge['agreement'])} of pairs agree"] if judge["agreement"] is not None else []
     if (swap := judge["order_swap"]) is not None:
@@ -220,13 +214,9 @@ def _panel_lines(judges: list[Any], style: Style) -> Iterator[str]:
         if (panel := judge["between"]) is not None and judge["profile"] not in panels:
             panels.add(judge["profile"])
             runs = f"{panel['runs']:,} run{'' if panel['runs'] == 1 else 's'}"
-            alpha = _format_alpha(panel["alpha"], style)
+            alpha = _format_score(panel["alpha"], style)
             yield f"between {len(panel['judges'])} judges: alpha {alpha} over {runs}"
 
 
 def _name(judge: Any, style: Style) -> str:
     return style.clip(f"{judge['model']} ({judge['judge']})", _NAME_WIDTH)
-
-
-def _format_alpha(alpha: float | None, style: Style) -> str:
-    return style.dash if alpha is None else f"{alpha:.2f}"

@@ -381,6 +381,11 @@ class RunEnd:
     detail: EndDetail | None = None
 
 
+def make_end(status: RunStatus, code: str, message: str) -> RunEnd:
+    """Return the end of a run without success, with an error."""
+    return RunEnd(status, RunError(code=code, message=message))
+
+
 _FAILED_ENDS: Mapping[str, RunStatus] = {
     "filtered": "failed",
     "context_exceeded": "failed",
@@ -432,7 +437,7 @@ def conclude(returned: object, trace: Recorder) -> RunEnd:
         return RunEnd("success")
     if not isinstance(returned, RunOutput):
         message = f"the runner returned {type(returned).__name__}, expected str, RunOutput or None"
-        return RunEnd("invalid", RunError(code="invalid_output", message=message))
+        return make_end("invalid", "invalid_output", message)
     for number, call in enumerate(returned.tool_calls, start=1):
         # Generated ids: the ids of the agent's framework may be duplicates, or missing
         call_id = f"reported-{number}"

@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.run import RunError
-from pytest_agentbench.runners.base import ReportedCall, RunContext, RunEnd, Runner, RunOutput
+from pytest_agentbench.runners.base import ReportedCall, RunContext, RunEnd, Runner, RunOutput, make_end
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -114,7 +113,7 @@ class Predictions:
         samples, repetition = self._samples(case), context.repetition
         context.trace.provider.update(predictions=self.path.name, sha256=self.digest(case, repetition))
         if repetition > len(samples) or samples[repetition - 1] is None:
-            return RunEnd("failed", RunError(code="missing_prediction", message=self._missing(case, repetition)))
+            return make_end("failed", "missing_prediction", self._missing(case, repetition))
         from pytest_agentbench.sources.predictions import as_prediction, has_calls
 
         sample, calls = samples[repetition - 1], None
@@ -125,7 +124,7 @@ class Predictions:
             if has_calls(sample):
                 calls = _read_calls(sample["tool_calls"])
         except ValueError as error:
-            return RunEnd("invalid", RunError(code="invalid_prediction", message=f"{self._place(case)}: {error}"))
+            return make_end("invalid", "invalid_prediction", f"{self._place(case)}: {error}")
         if calls is not None:
             # Checks of tool calls may decide this run: see `checks.run`.
             context.trace.provider["reported_calls"] = len(calls)

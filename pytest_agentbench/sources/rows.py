@@ -23,6 +23,7 @@ from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records.base import normalize_tags
 from pytest_agentbench.records.case import (
     COMPARING_METRICS,
     Case,
@@ -332,10 +333,8 @@ def _default_id(dataset: Dataset, path: Path, number: int) -> str:
     return dataset.recipe.default_id(path, number)
 
 
-@lru_cache(maxsize=1024)
-def _shared_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the tags stripped, deduplicated and sorted; one object for all rows with the same tags."""
-    return tuple(sorted({tag.strip() for tag in tags} - {""}))
+_shared_tags = lru_cache(maxsize=1024)(normalize_tags)
+"""Return one object for all rows with the same tags."""
 
 
 def _is_no_text(raw: bytes, item: dict[str, Any]) -> bool:

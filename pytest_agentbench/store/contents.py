@@ -16,10 +16,11 @@ from typing import Any, Literal, NamedTuple
 from pydantic import ValidationError
 
 from pytest_agentbench.bounded.folders import slug
-from pytest_agentbench.errors import ConfigError, InfrastructureError
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact, Usage
 from pytest_agentbench.store.database import open_documents
+from pytest_agentbench.store.documents import make_read_error
 from pytest_agentbench.store.output_folder import (
     DATABASE,
     EVALUATION_LEVELS,
@@ -181,13 +182,13 @@ class Contents:
         try:
             return self.documents.folders(folder)
         except OSError as error:
-            raise _cannot_be_read(f"{self.output}/{folder}", error) from error
+            raise make_read_error(f"{self.output}/{folder}", error) from error
 
     def _list_names(self, folder: str) -> list[str]:
         try:
             return self.documents.names(folder)
         except OSError as error:
-            raise _cannot_be_read(f"{self.output}/{folder}", error) from error
+            raise make_read_error(f"{self.output}/{folder}", error) from error
 
     @cached_property
     def _suites(self) -> list[str]:
@@ -210,10 +211,6 @@ def is_verdict_on(evaluation: Evaluation, artifact: RunArtifact) -> bool:
 def is_output(output: Path) -> bool:
     """Return whether sessions have written into the folder."""
     return open_documents(output).exist or any((output / name).is_dir() for name in (RUNS, EVALUATIONS))
-
-
-def _cannot_be_read(path: str, error: OSError) -> InfrastructureError:
-    return InfrastructureError(f"{path}: cannot be read: {error.strerror or error}")
 
 
 @dataclass(frozen=True)

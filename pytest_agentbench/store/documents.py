@@ -161,7 +161,7 @@ def _load(output: Path, path: str, kind: type[R]) -> R:
     try:
         content = open_documents(output).read(path)
     except OSError as error:
-        raise _cannot_be_read(place, error) from error
+        raise make_read_error(place, error) from error
     if content is None:
         raise InfrastructureError(f"{place}: cannot be read: {os.strerror(errno.ENOENT)}")
     try:
@@ -176,7 +176,8 @@ def _load(output: Path, path: str, kind: type[R]) -> R:
         ) from error
 
 
-def _cannot_be_read(path: str | Path, error: OSError) -> InfrastructureError:
+def make_read_error(path: str | Path, error: OSError) -> InfrastructureError:
+    """Return the error for a file or folder that cannot be read."""
     return InfrastructureError(f"{path}: cannot be read: {error.strerror or error}")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.importers.drafts import FileContents
@@ -63,19 +64,15 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"{path}: found nothing that could become a case")
     print(_format_summary(folder, written.files, written.rows, len(lost), len(notes)))
     if written.judged:
-        print(f"{_format_count(written.judged, 'case')} for a judge: run with an evaluation profile that has one")
+        print(f"{count_text(written.judged, 'case')} for a judge: run with an evaluation profile that has one")
     if written.answers:
         command = shlex.join(["pytest", str(folder), "--agentbench-predictions", str(folder / PREDICTIONS)])
-        print(f"{_format_count(written.answers, 'answer')} to score: {command}")
+        print(f"{count_text(written.answers, 'answer')} to score: {command}")
     if lost:
         return 1
     return 0
 
 
 def _format_summary(folder: Path, files: int, rows: int, lost: int, notes: int) -> str:
-    made = f"{_format_count(files, 'case file')}, {_format_count(rows, 'dataset row')}"
-    return f"{folder}: {made}; {_format_count(lost, 'row')} not imported, {_format_count(notes, 'note')}"
-
-
-def _format_count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    made = f"{count_text(files, 'case file')}, {count_text(rows, 'dataset row')}"
+    return f"{folder}: {made}; {count_text(lost, 'row')} not imported, {count_text(notes, 'note')}"

@@ -28,6 +28,7 @@ from pytest_agentbench.packs.mcp_bench.records import McpTask
 from pytest_agentbench.records.base import Record, Text
 from pytest_agentbench.sources.predictions import field_problem, refuse_file, valid_items
 from pytest_agentbench.statistics.estimates import mean
+from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile
@@ -143,8 +144,8 @@ def run(args: argparse.Namespace) -> int:
         total = len(tasks) * len(judges) * REQUESTS
         missing = judging.count_missing(tasks)
         print(
-            f"{_format_count(len(tasks), 'run')} x {_format_count(len(judges), 'judge')} x {REQUESTS} verdicts: "
-            f"{_format_count(missing, 'request')} to make, "
+            f"{count_text(len(tasks), 'run')} x {count_text(len(judges), 'judge')} x {REQUESTS} verdicts: "
+            f"{count_text(missing, 'request')} to make, "
             f"{total - missing:,} verdicts are kept from before"
         )
         return 0
@@ -163,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
         _print(figures)
     unmatched = len(ratings) - sum(pipeline["human_ratings"] for pipeline in figures["pipelines"].values())
     if unmatched:
-        print(f"{args.human}: {_format_count(unmatched, 'rating')} of other tasks left out", file=sys.stderr)
+        print(f"{args.human}: {count_text(unmatched, 'rating')} of other tasks left out", file=sys.stderr)
     if len(counted) == len(scores):
         return 0
     return 1
@@ -281,7 +282,7 @@ def _print(figures: Mapping[str, Any]) -> None:
 
     runs, judges = figures["runs"], figures["judges"]
     left_out = f" ({figures['left_out']:,} more could not be scored)" if figures["left_out"] else ""
-    print(f"{_format_count(runs, 'run')}{left_out}, judged by {', '.join(map(printable, judges))}\n")
+    print(f"{count_text(runs, 'run')}{left_out}, judged by {', '.join(map(printable, judges))}\n")
     rows = [("pipeline", "CV over judges", "CV over shuffles", "human agreement")]
     rows += [
         _format_row(f"{pipeline}: {what}", figures["pipelines"][pipeline]) for pipeline, what in _PIPELINES.items()
@@ -291,13 +292,13 @@ def _print(figures: Mapping[str, Any]) -> None:
         print(f"CV over the shuffles of {printable(judge)}: {_format_percent(cv)}")
     verdicts, cost = figures["verdicts"], figures["cost_usd"]
     print(
-        f"{_format_count(verdicts['asked'], 'verdict')} asked for, {verdicts['kept']:,} kept from before; "
+        f"{count_text(verdicts['asked'], 'verdict')} asked for, {verdicts['kept']:,} kept from before; "
         f"cost {'unknown' if cost is None else f'${cost:.4f}'}"
     )
 
 
 def _format_row(name: str, found: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    agreed, ratings = found["human_agreement"], _format_count(found["human_ratings"], "rating")
+    agreed, ratings = found["human_agreement"], count_text(found["human_ratings"], "rating")
     return (
         name,
         _format_percent(found["cv_over_judges_percent"]),
@@ -310,10 +311,6 @@ def _format_percent(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.1f} %"
-
-
-def _format_count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _parse_positive(text: str) -> int:

@@ -26,8 +26,7 @@ from pytest_agentbench.packs.mcp_bench.planner_requests import Asker, Parts, Pro
 from pytest_agentbench.packs.mcp_bench.records import PLANNER, PlannerSettings
 from pytest_agentbench.packs.mcp_bench.wording import PlannerWording
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.run import RunError
-from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, RunOutput
+from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, RunOutput, make_end
 from pytest_agentbench.runners.chat import Requests, call_tools, render_messages, together
 from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession, RunRequest, SessionParts
 from pytest_agentbench.tools.base import ToolOutput
@@ -325,7 +324,7 @@ class _Planning:
                 *_repair_messages(reply, said.invalid_plan.format(problems=_list_problems(problems))),
             ]
         found = f"round {number}: no plan in {MAX_ATTEMPTS} replies; the last one: {'; '.join(problems)}"
-        return RunEnd("failed", RunError(code=PLANNER_CONTRACT, message=found))
+        return make_end("failed", PLANNER_CONTRACT, found)
 
     async def _ask(self, messages: Sequence[Mapping[str, str]]) -> ChatReply:
         """Make one request and update the token counter from its usage.

@@ -260,6 +260,11 @@ def _find_other_block(found: OpenClawRunProfile | None, most: OpenClawRunProfile
     return []
 
 
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """Return the value if it is a mapping, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def _resolve_program(block: OpenClawRunProfile | None, path: Path, programs: str | None) -> OpenClawRunProfile | None:
     """Return the block with the whole path of a program that it names by one. Raises ConfigError for one elsewhere."""
     if block is None or os.sep not in block.docker_cli:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.openclaw.config import AgentFile, OpenClawRunProfile
+from pytest_agentbench.packs.openclaw.config import AgentFile, OpenClawRunProfile, as_mapping
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import Mount
@@ -64,7 +64,7 @@ def merge_model_parameters(agent: OpenClawAgent, model: Model, settings: RunnerS
     one.
     """
     merged = {
-        **_mapping((agent.file.openclaw.model_defaults.model_extra or {}).get(_PRIMARY_PARAMS)),
+        **as_mapping((agent.file.openclaw.model_defaults.model_extra or {}).get(_PRIMARY_PARAMS)),
         **model.parameters,
         **settings.request_parameters,
     }
@@ -76,7 +76,7 @@ def adapt_parameters(parameters: Mapping[str, Any], model: Model) -> dict[str, A
 
     `reasoning.effort` is `reasoning_effort` but on OpenRouter.
     """
-    effort = _mapping(parameters.get("reasoning")).get("effort")
+    effort = as_mapping(parameters.get("reasoning")).get("effort")
     # OpenRouter has `reasoning: {effort}`, the protocol of OpenAI `reasoning_effort`.
     if effort is None or _is_openrouter(model):
         return dict(parameters)
@@ -160,12 +160,6 @@ def _is_openrouter(model: Model) -> bool:
 
 def _is_old_sandbox(name: str, value: object) -> bool:
     return name == "sandbox" and isinstance(value, str)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return value
-    return {}
 
 
 CONTROL = "/run/agentbench"

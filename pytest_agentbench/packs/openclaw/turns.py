@@ -28,13 +28,11 @@ from pytest_agentbench.packs.openclaw.container import (
 )
 from pytest_agentbench.packs.openclaw.program import Examined, Reply, find_reply, select_last_lines
 from pytest_agentbench.packs.openclaw.runs import OpenClawRun
-from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Case, Model
-from pytest_agentbench.records.run import RunError
 from pytest_agentbench.runners.agents import turns as program_turns
 from pytest_agentbench.runners.agents.places import control_folder, write_readable
 from pytest_agentbench.runners.agents.timing import LONGEST_STAND, TurnTime
-from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean
+from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean, make_end
 from pytest_agentbench.runners.chat import Requests
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox
@@ -65,11 +63,11 @@ def judge_turn(done: ExecResult, reply: Reply | None, gateway: Gateway, *, limit
     if done.killed == "time-out" and gateway.outage is not None:
         raise gateway.outage
     if done.killed == "time-out":
-        return _make_end(
+        return make_end(
             "timed_out", "run_timeout", f"no answer within openclaw.timeout_seconds ({limit:g} s), in {turn}"
         )
     if done.killed is not None:
-        return _make_end("failed", "sandbox_limit", f"{turn} went over the sandbox's limit of {done.killed}")
+        return make_end("failed", "sandbox_limit", f"{turn} went over the sandbox's limit of {done.killed}")
     if reply is not None and reply.error is None and done.exit_code == 0:
         return None
     # Before OpenClaw's own message, which describes an outage as a failure of the agent.
@@ -79,18 +77,14 @@ def judge_turn(done: ExecResult, reply: Reply | None, gateway: Gateway, *, limit
 def _explain_failure(done: ExecResult, reply: Reply | None, turn: str) -> RunEnd:
     if reply is not None and reply.error is not None:
         if reply.timed_out:
-            return _make_end("timed_out", "run_timeout", f"OpenClaw's own time limit ended {turn}: {reply.error}")
-        return _make_end("failed", "openclaw_failed", f"OpenClaw failed in {turn}: {reply.error}")
+            return make_end("timed_out", "run_timeout", f"OpenClaw's own time limit ended {turn}: {reply.error}")
+        return make_end("failed", "openclaw_failed", f"OpenClaw failed in {turn}: {reply.error}")
     if done.exit_code == 0:
         cut = " (what it wrote was too long to be kept)" if done.truncated else ""
         told = f"OpenClaw ended {turn} without a JSON reply{cut}; its last lines:\n{select_last_lines(done.output)}"
-        return _make_end("invalid", "no_reply", told)
+        return make_end("invalid", "no_reply", told)
     told = f"OpenClaw ended {turn} with exit code {done.exit_code}; its last lines:\n{select_last_lines(done.output)}"
-    return _make_end("failed", "openclaw_crashed", told)
-
-
-def _make_end(status: RunStatus, code: str, message: str) -> RunEnd:
-    return RunEnd(status, RunError(code=code, message=message))
+    return make_end("failed", "openclaw_crashed", told)
 
 
 _RELAY, _SOCKET = "relay.mjs", "model.sock"

@@ -17,10 +17,9 @@ from pytest_agentbench.config.base import (
     resolve_path,
     scope_of,
 )
-from pytest_agentbench.config.case_file import CaseContext, KnownRunner, servers_problems, tools_problems
+from pytest_agentbench.config.case_file import CaseContext, KnownRunner, OfferedServers, tools_problems
 from pytest_agentbench.config.data_files import find_data_file_problems, match_files
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.sections import CaseServers
 from pytest_agentbench.packs.research.prompts import ResearchPrompts
 from pytest_agentbench.packs.research.records import Cleaning
 from pytest_agentbench.packs.research.stages import PART_STAGES, PARTS, UNBOUNDED, Part
@@ -82,7 +81,7 @@ class ReportsFile(ConfigFile):
     """Who writes the reports that are not stored: the runner's type and settings."""
     context: CaseContext = Field(default_factory=dict)
     """What the runner wants to know: `llm_probe: {tools: [web_search]}`, your own."""
-    mcp_servers: CaseServers = Field(default_factory=dict)
+    mcp_servers: OfferedServers = Field(default_factory=dict)
     """MCP servers whose tools it may call."""
     tags: Tags = ()
     """Tags of every report, beside its language, topic and level."""
@@ -131,12 +130,6 @@ class ReportsFile(ConfigFile):
     @classmethod
     def _context_fits_the_runner(cls, value: CaseContext, info: ValidationInfo) -> CaseContext:
         complain(tools_problems(info.data.get("runner"), value, known_of(info)))
-        return value
-
-    @field_validator("mcp_servers")
-    @classmethod
-    def _servers_fit_the_runner(cls, value: CaseServers, info: ValidationInfo) -> CaseServers:
-        complain(servers_problems(info.data.get("runner"), value, known_of(info)))
         return value
 
     @model_validator(mode="after")

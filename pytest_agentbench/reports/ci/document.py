@@ -27,7 +27,7 @@ from pytest_agentbench.reports.ci.sections import (
 )
 from pytest_agentbench.reports.comparison.wording import VERDICTS, chance_text, p_text, points
 from pytest_agentbench.reports.table import Terminal, format_percent
-from pytest_agentbench.terminal_text import legible, on_github, shorten_text
+from pytest_agentbench.terminal_text import count_text, legible, on_github, shorten_text
 
 _NOTES = 3
 _ICONS = {"worse": "❌ ", "better": "✅ "}
@@ -109,8 +109,7 @@ def _unpaired_lines(comparison: Mapping[str, Any]) -> Iterator[str]:
 
 def _count_cases(changes: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
     """Return the number of cases, each counted once for all models."""
-    number = len({change["case"] for change, _ in changes})
-    return f"{number:,} case{'' if number == 1 else 's'}"
+    return count_text(len({change["case"] for change, _ in changes}), "case")
 
 
 COMMENT = 65_000

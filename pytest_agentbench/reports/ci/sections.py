@@ -25,7 +25,7 @@ from pytest_agentbench.reports.table import (
     tokens_text,
     totals_lines,
 )
-from pytest_agentbench.terminal_text import shorten_text, visible_line
+from pytest_agentbench.terminal_text import count_text, shorten_text, visible_line
 
 NAME = 120
 SENTENCE = 300
@@ -209,7 +209,7 @@ def _exit_verdict(session: Mapping[str, Any]) -> bool | None:
 def uncollected(report: Mapping[str, Any], places: Places) -> list[Block]:
     """Return the case files that could not be collected, with their errors."""
     files = group_by_file(report["session"].get("uncollected") or ())
-    head = f"### Collection errors in {_count_text(len(files), 'file')}"
+    head = f"### Collection errors in {count_text(len(files), 'file')}"
     lines = [_unread_file(file, problems, places) for file, problems in files.items()]
     return folding_list(head, lines, SHOWN, "more have collection errors")
 
@@ -255,14 +255,14 @@ def models(report: Mapping[str, Any]) -> list[Block]:
 def failures(report: Mapping[str, Any], places: Places) -> list[Block]:
     """Return the cases that agents failed: the reason, the place in the case file, the path of the stored run."""
     cases = troubles(report, "failed")
-    head = f"### {_count_text(len(cases), 'case')} failed"
+    head = f"### {count_text(len(cases), 'case')} failed"
     return folding_list(head, [_case_lines(case, "❌", places) for case in cases], SHOWN, "more failed")
 
 
 def errors(report: Mapping[str, Any], places: Places) -> list[Block]:
     """Return the cases that infrastructure kept from a verdict."""
     cases = troubles(report, "error")
-    head = f"### {_count_text(len(cases), 'case')} ended in errors\n\nThese say nothing about the agent."
+    head = f"### {count_text(len(cases), 'case')} ended in errors\n\nThese say nothing about the agent."
     return folding_list(head, [_case_lines(case, "⚠️", places) for case in cases], SHOWN, "more ended in errors")
 
 
@@ -272,9 +272,9 @@ def skips(report: Mapping[str, Any]) -> list[Block]:
     for row in report["runs"]:
         if row["outcome"] == "skipped":
             reasons[row["message"] or "no reason is known"] += 1
-    items = [f"- {_count_text(runs, 'run')}: {code(reason, SENTENCE)}" for reason, runs in reasons.items()]
+    items = [f"- {count_text(runs, 'run')}: {code(reason, SENTENCE)}" for reason, runs in reasons.items()]
     if items:
-        return [folded(f"{_count_text(sum(reasons.values()), 'run')} skipped", Block("", items))]
+        return [folded(f"{count_text(sum(reasons.values()), 'run')} skipped", Block("", items))]
     return []
 
 
@@ -320,7 +320,7 @@ def matrix(report: Mapping[str, Any], places: Places) -> list[Block]:
         rows.append([case_link(first, places), *(_outcome_cell(of_case.get(name, ())) for name in names)])
     return [
         folded(
-            f"{_count_text(len(rows), 'case')} on {_count_text(len(names), 'model')}",
+            f"{count_text(len(rows), 'case')} on {count_text(len(names), 'model')}",
             table("", ["case", *map(code, names)], rows),
         )
     ]
@@ -396,10 +396,6 @@ def _range(interval: Sequence[float] | None, scale: float, text: str, unit: str 
         return STYLE.dash
     low, high = (text.format(bound * scale) for bound in interval)
     return f"{low} to {high}{unit}"
-
-
-def _count_text(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 _WORKSPACES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR", "WORKSPACE")

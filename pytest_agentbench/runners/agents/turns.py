@@ -13,9 +13,7 @@ from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.config.agent_file import fill, fill_text
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
-from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Case, Model
-from pytest_agentbench.records.run import RunError
 from pytest_agentbench.runners.agents.adapter import READER, Program
 from pytest_agentbench.runners.agents.fields import ProgramFields
 from pytest_agentbench.runners.agents.places import (
@@ -34,7 +32,7 @@ from pytest_agentbench.runners.agents.places import (
 )
 from pytest_agentbench.runners.agents.reading import Answer, TurnOutput, make_answer, read_answer, read_usage
 from pytest_agentbench.runners.agents.timing import TurnTime
-from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean, compare_usage
+from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean, compare_usage, make_end
 from pytest_agentbench.runners.chat import render_messages, with_attachments
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, likeness_of
@@ -189,7 +187,7 @@ class _Session:
             if answer.session is not None:
                 self.values["session"] = answer.session
             elif program.session is not None and number < len(texts) and _names_session(program):
-                return _make_end("invalid", "no_session", f"{program.name} named no session that could be resumed")
+                return make_end("invalid", "no_session", f"{program.name} named no session that could be resumed")
         compare_usage(program.name, reported, trace)
         return RunOutput(output=answer.text)
 
@@ -291,20 +289,20 @@ class _Session:
             if gateway.fault is not None:
                 gateway.find_end(answered=False)
             limit = self.prepared.fields.timeout_seconds
-            return _make_end("timed_out", "run_timeout", f"no answer within timeout_seconds ({limit:g} s), in {turn}")
+            return make_end("timed_out", "run_timeout", f"no answer within timeout_seconds ({limit:g} s), in {turn}")
         if done.killed is not None:
-            return _make_end("failed", "sandbox_limit", f"{turn} went over the sandbox's limit of {done.killed}")
+            return make_end("failed", "sandbox_limit", f"{turn} went over the sandbox's limit of {done.killed}")
         answered = answer.error is None and done.exit_code == 0
         if (end := gateway.find_end(answered=answered)) is not None:
             return end
         if answer.error is not None:
-            return _make_end("failed", "agent_failed", f"{name} failed in {turn}: {clean(answer.error)[:_SHOWN]}")
+            return make_end("failed", "agent_failed", f"{name} failed in {turn}: {clean(answer.error)[:_SHOWN]}")
         last = _last_lines(output)
         if done.exit_code != 0:
-            return _make_end("failed", "agent_exit", f"{name} ended {turn} with exit status {done.exit_code}{last}")
+            return make_end("failed", "agent_exit", f"{name} ended {turn} with exit status {done.exit_code}{last}")
         if answer.text is None:
             cut = " (what it wrote was too long to be kept)" if done.truncated else ""
-            return _make_end("invalid", "no_answer", f"{name} ended {turn} without an answer{cut}{last}")
+            return make_end("invalid", "no_answer", f"{name} ended {turn} without an answer{cut}{last}")
         return None
 
 
@@ -316,7 +314,3 @@ def _last_lines(output: TurnOutput) -> str:
     lines = [line for line in (output.stderr or output.stdout).splitlines() if line.strip()]
     text = str(clean("\n".join(lines[-_LAST_LINES:])[-_SHOWN:]))
     return f"; its last lines:\n{text}" if text else ""
-
-
-def _make_end(status: RunStatus, code: str, message: str) -> RunEnd:
-    return RunEnd(status, RunError(code=code, message=message))

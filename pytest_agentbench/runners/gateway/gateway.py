@@ -36,9 +36,9 @@ from pytest_agentbench.models.metering import METER, Meter
 from pytest_agentbench.models.prompts import TokenCounter
 from pytest_agentbench.models.spelling import compose_request
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.records.run import RunError, Unsettled, Usage
+from pytest_agentbench.records.run import Unsettled, Usage
 from pytest_agentbench.runners.asking import Asking
-from pytest_agentbench.runners.base import RUN, Recorder, RunEnd, clean
+from pytest_agentbench.runners.base import RUN, Recorder, RunEnd, clean, make_end
 from pytest_agentbench.runners.chat import Requests, settled
 from pytest_agentbench.runners.gateway.answering import ReplyStream, canned_reply, count_tokens
 from pytest_agentbench.runners.gateway.bounds import Pace, RequestSlots, is_deep, is_plain
@@ -207,10 +207,10 @@ class Gateway:
             raise self._failure
         if self._server_tool is not None:
             message = f"the agent asked for the tool {self._server_tool!r}, which its provider would run"
-            return RunEnd("failed", RunError(code="server_tool", message=message))
+            return make_end("failed", "server_tool", message)
         if self._refused is not None and not answered:
             message = f"the agent asked for the model {self._refused!r}, and a run has one model only"
-            return RunEnd("failed", RunError(code="other_model", message=message))
+            return make_end("failed", "other_model", message)
         return None
 
     def describe(self) -> dict[str, Any]:
