@@ -54,7 +54,7 @@ def test_a_name_is_added_once_and_never_one_of_ours_or_of_a_packs() -> None:
         session.close()
 
 
-def test_what_is_made_of_extensions_is_kept_until_they_change() -> None:
+def test_cached_values_are_kept_until_the_extensions_change() -> None:
     asked = []
 
     @cache_extensions

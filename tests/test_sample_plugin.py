@@ -253,7 +253,7 @@ def test_schemas_have_the_plugins_fields(installed: Installed) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_wrong_is_told_with_its_line(installed: Installed) -> None:
+def test_errors_of_the_sample_plugin_contain_their_line(installed: Installed) -> None:
     for name, text in BROKEN.items():
         (installed.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (installed.folder / name).write_text(text)

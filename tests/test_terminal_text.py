@@ -35,7 +35,7 @@ def test_no_ci_takes_visible_text_for_commands(buildkite, monkeypatch):
 
 
 @given(pieces)
-def test_whatever_is_put_together_is_no_command(text):
+def test_no_combination_of_texts_becomes_a_command(text):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BUILDKITE", "true")
         assert heeded(visible(text), buildkite=True) == []

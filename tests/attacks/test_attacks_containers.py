@@ -203,7 +203,7 @@ def host_listener() -> Iterator[str]:
 
 
 @needs_compose
-def test_what_a_service_reaches(tmp_path: Path, host_listener: str) -> None:
+def test_a_service_cannot_reach_the_host_or_the_network(tmp_path: Path, host_listener: str) -> None:
     """Neither the daemon's machine, nor a cloud's metadata, nor sockets, nor the services of another run."""
     victim = f"services: {{victim: {{image: '{IMAGE}', command: [python3, -m, http.server, '8000']}}}}"
     (tmp_path / "victim").mkdir()

@@ -295,7 +295,7 @@ def test_progress_counts_to_the_end(load, concurrent):
     assert told[-1] == (1000, 1000)
 
 
-def test_what_a_thread_raises_ends_all():
+def test_an_exception_of_a_thread_ends_the_evaluation():
     with pytest.raises(KeyboardInterrupt):
         score_in_chunks(lambda at: (_ for _ in ()).throw(KeyboardInterrupt()), 100, 4)
 

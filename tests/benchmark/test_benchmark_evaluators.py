@@ -75,7 +75,7 @@ def test_missing_prediction_is_missing(evaluate):
     ],
     ids=["file", "regex of a file", "tool"],
 )
-def test_what_cannot_be_decided_by_a_prediction_is_failed(evaluate, evaluator, said):
+def test_an_evaluator_that_needs_more_than_a_prediction_fails_with_a_warning(evaluate, evaluator, said):
     with pytest.warns(BenchmarkWarning, match=said):
         _, result = evaluate(evaluator, "x")
     assert result.score is None

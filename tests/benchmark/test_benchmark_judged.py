@@ -78,7 +78,7 @@ def test_the_model_of_the_environment_judges_if_no_model_is_named(benchmark, mon
 
 
 @pytest.mark.slow
-def test_what_is_paid_for_is_asked_once(benchmark, tmp_path, served):
+def test_a_repeated_evaluation_reuses_the_replies_of_the_judge(benchmark, tmp_path, served):
     """Through HTTP, with the models.yaml of the data's folder."""
     base_url = served(tmp_path)
     (tmp_path / "models.yaml").write_text(

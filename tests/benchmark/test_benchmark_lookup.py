@@ -40,7 +40,7 @@ def test_unknown_name_is_refused_by_the_outermost_lookup_only():
         Benchmark()._get_metric_function("nope")
 
 
-def test_what_was_kept_before_is_what_it_was():
+def test_an_earlier_reference_to_the_lookup_is_not_changed():
     benchmark = Benchmark()
     kept = benchmark._get_metric_function
     benchmark._get_metric_function = lambda name: of(0.5) if name == "exact_match" else kept(name)
@@ -107,7 +107,7 @@ def test_subclass_may_define_the_method_and_assign_over_it():
         benchmark._get_metric_function("other")
 
 
-def test_what_is_no_function_is_refused():
+def test_a_value_that_is_not_a_function_is_refused():
     benchmark = Benchmark()
     with pytest.raises(TypeError, match="found dict, expected a function"):
         benchmark._get_metric_function = {}

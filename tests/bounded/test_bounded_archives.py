@@ -35,7 +35,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, **fields: object) -> tarfil
     return header
 
 
-def test_what_is_plain_comes_out_of_a_tar(tmp_path: Path) -> None:
+def test_files_and_folders_of_a_tar_are_read(tmp_path: Path) -> None:
     path = tar_of(tmp_path / "a.tar", (member("folder", tarfile.DIRTYPE), b""), (member("folder/file"), b"text"))
     found = {header.name: None if file is None else file.read() for header, file in read_tar(path, MOST)}
     assert found == {"folder": None, "folder/file": b"text"}
@@ -112,7 +112,7 @@ def test_members_that_unpack_to_too_much_together_are_refused(tmp_path: Path, mo
             archive.read("c", MOST)
 
 
-def test_what_is_no_zip_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_zip_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(b"no archive")
     with pytest.raises(ArchiveRefusedError, match="cannot be read as a zip archive"):
         ZipReader(tmp_path / "a.zip")

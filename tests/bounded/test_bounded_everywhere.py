@@ -168,5 +168,5 @@ def test_nothing_is_taken_in_without_a_bound_but_what_says_why() -> None:
         ("httpx2.AsyncClient(event_hooks=bounded_replies())", None),
     ],
 )
-def test_what_is_told_apart(text: str, kind: str | None) -> None:
+def test_bounded_and_unbounded_reads_are_distinguished(text: str, kind: str | None) -> None:
     assert [kind for _, kind in unbounded(ast.parse(text))] == ([] if kind is None else [kind])

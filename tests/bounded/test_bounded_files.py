@@ -25,7 +25,7 @@ MAIN = [sys.executable, "-m", "pytest_agentbench.cli"]
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
-def test_what_is_no_plain_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_plain_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
     path = tmp_path / kind
     make(kind, path)
     begun = perf_counter()
@@ -74,7 +74,7 @@ COMMANDS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pipe", "zero", "sparse"])
-def test_no_command_waits_for_what_lies_in_the_place_of_a_file_or_holds_it(kind: str, tmp_path: Path) -> None:
+def test_no_command_blocks_on_a_special_file_or_reads_it_whole(kind: str, tmp_path: Path) -> None:
     for name, arguments in COMMANDS.items():
         folder = tmp_path / name.replace("/", "-")
         folder.mkdir()

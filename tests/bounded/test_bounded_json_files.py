@@ -18,7 +18,7 @@ def nested(levels: int, inner: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("inner", [1, "text", None, [], {}])
-def test_how_deep_a_value_lies(inner: Any) -> None:
+def test_the_nesting_depth_of_a_value_is_compared_with_the_limit(inner: Any) -> None:
     value = [nested(99, inner), "beside it"]
     assert lies_deep(value, 100)
     assert not lies_deep(value, 101)

@@ -85,7 +85,7 @@ def test_the_largest_numbers_are_multiples_of_small_ones(number):
 
 
 @pytest.mark.parametrize("number", [float("inf"), float("nan")])
-def test_what_is_no_number_is_no_multiple(number):
+def test_a_value_that_is_not_a_number_is_not_a_multiple(number):
     assert takes({"multipleOf": 0.01}, number) is False
 
 
@@ -148,7 +148,7 @@ PIECES = st.recursive(
 
 @pytest.mark.slow
 @given(PIECES, st.sampled_from(VALIDATORS))
-def test_what_the_library_finds_broken_is_broken(schema, draft):
+def test_a_schema_is_invalid_exactly_if_the_library_rejects_it(schema, draft):
     try:
         draft.check_schema(schema)
         sound = True
@@ -206,7 +206,7 @@ LAUGHS = {
         "anything nothing-often unevaluated patterns"
     ),
 )
-def test_what_would_never_end_ends_soon_and_is_not_held_against_the_agent(schema, arguments):
+def test_an_endless_validation_is_refused_soon_and_not_the_agents_fault(schema, arguments):
     begun = perf_counter()
     assert refusal(schema, arguments) == "to check this value by it takes too long, or nests too deep"
     assert perf_counter() - begun < 10

@@ -155,7 +155,7 @@ def test_a_cassette_that_a_session_recorded_ends_no_grant_and_no_planted_one_bec
     assert not trusts(guest)
 
 
-def test_a_session_that_stands_in_a_granted_folder_does_not_end_the_grant(guest: Path) -> None:
+def test_a_session_in_a_granted_folder_does_not_end_the_grant(guest: Path) -> None:
     main(["trust", str(guest)])
     for folder in ("outputs", ".pytest_cache"):
         (guest / folder).mkdir()

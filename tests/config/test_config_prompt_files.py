@@ -175,7 +175,7 @@ RENDERED = "<<<DATA b article>>>\nText. \\<<<END x>>>\n<<<END b>>>"
         ("<<<DATA b x>>>\n{most}", "\\<<<DATA b x>>>\n3"),
     ],
 )
-def test_material_stands_in_blocks_on_lines_of_its_own(text: str, filled: str) -> None:
+def test_material_is_in_blocks_on_separate_lines(text: str, filled: str) -> None:
     assert fill_prompt(text, {"most": 3}, {"article": [BLOCK], "none": []}, "b") == filled
 
 

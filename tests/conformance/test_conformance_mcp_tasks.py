@@ -31,7 +31,7 @@ def test_of_the_folder_only_the_task_file_holds_cases():
     assert len(list(index_cases(ConfigRoot(DATA)))) == 56
 
 
-def test_every_task_is_a_case_with_all_that_its_file_says():
+def test_every_task_is_a_case_with_all_fields_of_its_file():
     rows = list(open_source(TASKS, SourceRequest(ConfigRoot(DATA))).rows())
     originals = [(group, task) for group in groups() for task in group["tasks"]]
     lines = TASKS.read_text(encoding="utf-8").splitlines()

@@ -141,7 +141,7 @@ def test_raw_queries() -> None:
 
 
 @pytest.mark.parametrize(("name", "expected"), [("1-gpt", (82, 22, 3819)), ("2-gpt", (113, 43, 4263))])
-def test_what_is_counted_in_a_report(name: str, expected: tuple[int, int, int]) -> None:
+def test_words_and_citations_of_a_report_are_counted(name: str, expected: tuple[int, int, int]) -> None:
     assert count_article((DATA / f"poet_md_to_jsonl/{name}.md").read_text()) == ArticleCounts(*expected)
 
 

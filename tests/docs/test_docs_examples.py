@@ -14,7 +14,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *WRITTEN])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+def test_every_page_has_the_documented_output(page: Path, tmp_path: Path) -> None:
     with Project(tmp_path) as project:
         found = list(problems(page.read_text(encoding="utf-8"), project))
     assert not found, f"{page.name}: " + "\n\n".join(found)

@@ -21,7 +21,7 @@ RECORD = Record("abc1234", "2026-11-23T10:00:00+00:00", False, MACHINE, 3, {"run
 PARTS = "<!-- measured: run files -->\nstale\n<!-- end -->\nBetween.\n<!-- measured: http -->\n<!-- end -->\n"
 
 
-def test_the_page_says_what_the_newest_record_says() -> None:
+def test_the_page_contains_the_figures_of_the_newest_record() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert fill_page(page, newest_record(RESULTS)) == page, "renew it: python benchmarks/record.py"
 

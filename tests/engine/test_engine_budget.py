@@ -45,7 +45,7 @@ def test_without_a_limit_nothing_stops_and_nothing_is_missed():
     assert list(budget.gaps()) == []
 
 
-def test_what_a_limit_did_not_count_is_said():
+def test_requests_of_unknown_cost_or_tokens_are_reported():
     budget = Budget(5.0, 100)
     budget.book("judge", [(None, 1), (None, None), (1.0, None)])
     cost, tokens = budget.gaps()
@@ -83,7 +83,7 @@ def test_a_budget_is_right_from_many_threads():
 
 
 @pytest.mark.parametrize("cost", [float("nan"), float("inf"), 1e308, -5.0])
-def test_what_nobody_can_have_spent_is_unknown(cost):
+def test_impossible_costs_count_as_unknown(cost):
     """An agent's own figures neither refund a budget nor make a sum that report.json cannot hold."""
     budget = Budget(1.0)
     assert budget.book("run", [spending(Usage(cost_usd=cost, total_tokens=-7))] * 2) is None

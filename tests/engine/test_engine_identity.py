@@ -584,7 +584,7 @@ class Versioned:
         return self.version
 
 
-def test_a_fingerprint_stands_for_the_code_of_agents_and_of_what_plugins_add(agents):
+def test_a_fingerprint_replaces_the_code_of_agents_and_plugin_parts(agents):
     thing = Versioned()
     assert agents.agent(thing, None, "agent") == {"name": "agent", "fingerprint": "1"}
     assert agents.part("check", "mine", thing) == {"fingerprint": "1"}

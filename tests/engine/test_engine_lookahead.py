@@ -221,7 +221,7 @@ def test_limits_of_a_group_hold():
     assert 4 <= most["b"] <= 8
 
 
-def test_what_work_raises_is_the_jobs_error():
+def test_an_exception_of_the_work_is_the_error_of_its_job():
     async def work(job, runner):
         raise {"c0": ValueError("no"), "c1": KeyboardInterrupt(), "c2": asyncio.CancelledError()}[job.case_id]
 
@@ -279,7 +279,7 @@ def leave_in_a_task(loop):
     ("end", "cause"),
     [(stop, "stopped from within"), (leave, "SystemExit(3)"), (leave_in_a_task, "KeyboardInterrupt()")],
 )
-def test_what_ends_the_loop_from_within_is_an_error_of_every_pending_job(end, cause):
+def test_a_stopped_loop_is_an_error_of_every_pending_job(end, cause):
     async def work(job, runner):
         end(asyncio.get_running_loop())
         await asyncio.Event().wait()
@@ -389,7 +389,7 @@ def test_jobs_that_end_at_once_are_all_served():
         assert [engine.result(job).path for job in planned] == [job.case_id for job in planned]
 
 
-def test_what_is_done_is_served_though_the_engine_ends_before_it_answers():
+def test_finished_results_are_served_after_the_end_of_the_engine():
     async def work(job, runner):
         if job.case_id == "c1":
             for _ in range(2):  # a turn after the other has ended, whose answer waits for more to end

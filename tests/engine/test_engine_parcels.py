@@ -45,7 +45,7 @@ def test_a_report_arrives_as_it_was_sent(properties, row):
     assert vars(got).keys() - {"$report_type"} == vars(report(properties, row)).keys()  # pytest leaves that one in
 
 
-def test_what_is_many_values_travels_as_one():
+def test_many_values_are_sent_as_one_parcel():
     data = written(report([("agentbench.case_id", "a"), ("mine", 1)], {"case_id": "a", "checks": [{"message": None}]}))
     assert isinstance(data["agentbench_parcel"], str)
     assert not {"agentbench_row", "user_properties"} & data.keys()

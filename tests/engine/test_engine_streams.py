@@ -23,6 +23,6 @@ print("three")
 
 
 @pytest.mark.parametrize("unbuffered", [(), ("-u",)], ids=["buffered", "unbuffered"])
-def test_what_is_written_after_a_descriptor_was_closed_arrives_once(unbuffered):
+def test_text_written_after_a_closed_descriptor_arrives_once(unbuffered):
     done = subprocess.run([sys.executable, *unbuffered, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "one\ntwo\nthree\n", "ONE\nTWO\n")

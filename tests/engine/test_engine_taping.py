@@ -113,7 +113,7 @@ def test_an_interrupted_run_can_go_on_where_it_was(tmp_path):
     assert said(tmp_path / "c.yaml") == ["new"]
 
 
-def test_what_judges_were_asked_is_written_however_it_ends(tmp_path):
+def test_requests_of_judges_are_recorded_even_after_an_exception(tmp_path):
     added = tape(tmp_path / "c.yaml", "second", "auto")
     ask(added, "new")
     with pytest.raises(ZeroDivisionError), kept(added):

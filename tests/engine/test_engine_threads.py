@@ -39,7 +39,7 @@ def test_exceptions_come_back_as_they_are(threads, raised):
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), StopIteration(1), GeneratorExit()])
-def test_what_would_end_the_loop_comes_back_as_the_cause_of_an_error(threads, raised):
+def test_an_exception_that_would_end_the_loop_is_the_cause_of_an_error(threads, raised):
     def fail():
         raise raised
 

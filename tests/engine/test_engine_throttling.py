@@ -183,7 +183,7 @@ def test_a_limit_that_fails_in_the_controller_is_an_error_and_no_wait_for_ever(c
         Worker(controller).run(main)
 
 
-def test_closing_ends_the_thread_whatever_is_waited_for():
+def test_closing_ends_the_thread_despite_pending_waits():
     controller = ControllerThrottles()
 
     async def main(throttles):

@@ -100,7 +100,7 @@ def test_a_run_of_which_no_check_has_run_is_an_error(outcomes, metrics, fields, 
     ],
     ids=["check", "hook", "expectations", "judge-alone", "metric", "report-only"],
 )
-def test_what_decides_a_case(case, profile):
+def test_a_case_with_checks_or_judges_is_decidable(case, profile):
     require_decision(case, profile)
 
 
@@ -114,7 +114,7 @@ def test_what_decides_a_case(case, profile):
     ],
     ids=["nothing", "hook-is-off", "no-judge", "metric-without-threshold"],
 )
-def test_what_decides_nothing_is_refused(case, profile):
+def test_a_case_that_nothing_decides_is_refused(case, profile):
     with pytest.raises(ConfigError, match=r"/c/test.yaml:1:1: nothing decides this case"):
         require_decision(case, profile)
 

@@ -124,7 +124,7 @@ def test_canonical_form_is_stable():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, {1: {True: None}}, {None: b"x"}, {"s": {3, 1, 2}}, object])
-def test_whatever_yaml_or_an_agent_puts_in_has_a_canonical_form(value):
+def test_any_value_of_yaml_or_an_agent_has_a_canonical_form(value):
     json.loads(canonical_json(value))
 
 
@@ -141,7 +141,7 @@ def test_whatever_yaml_or_an_agent_puts_in_has_a_canonical_form(value):
         {"attachments": (CASE.attachments[0].model_copy(update={"path": Path("/moved/a.txt")}),)},
     ],
 )
-def test_what_cannot_change_a_run_does_not_change_its_fingerprint(change):
+def test_fields_without_effect_on_a_run_do_not_change_its_fingerprint(change):
     assert run_key(CASE.model_copy(update=change)) == run_key()
 
 
@@ -158,7 +158,7 @@ def test_what_cannot_change_a_run_does_not_change_its_fingerprint(change):
         {"attachments": (CASE.attachments[0].model_copy(update={"name": "b.txt"}),)},
     ],
 )
-def test_what_the_agent_is_given_changes_the_run(change):
+def test_inputs_of_the_agent_change_the_run_fingerprint(change):
     assert run_key(CASE.model_copy(update=change)) != run_key()
 
 
@@ -241,11 +241,11 @@ def test_an_edited_rubric_changes_the_evaluation_only():
         {"require_hard": True},
     ],
 )
-def test_what_decides_a_case_changes_the_evaluation(change):
+def test_fields_that_decide_a_case_change_the_evaluation_fingerprint(change):
     assert evaluation_key(CASE.model_copy(update=change)) != evaluation_key()
 
 
-def test_what_judges_are_told_changes_the_evaluation():
+def test_settings_of_judges_change_the_evaluation_fingerprint():
     judges = ({"judge_id": "j", "type": "llm_probe", "model": "m"},)
     keys = [
         evaluation_key(),
@@ -297,7 +297,7 @@ def test_how_many_runs_go_at_once_is_no_setting_of_a_run():
     assert profile(parallel_tools="never") != profile()
 
 
-def test_what_a_profile_covers_has_no_secrets_and_no_folders_of_its_servers():
+def test_secrets_and_folders_of_servers_are_not_in_the_profile_fingerprint():
     def covered(**server) -> dict:
         servers = {"A": {"command": "x", **server}}
         return run_profile_input(RunProfile(schema_version=1, run_profile_id="p", title="P", mcp_servers=servers))
@@ -335,7 +335,7 @@ def test_where_a_judges_prompt_was_read_from_does_not_matter():
     assert "judge_system_prompt_path" not in evaluation_profile_input(evaluation_profile())
 
 
-def test_what_was_judged_before_there_were_mcp_tasks_keeps_its_place():
+def test_a_profile_without_mcp_tasks_keeps_its_fingerprint():
     assert "mcp_tasks" not in evaluation_profile_input(evaluation_profile())
     assert "mcp_tasks" not in evaluation_profile_input(evaluation_profile(mcp_tasks={"shuffle": "axes"}))
     shuffled = evaluation_profile_input(evaluation_profile(mcp_tasks={"shuffle": "bands"}))

@@ -352,7 +352,7 @@ def test_a_session_that_was_killed_while_it_stored_reads_the_rest_again(bench, s
 
 
 @pytest.mark.slow
-def test_what_is_not_done_in_time_is_collected_by_a_later_session(bench):
+def test_an_unfinished_batch_is_collected_by_a_later_session(bench):
     with BatchServer(states=("in_progress",)) as server:
         project(bench, server)
         finished = run(bench, "--agentbench-batch-wait", "0.5")
@@ -469,7 +469,7 @@ def test_the_limit_of_a_forecast_goes_by_the_name_of_its_protocol(bench):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("most", ["0.02", "100"])
-def test_what_waits_for_a_batch_counts_at_its_forecast(bench, most):
+def test_waiting_requests_of_a_batch_count_at_their_forecast(bench, most):
     with BatchServer() as server:
         # 1,000 USD a million and at most 20 tokens, halved: 0.01 each, and a little for the question
         project(bench, server, parameters={"max_tokens": 20})

@@ -126,7 +126,7 @@ def test_a_gate_fails_where_the_budget_kept_cases_from_running(bench):
 
 
 @pytest.mark.slow
-def test_what_is_reused_costs_no_budget(bench):
+def test_reused_runs_cost_no_budget(bench):
     bench.questions(6)
     with FaultEndpoint(answer=lambda _: PARIS) as endpoint:
         model(bench, endpoint, prices=PRICES)
@@ -144,7 +144,7 @@ def test_what_is_reused_costs_no_budget(bench):
 
 
 @pytest.mark.slow
-def test_what_was_judged_anew_is_said_everywhere(bench):
+def test_new_verdicts_of_reused_runs_are_counted_in_every_report(bench):
     bench.agent()
     for case_id in ("a", "b", "c"):
         bench.case(case_id)

@@ -137,7 +137,7 @@ def test_an_unknown_request_shows_how_it_differs_from_the_nearest_one(bench, end
 
 
 @pytest.mark.slow
-def test_what_was_never_recorded_is_said(bench, endpoint):
+def test_an_unrecorded_request_is_an_error_in_replay(bench, endpoint):
     model(bench, endpoint)
     bench.case("a")
     finished = bench.run("--model=gpt", REPLAY)

@@ -92,7 +92,7 @@ def test_a_bad_file_is_one_error_and_the_rest_runs(bench):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_held_or_nests_too_deep_is_one_error_of_its_file(bench):
+def test_an_oversized_or_deeply_nested_file_is_one_error(bench):
     bench.agent()
     bench.case("good")
     nested = "(" * 3_000 + "a" + ")" * 3_000
@@ -221,7 +221,7 @@ def test_manual_cases_run_only_when_they_are_named(bench):
     assert list(bench.run("-k", "not other").outcomes) == []
 
 
-def test_a_file_that_is_named_twice_runs_as_often_as_pytest_says(bench):
+def test_a_file_named_twice_runs_twice_only_with_keep_duplicates(bench):
     bench.agent()
     bench.case("one")
     assert bench.run("cases", "cases").result.parseoutcomes()["passed"] == 1

@@ -247,7 +247,7 @@ def test_cases_on_one_side_alone_are_named(baseline, session):
 
 
 @pytest.mark.slow
-def test_an_edited_reference_answer_is_told(bench, baseline, session):
+def test_an_edited_reference_answer_is_noted(bench, baseline, session):
     baseline("p" * 7)
     rows = [{"id": f"q{n}", "question": f"question {n}?", "answer": "Paris"} for n in range(7)]
     bench.rows("cases/many.jsonl", {**rows[0], "answer": "paris"}, *rows[1:])
@@ -256,7 +256,7 @@ def test_an_edited_reference_answer_is_told(bench, baseline, session):
 
 
 @pytest.mark.slow
-def test_another_threshold_of_a_metric_is_told(bench, baseline, session):
+def test_another_threshold_of_a_metric_is_noted(bench, baseline, session):
     baseline("p" * 7, "--agentbench-metric", "contains_answer>=1")
     notes = session("p" * 7, *COMPARED, "--agentbench-metric", "contains_answer>=0.5").report["comparison"]["notes"]
     assert [note.partition(":")[0] for note in notes] == ["7 of 7 cases of agent are not decided as in the baseline"]
@@ -298,7 +298,7 @@ def test_a_missing_or_broken_baseline_is_a_usage_error_before_anything_runs(benc
         ((*COMPARED, "--agentbench-max-regressions", "-1"), "found '-1', expected a whole number of at least 0"),
     ],
 )
-def test_what_makes_no_sense_is_a_usage_error(session, args, said):
+def test_contradictory_options_are_a_usage_error(session, args, said):
     finished = session("p", *args)
     assert finished.exit == 4
     assert said in finished.text

@@ -49,7 +49,7 @@ def test_a_folder_collects_the_descriptor_and_its_files_only_through_it(sums):
     assert collected(sums, "data/dataset.yaml") == ALL
 
 
-def test_a_named_data_file_is_read_as_its_descriptor_says(sums):
+def test_a_named_data_file_is_read_with_its_descriptor(sums):
     sums.rows("data/more.jsonl", {"n": 9, "problem": "9 + 9?", "sum": 18, "level": "hard"})
     sums.write("data/dataset.yaml", DESCRIPTOR.replace("[sums.jsonl]", "['*.jsonl']"))
     assert collected(sums, "data/more.jsonl") == ["data/more.jsonl::sums.9[agent]"]

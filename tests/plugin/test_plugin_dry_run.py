@@ -50,7 +50,7 @@ def test_without_a_history_the_costs_are_unknown(paid):
 
 
 @pytest.mark.slow
-def test_what_is_stored_is_reused_and_the_rest_is_expected_to_cost_as_much(paid):
+def test_new_cases_are_expected_to_cost_the_mean_of_stored_runs(paid):
     bench, endpoint = paid
     bench.run("--model=local", "-k", "one or two")
     finished = bench.run("--model=local", "--agentbench-dry-run", "--agentbench-repetitions=2")
@@ -151,7 +151,7 @@ def test_an_own_agent_is_told_from_its_older_self(bench):
     assert len(bench.lines("runs.txt")) == 3
 
 
-def test_what_would_be_an_error_is_one_before_it_is_paid(paid):
+def test_an_undecidable_case_is_an_error_of_the_dry_run(paid):
     bench, endpoint = paid
     bench.case("nothing", deterministic_checks=None)
     finished = bench.run("--model=local", "--agentbench-dry-run")

@@ -42,9 +42,7 @@ def evaluation_profile(bench: Bench, **fields: Any) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("said", "outcome"), [("fail", "failed"), ("skip", "skipped"), ("error", "error")])
-def test_what_becomes_of_a_filtered_run_is_decided_anew_without_a_request(
-    bench: Bench, said: str, outcome: str
-) -> None:
+def test_a_new_policy_for_filtered_runs_applies_without_a_request(bench: Bench, said: str, outcome: str) -> None:
     bench.case("c")
     with ReplayEndpoint([scenario(says(None, "content_filter"))]) as endpoint:
         reached(bench, endpoint)

@@ -276,7 +276,7 @@ def pytest_runtest_teardown(item):
 
 
 @pytest.mark.slow  # it is waited for some seconds
-def test_what_swallows_cancellation_does_not_keep_the_session(bench):
+def test_an_agent_that_swallows_cancellation_does_not_block_the_session(bench):
     bench.agent(
         HEAD
         + """

@@ -56,7 +56,7 @@ def test_the_gate_decides_the_exit_status(bench, counts, args, exit_status, reas
 
 
 @pytest.mark.slow
-def test_without_a_gate_pytests_own_rule_stands(bench):
+def test_without_a_gate_a_failure_fails_the_session(bench):
     cases(bench, passed=9, failed=1)
     finished = bench.run()
     assert finished.exit == 1

@@ -107,7 +107,7 @@ def test_variables_are_set_around_each_run_which_is_then_alone(bench, monkeypatc
     assert len(set(bench.lines("keys.txt"))) == 4
 
 
-def test_the_runs_model_is_asked_with_its_own_key_whatever_the_variables_say(bench, monkeypatch):
+def test_the_key_of_the_model_takes_precedence_over_environment_variables(bench, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
     bench.write("conftest.py", BY_VARIABLES)
     with FaultEndpoint(answer=lambda body: {"role": "assistant", "content": "Paris"}) as endpoint:
@@ -207,7 +207,7 @@ async def agent(case, context):
     assert "send `gateway.headers` with each request" in told
 
 
-def test_what_an_agent_says_that_it_used_is_kept_beside_what_was_counted(bench):
+def test_usage_reported_by_an_agent_is_kept_next_to_the_counted_usage(bench):
     agent = """
 def agent(case, context):
     return RunOutput(output=ask(case, context), usage=Usage(input_tokens=12, output_tokens=3))

@@ -183,7 +183,7 @@ def test_a_server_that_is_taken_is_no_wait_for_ever(bench):
     assert "no answer within 5 s; a socket server serves one worker at a time" in session.said
 
 
-def test_what_is_no_server_of_execnet(bench):
+def test_an_address_without_an_execnet_server_is_a_usage_error(bench):
     project(bench, start=2)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         session = Session(bench, f"--tx=socket=127.0.0.1:{silent.getsockname()[1]}//chdir={bench.path}")

@@ -86,7 +86,7 @@ def asked_again(bench: Bench, endpoint: FaultEndpoint, *args: str) -> int:
     ],
     ids=["term", "hup", "int", "term-n2", "int-n2"],
 )
-def test_what_is_in_flight_at_a_signal_is_stored_and_not_paid_again(bench, endpoint, number, args):
+def test_runs_in_flight_at_a_signal_are_stored_and_not_paid_again(bench, endpoint, number, args):
     prepare(bench, endpoint)
     with session(bench, endpoint, *args) as process:
         paid = len(endpoint.requests)
@@ -97,7 +97,7 @@ def test_what_is_in_flight_at_a_signal_is_stored_and_not_paid_again(bench, endpo
     assert asked_again(bench, endpoint) == COUNT - paid
 
 
-def test_what_a_worker_has_in_flight_at_its_signal_is_not_paid_again(bench, endpoint):
+def test_runs_in_flight_in_a_worker_at_a_signal_are_not_paid_again(bench, endpoint):
     bench.write("conftest.py", "import os\ndef pytest_sessionstart():\n    open(f'{os.getpid()}.pid', 'w').close()\n")
     prepare(bench, endpoint)
     with session(bench, endpoint, "-n2") as process:
@@ -186,7 +186,7 @@ def test_a_run_that_would_ask_again_ends_without_asking(bench):
 
 
 @pytest.mark.parametrize("args", [("-pno:xdist",), ("-n2",)], ids=" ".join)
-def test_what_lasts_longer_than_the_grace_is_cut(bench, endpoint, args):
+def test_runs_longer_than_the_grace_period_are_cancelled(bench, endpoint, args):
     endpoint.latency = 60
     prepare(bench, endpoint)
     with session(bench, endpoint, *args, "--agentbench-grace=0.5") as process:

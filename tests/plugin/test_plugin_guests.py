@@ -104,7 +104,7 @@ def test_a_guests_commands_never_run_on_this_machine_itself(project: Bench) -> N
 
 
 @pytest.mark.parametrize("option", ["--agentbench-run-profile=theirs", "--agentbench-evaluation-profile=theirs"])
-def test_what_only_a_guest_has_says_no_more_than_the_default(project: Bench, option: str) -> None:
+def test_a_profile_of_a_guest_cannot_permit_more_than_the_default(project: Bench, option: str) -> None:
     project.profile("other")
     write_profile(project, VENDOR, "theirs", allow_outside_paths=True, network={"allow_private": ["127.0.0.1"]})
     policy = {"allow_local_python_hooks": True, "network_access": "allow", "redact_secrets": False}

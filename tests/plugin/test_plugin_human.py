@@ -109,7 +109,7 @@ def test_judge_and_rubric_are_the_same_in_another_folder_and_under_another_name(
 
 
 @pytest.mark.slow
-def test_what_no_model_judges_has_no_verdict_and_no_agreement(capitals):
+def test_a_session_without_a_judge_has_no_human_agreement(capitals):
     judged = capitals.run("--model=demo", JUDGED).report
     labels(capitals, judged, ["passed"] * 3)
     report = capitals.run("--model=demo").report

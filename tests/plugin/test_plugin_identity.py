@@ -84,7 +84,7 @@ def test_an_edit_of_anything_else_makes_nothing_again(project, name):
 
 
 @pytest.mark.slow
-def test_what_an_agents_fixture_asks_for_counts(bench, monkeypatch):
+def test_fixtures_that_the_agent_fixture_requests_are_part_of_its_identity(bench, monkeypatch):
     """The nearest fixture of the name; where one overrides another, both."""
     bench.agent(
         "import os, pytest\n"
@@ -377,7 +377,7 @@ def test_a_search_backend_is_part_of_runs_that_may_search(project, monkeypatch):
 
 
 @pytest.mark.slow
-def test_what_pytest_takes_for_its_root_changes_nothing(bench):
+def test_another_rootdir_of_pytest_does_not_change_the_identity(bench):
     """Without an ini file it is the common parent of all that the command line names, options' values included."""
     bench.path.joinpath("conftest.py").write_text(ECHO_TO_FILE)
     bench.case("one")

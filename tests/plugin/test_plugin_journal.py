@@ -70,7 +70,7 @@ def test_a_broken_teardown_is_in_the_journal(bench):
 
 
 @pytest.mark.parametrize("options", [["--agentbench-dry-run", "--model=demo"], ["--collect-only"], ["--setup-plan"]])
-def test_what_runs_nothing_leaves_no_journal(bench, options):
+def test_a_session_without_runs_leaves_no_journal(bench, options):
     bench.agent(ECHO)
     bench.questions(3)
     bench.run(*options)
@@ -115,7 +115,7 @@ def test_a_killed_session_leaves_what_it_had_reported(bench, workers):
 
 
 @pytest.mark.slow
-def test_what_is_under_way_is_told(bench):
+def test_runs_in_flight_are_in_the_journal(bench):
     bench.agent(STUCK)
     bench.questions(4)
     process = subprocess.Popen(

@@ -65,7 +65,7 @@ def test_files_are_checked_again_without_another_run(project):
 
 
 @pytest.mark.slow
-def test_the_archive_lies_beside_the_run(project):
+def test_the_archive_is_stored_next_to_the_run(project):
     project.case("one", metadata={"left": "files"}, deterministic_checks=[ANSWER])
     runs(project)
     run = stored(project)
@@ -118,7 +118,7 @@ def test_a_run_whose_files_are_lost_is_made_again(project, damage):
 
 
 @pytest.mark.slow
-def test_what_there_is_no_room_for_takes_none_from_the_others(project, tmp_path, monkeypatch):
+def test_a_workspace_without_room_does_not_affect_others(project, tmp_path, monkeypatch):
     for case_id, size in (("big", 200_000), ("small", 30_000)):
         text = "It is Paris." + "x" * size
         project.case(case_id, metadata={"left": "files", "text": text}, deterministic_checks=[ANSWER])

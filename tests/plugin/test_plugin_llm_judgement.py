@@ -274,7 +274,7 @@ def test_an_outage_is_an_error_and_its_cost_is_unknown(bench):
 
 
 @pytest.mark.slow
-def test_what_invalid_replies_cost_is_booked(bench):
+def test_the_cost_of_invalid_replies_is_booked(bench):
     bench.agent()
     bench.case("one", reference="Paris", metrics=metric(model="judge"))
     with FaultEndpoint(answer=lambda body: {"role": "assistant", "content": "Correct"}) as endpoint:

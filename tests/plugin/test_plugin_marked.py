@@ -191,7 +191,7 @@ def test_a_fixture_without_a_mark_says_what_is_missing(project):
         assert "@pytest.mark.agentbench(" in finished.text
 
 
-def test_what_breaks_the_run_is_an_error_of_the_test(bench):
+def test_an_exception_of_the_runner_is_an_error_of_the_test(bench):
     bench.agent(
         HEAD + "@pytest.fixture(scope='session')\ndef agentbench_runner():\n    return lambda case: 1 / 0\n",
     )

@@ -129,7 +129,7 @@ def test_a_shared_server_that_one_run_ends_again_and_again_serves_the_others(mcp
     assert len(mcp.starts()) == 5
 
 
-def test_what_a_server_writes_is_part_of_what_the_run_left(mcp: McpBench) -> None:
+def test_files_written_by_a_server_are_changes_of_the_run(mcp: McpBench) -> None:
     args = ["-I", str(SERVER), "--log", "server.log"]  # without a `cwd` it begins in the workspace
     mcp.servers(Writes={"command": "python3", "args": args})
     mcp.case("writes", ("Writes__folder", {}), servers=["Writes"])
@@ -195,7 +195,7 @@ def test_the_image_of_a_servers_own_sandbox_is_pinned_as_all_are(mcp: McpBench) 
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_what_a_server_lacks_here_is_the_reason_of_a_skip(mcp: McpBench, strict: bool) -> None:
+def test_a_missing_program_or_variable_of_a_server_skips_the_case(mcp: McpBench, strict: bool) -> None:
     mcp.servers(
         Gone={"command": "no-such-program-anywhere"},
         Keyless=mcp.server("keyless", env_from=["NO_SUCH_VARIABLE"]),

@@ -145,7 +145,7 @@ def test_rows_datasets_and_profiles_are_refused_too(project):
     assert not finished.runs
 
 
-def test_what_a_template_fills_in_is_not_looked_at_before(project):
+def test_template_values_are_checked_only_after_substitution(project):
     project.rows("cases/facts.jsonl", {"id": "fr", "question": "France?", "answer": "A", "options": ["Paris", "Nice"]})
     metrics = [{"name": "multiple_choice", "threshold": 1, "args": {"choices": "{{ options }}"}}]
     project.write(

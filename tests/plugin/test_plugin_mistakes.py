@@ -33,7 +33,7 @@ def test_files_of_cases_say_what_is_wrong_with_each(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("mistake", [*OTHER_FILES, *ON_THE_COMMAND_LINE], ids=lambda mistake: mistake.name)
-def test_a_mistake_is_told(bench: Bench, mistake: Mistake) -> None:
+def test_every_mistake_is_reported(bench: Bench, mistake: Mistake) -> None:
     write(bench, {"cases/hello/test.yaml": CASE, "cases/hello/demo.yaml": SCRIPT, **mistake.files})
     text = bench.run(*mistake.args).text.replace(f"{bench.path}/", "")
     assert mistake.says in text, text
@@ -44,11 +44,11 @@ def test_a_mistake_is_told(bench: Bench, mistake: Mistake) -> None:
     [CASE.encode("utf-8-sig"), CASE.replace("\n", "\r\n").encode(), CASE.encode("utf-16")],
     ids=["with a BOM", "with line ends of Windows", "in UTF-16"],
 )
-def test_what_editors_of_windows_write_is_read(bench: Bench, content: bytes) -> None:
+def test_files_with_windows_encodings_and_line_ends_are_read(bench: Bench, content: bytes) -> None:
     write(bench, {"cases/hello/test.yaml": content, "cases/hello/demo.yaml": SCRIPT})
     assert bench.run("cases", "--model", "demo").outcomes == {"hello[demo]": "passed"}
 
 
-def test_duplicate_ids_of_two_rows_in_a_file_of_windows_are_told(bench: Bench) -> None:
+def test_duplicate_ids_in_a_file_with_windows_line_ends_are_errors(bench: Bench) -> None:
     write(bench, {"rows.jsonl": (ROW + ROW).replace("\n", "\r\n").encode("utf-8-sig")})
     assert "rows.jsonl:2:1: id: found 'a' again" in bench.run("rows.jsonl", "--model", "demo").text

@@ -120,7 +120,7 @@ def test_a_rerun_is_a_further_draw_that_no_figure_counts(project: Bench, options
     assert repeated["totals"]["reused"] == 3
 
 
-def test_what_had_no_verdict_is_made_again_and_counts(project: Bench) -> None:
+def test_a_run_without_a_verdict_is_repeated_and_counted(project: Bench) -> None:
     project.agent(
         HEAD
         + "def agent(case):\n    note('asked.txt')\n"
@@ -134,7 +134,7 @@ def test_what_had_no_verdict_is_made_again_and_counts(project: Bench) -> None:
 
 
 @pytest.mark.parametrize(("plugin", "option"), [("repeat", "--count=3"), ("flakefinder", "--flake-finder")])
-def test_what_multiplies_tests_is_refused(project: Bench, plugin: str, option: str) -> None:
+def test_plugins_that_multiply_tests_are_refused(project: Bench, plugin: str, option: str) -> None:
     done, report = session(project, "-p", plugin, option)
     assert (done.returncode, report) == (4, None)
     [line] = done.stderr.strip().splitlines()

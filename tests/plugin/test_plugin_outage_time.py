@@ -164,7 +164,7 @@ def test_an_endpoint_that_stays_away_is_an_error_and_no_failure(bench: Bench, ag
 
 
 @pytest.mark.parametrize("end", ["raise", "return 'Paris'", "time.sleep(9)"])
-def test_an_agent_that_gives_up_in_an_outage_does_not_fail_whatever_it_does_then(bench: Bench, end: str) -> None:
+def test_an_agent_that_gives_up_in_an_outage_is_an_error_for_every_end(bench: Bench, end: str) -> None:
     bench.write("conftest.py", GIVES_UP.replace("@end", end))
     with FaultEndpoint(failing(99, "503")) as endpoint:
         outcome, stored, text = run(bench, endpoint, 2.0)

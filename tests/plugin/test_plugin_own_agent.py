@@ -39,7 +39,7 @@ def test_an_agent_is_any_callable(bench, source):
     assert bench.run().outcomes == {"one[agent]": "passed"}
 
 
-def test_what_an_agent_reports_of_itself_is_kept(bench):
+def test_usage_and_calls_reported_by_an_agent_are_kept(bench):
     agent(
         bench,
         "def agent(case):\n"
@@ -81,7 +81,7 @@ def test_an_agents_exception_is_an_error_with_its_own_frames(bench):
     "raised",
     ["SystemExit(3)", "KeyboardInterrupt()", "asyncio.CancelledError()", "StopIteration()", "GeneratorExit()"],
 )
-def test_what_would_end_a_process_is_only_this_runs_error(bench, raised, kind):
+def test_an_exception_that_ends_processes_is_an_error_of_one_run(bench, raised, kind):
     source = f"def agent(case):\n    if case.case_id == 'bad': raise {raised}\n    return 'Paris'"
     agent(bench, source if kind == "sync" else source.replace("def", "async def"))
     for case_id in ("bad", "first", "good"):
@@ -109,7 +109,7 @@ def test_a_failure_that_the_agent_reports_is_a_failure(bench):
 
 
 @pytest.mark.parametrize("value", ["'not callable'", "lambda: 'Paris'", "lambda case, context, third: 'Paris'"])
-def test_what_cannot_be_called_with_a_case_is_an_error_that_says_so(bench, value):
+def test_a_runner_that_cannot_be_called_with_a_case_is_an_error(bench, value):
     agent(bench, "", returns=value)
     bench.case("one")
     finished = bench.run()
@@ -150,7 +150,7 @@ def test_a_narrower_fixture_makes_its_runs_one_at_a_time(bench):
         ("function", ["up", "down"] * 4),
     ],
 )
-def test_a_fixture_lives_as_long_as_its_scope_says(bench, scope, expected):
+def test_a_fixture_is_torn_down_at_the_end_of_its_scope(bench, scope, expected):
     source = f"""
 @pytest.fixture(scope="{scope}")
 def agentbench_runner():

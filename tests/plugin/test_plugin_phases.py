@@ -28,7 +28,7 @@ def dataset(bench, body="pass", more=""):
     bench.write("rows.jsonl", "\n".join(map(json.dumps, rows)))
 
 
-def test_what_runs_print_and_log_is_shown_by_their_own_items(bench):
+def test_output_of_a_run_is_shown_by_its_item(bench):
     body = "print('said by', case.case_id); print('told by', case.case_id, file=sys.stderr)\n"
     body += "    logging.getLogger().warning('noted by %s', case.case_id)"
     dataset(bench, body)
@@ -40,7 +40,7 @@ def test_what_runs_print_and_log_is_shown_by_their_own_items(bench):
         assert done.text.count(f"Captured {kind} run") == 2
 
 
-def test_what_runs_print_goes_through_where_nothing_is_captured(bench):
+def test_output_of_runs_is_printed_without_capture(bench):
     dataset(bench, "print('said by', case.case_id)")
     text = bench.run("-s").text
     assert sum("said by" in line for line in text.splitlines()) == COUNT

@@ -91,7 +91,7 @@ def test_predictions_of_no_case_are_warned_about(project):
     assert finished.exit == 0
 
 
-def test_what_k_deselects_was_collected(project):
+def test_predictions_of_deselected_cases_are_not_reported_as_unused(project):
     answers = {"fr": "Paris", "it": "Rome", "3": "3", "one": "Paris"}
     finished = predicted(project, answers, "-k", "one")
     assert finished.outcomes == {"one[preds]": "passed"}
@@ -115,7 +115,7 @@ def test_reports_say_that_no_model_answered(project):
     jsonschema.validate(finished.report, report_schema())
 
 
-def test_what_predictions_cost_and_took_is_unknown_and_costs_no_budget(project):
+def test_predictions_have_no_cost_or_time_and_use_no_budget(project):
     finished = predicted(project, {"fr": "Paris"}, "cases/facts.jsonl", "--agentbench-max-cost", "1")
     row = finished.runs["cases/facts.fr[preds]"]
     assert (row["cost_usd"]["run"], row["duration_seconds"], row["usage"]["total_tokens"]) == (None, None, None)
@@ -355,7 +355,7 @@ def test_a_judge_scores_predictions_but_none_that_is_missing(bench):
     ],
     ids=lambda declarative: declarative["kind"],
 )
-def test_what_an_answer_does_not_show_cannot_be_checked(bench, declarative):
+def test_checks_of_more_than_the_answer_are_errors_for_predictions(bench, declarative):
     bench.case("one", deterministic_checks=[{"check_id": "it", "declarative": declarative}])
     bench.case("two")
     finished = predicted(bench, {"one": "Paris", "two": "Paris"})
@@ -383,7 +383,7 @@ def test_tool_checks_are_decided_by_the_calls_of_a_prediction(bench, declarative
 
 
 @pytest.mark.slow
-def test_what_was_answered_is_no_case_and_answers_as_predictions(project):
+def test_a_file_of_answers_is_not_a_dataset_but_can_be_used_as_predictions(project):
     asked = [("fr", "Capital of France?", "Paris"), ("it", "Capital of Italy?", "Milan"), (3, "1 + 2?", "3")]
     logs = [
         {"task_id": key, "question": question, "answer": answer, "messages": [{"role": "user"}], "success": True}

@@ -262,7 +262,7 @@ def test_only_what_is_not_steady_is_asked_again(project: tuple[Path, ReplayEndpo
     assert asked == {name for name, reason in ends.items() if reason in chance} | failed_judges
 
 
-def test_many_blank_answers_are_told(project: tuple[Path, ReplayEndpoint]) -> None:
+def test_many_blank_answers_are_reported(project: tuple[Path, ReplayEndpoint]) -> None:
     folder, _ = project
     nodes = [f"cases/plain/test.yaml::plain[{IN_A_ROW}{suffix}]" for suffix in ("", *(f"-r{n}" for n in range(2, 6)))]
     command = [sys.executable, "-m", "pytest", *LEAN, "-q", "--agentbench-run-profile=replayed", "--model", IN_A_ROW]

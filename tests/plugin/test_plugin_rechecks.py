@@ -83,7 +83,7 @@ def test_scores_of_metrics_are_told_again(bench):
     assert told[-1] == "further stored verdicts differ from what their runs come to now, as those above"
 
 
-def test_what_is_stored_without_its_secrets_is_not_held_against_its_verdict(bench):
+def test_a_redacted_run_keeps_its_stored_verdict(bench):
     bench.agent(HEAD + f"def agent(case):\n    return 'Paris {SECRET}'\n")
     bench.case("one", deterministic_checks=[check("key", kind="regex_match", pattern="sk-proj-a1B2")])
     assert bench.run().outcomes == {"one[agent]": "passed"}

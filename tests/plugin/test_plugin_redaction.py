@@ -45,7 +45,7 @@ def test_a_provider_that_echoes_the_key_shows_none(bench, monkeypatch):
     assert SECRET not in done.text + (bench.path / "junit.xml").read_text() + str(done.report)
 
 
-def test_a_variable_that_an_entry_names_for_its_key_is_a_secret_whatever_its_name(bench, monkeypatch):
+def test_a_key_variable_of_any_name_is_a_secret(bench, monkeypatch):
     monkeypatch.setenv("MY_ENDPOINT", SECRET)
     bench.case("one")
     echo = {"role": "assistant", "content": f"Authorization: {SECRET}"}
@@ -112,7 +112,7 @@ def look(artifact, context):
 
 
 @pytest.mark.slow
-def test_what_a_run_leaves_and_hooks_and_verifiers_print_of_it_shows_no_key(bench, monkeypatch):
+def test_files_of_runs_and_output_of_hooks_and_verifiers_contain_no_key(bench, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", SECRET)
     bench.write("conftest.py", LEAVING)
     bench.write("cases/one/hooks.py", HOOK)
@@ -158,7 +158,7 @@ def at_the_end():
 """
 
 
-def test_what_is_printed_in_any_phase_shows_no_key(bench, monkeypatch):
+def test_output_of_every_phase_contains_no_key(bench, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", SECRET)
     bench.write("conftest.py", PRINTING)
     bench.case("one")

@@ -90,7 +90,7 @@ def results(output: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_what_a_judge_was_shown_travels(machines):
+def test_prompts_of_judges_are_shared_through_the_store(machines):
     machines.ask("first")
     machines.ask("second")
     first, second = (machines.bench.path / machine for machine in ("first", "second"))
@@ -127,7 +127,7 @@ def test_a_suite_finds_what_the_whole_session_paid(machines):
 
 
 @pytest.mark.slow
-def test_what_was_paid_before_the_store_was_named_goes_there(machines):
+def test_earlier_results_are_uploaded_to_a_new_store(machines):
     machines.campaign.asked(*on("first"))
     assert machines.ask("first") == (0, 0)
     assert machines.ask("second") == (0, 0)
@@ -209,7 +209,7 @@ def agentbench_runner():
 
 
 @pytest.mark.slow
-def test_what_a_run_left_in_its_workspace_travels(bench, folder):
+def test_workspaces_of_runs_are_shared_through_the_store(bench, folder):
     store = f"--agentbench-store=file://{folder}"
     bench.agent(WRITER)
     bench.case("note", deterministic_checks=[check("there", kind="file_exists", path="note.txt")])

@@ -282,13 +282,13 @@ def test_a_request_of_a_model_with_nearly_the_name_of_another_is_doubted(bench, 
 
 
 @pytest.mark.parametrize("option", [("--model", "m"), ("--suite", "s"), ("--json",)])
-def test_what_only_a_shown_request_needs_is_refused_without_one(bench, capsys, option):
+def test_options_of_show_request_are_refused_without_it(bench, capsys, option):
     bench.case("one")
     assert main(["validate", str(bench.path / "cases"), *option]) != 0
     assert f"{option[0]}: has no effect without --show-request CASE" in capsys.readouterr().err
 
 
-def test_what_an_endpoint_takes_no_notice_of_is_told(bench, capsys, monkeypatch):
+def test_a_parameter_that_the_endpoint_ignores_is_a_warning(bench, capsys, monkeypatch):
     bench.case("one")
     entry = {"model_id": "m", "base_url": "https://api.anthropic.com/v1/", "api_key_env": "none"}
     path = bench.models(entry | {"parameters": {"seed": 5}})

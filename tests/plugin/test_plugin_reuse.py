@@ -114,7 +114,7 @@ def test_an_edit_that_is_taken_back_asks_for_nothing(campaign):
     assert campaign.asked() == (0, 0)
 
 
-def test_what_cannot_change_a_result_asks_for_nothing(campaign):
+def test_changes_without_effect_on_a_result_send_no_request(campaign):
     campaign.asked()
     campaign.case("two", tags=["hard"], must_pass=True)
     campaign.bench.profile("wide", policy={"max_concurrency": 3, "fail_fast": True})

@@ -153,7 +153,7 @@ def test_nothing_of_it_outlives_the_session(project: Bench) -> None:
     assert "sandbox: found 'farm', expected 'auto', 'docker', 'bubblewrap' or 'local'" in finished.text
 
 
-def test_what_a_conftest_says_wrongly_is_named_as_a_field_is(project: Bench) -> None:
+def test_errors_in_sections_of_a_conftest_name_the_field(project: Bench) -> None:
     project.profile("p", sandbox="farm", pace={"words": "two"})
     assert "p.yaml:4:10: pace.words: found 'two', expected" in (said := run(project).text), said
     project.profile("p", sandbox="frm", pacce={})
@@ -180,7 +180,7 @@ def test_what_a_conftest_says_wrongly_is_named_as_a_field_is(project: Bench) -> 
         ("report_sections", "{'a': None}", "a plugin adds the section of reports 'a' as None"),
     ],
 )
-def test_what_cannot_be_added_ends_the_session(bench: Bench, hook: str, returned: str, problem: str) -> None:
+def test_an_invalid_extension_ends_the_session(bench: Bench, hook: str, returned: str, problem: str) -> None:
     bench.agent(
         ECHO + "from pytest_agentbench import CasePart, ProfileSection, SandboxProvider\n"
         "class Part(CasePart):\n    pass\n"
@@ -272,7 +272,7 @@ def test_a_part_is_written_as_a_section_of_a_test_case(budgets: Bench) -> None:
         ({"mcp_task": {"servers": []}}, "mcp_task: unknown field"),
     ],
 )
-def test_what_a_part_has_wrong_is_named_with_its_place(budgets: Bench, fields: dict, problem: str) -> None:
+def test_errors_in_a_case_part_contain_their_place(budgets: Bench, fields: dict, problem: str) -> None:
     budget_case(budgets, **fields)
     text = budgets.run().text
     assert problem in text, text

@@ -137,7 +137,7 @@ def test_parts_know_what_they_were_made_from(bench):
     assert inputs("--agentbench-shard=2/2") != first
 
 
-def test_what_k_and_m_leave_is_dealt(bench):
+def test_only_selected_cases_are_dealt_to_shards(bench):
     bench.agent()
     bench.questions(12)
     kept = "-k=q1 or q2 or q3"  # q1, q10, q11, q2, q3 in file order: q1 q2 q3 q10 q11
@@ -219,7 +219,7 @@ def test_a_part_whose_workers_all_crashed_is_not_merged(bench, capsys):
 
 
 @pytest.mark.parametrize("option", ["--lf", "--sw", "--sw-skip"])
-def test_what_leaves_each_part_other_cases_to_deal_is_refused(bench, option):
+def test_options_that_select_different_cases_per_shard_are_refused(bench, option):
     """pytest applies these before the deal: of two failures of part 1, `--lf` would give part 2 the second."""
     bench.agent()
     bench.questions(2)
@@ -230,7 +230,7 @@ def test_what_leaves_each_part_other_cases_to_deal_is_refused(bench, option):
 
 
 @pytest.mark.slow
-def test_what_only_orders_cases_does_not_shift_the_deal(bench):
+def test_another_order_of_cases_does_not_change_the_shards(bench):
     bench.agent()
     for case_id in "abcdef":
         bench.case(

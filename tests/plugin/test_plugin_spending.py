@@ -172,7 +172,7 @@ def test_agents_that_hang_up_on_all_their_requests_pay_for_them(bench, workers):
 
 
 @pytest.mark.parametrize("limit", [None, 3.0], ids=["end", "time limit"])
-def test_what_is_in_flight_when_a_run_ends_is_counted_with_it(bench, limit):
+def test_requests_in_flight_at_the_end_of_a_run_are_counted(bench, limit):
     bench.agent(HANGING_UP.replace("ENDING", "pass" if limit is None else "await asyncio.sleep(60)"))
     with FaultEndpoint(latency=0.1) as endpoint:
         endpoint.choose = noting(bench, endpoint, 0.3 if limit is None else 4.0)

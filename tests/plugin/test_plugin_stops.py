@@ -92,7 +92,7 @@ HOOK = "def check():\n    raise RuntimeError('the hook is broken')\n"
 
 
 @pytest.mark.slow
-def test_what_decides_a_run_stops_no_model(bench):
+def test_errors_of_checks_and_judges_do_not_stop_a_model(bench):
     bench.profile("strict", policy={"stop_on_runner_error": True, "max_concurrency": 1})
     judged = {
         "schema_version": 1,

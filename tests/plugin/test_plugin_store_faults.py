@@ -167,7 +167,7 @@ def test_workers_tell_of_damage_too(project, as_stored):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["run_1.json", "final_result_1.json"])
 @pytest.mark.parametrize("option", ["--agentbench-concurrency=2", "--agentbench-no-reuse"])
-def test_what_a_newer_version_wrote_is_left_alone_and_nothing_is_paid(project, as_stored, name, option):
+def test_a_run_of_a_newer_version_is_an_error_without_a_request(project, as_stored, name, option):
     for case_id in ("one", "two"):
         project.case(case_id)
     runs(project)

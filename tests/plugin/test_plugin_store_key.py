@@ -36,7 +36,7 @@ RUN, VERDICT = "run_1.json", "final_result_1.json"
 
 
 @pytest.mark.slow
-def test_what_is_signed_is_taken_and_nothing_is_said(signed):
+def test_signed_results_are_reused_without_a_warning(signed):
     again = signed.run(*KEYED)
     assert (again.runs["rome[agent]"]["reused"], again.runs["rome[agent]"]["evaluation_reused"]) == (True, True)
     assert (runs(signed), again.report["session"]["warnings"]) == (1, [])

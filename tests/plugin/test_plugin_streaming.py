@@ -102,7 +102,7 @@ def test_judges_of_a_streamed_model_are_streamed_too(bench):
         ({"parameters": {"stream": True}}, "parameters.stream: is a setting of runs, which no endpoint takes"),
     ],
 )
-def test_what_is_no_setting_of_streams_is_refused_at_its_line(bench, entry, said):
+def test_an_invalid_stream_setting_is_an_error_with_its_line(bench, entry, said):
     with FaultEndpoint() as endpoint:
         project(bench, endpoint, **entry)
         finished = bench.run("--model", "local")

@@ -9,7 +9,7 @@ from pytest_agentbench.cli import main
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "ROWS.PARQUET"])
-def test_pytest_and_all_commands_say_of_a_table_what_init_dataset_says(
+def test_pytest_and_all_commands_refuse_a_table_with_the_same_error(
     bench: Bench, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     bench.write(name, "question,answer\n1 + 1?,2\n")

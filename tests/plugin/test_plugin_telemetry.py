@@ -313,7 +313,7 @@ def test_another_way_of_sending_is_refused_before_anything_runs(bench, monkeypat
 
 
 @pytest.mark.parametrize("workers", [(), pytest.param(("-n2",), marks=pytest.mark.slow)], ids=["serial", "workers"])
-def test_what_the_sdk_refuses_is_said_before_anything_runs(bench, monkeypatch, workers):
+def test_settings_that_the_sdk_refuses_are_errors_before_any_run(bench, monkeypatch, workers):
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100")
     bench.agent(ECHO)
     bench.case("capital")

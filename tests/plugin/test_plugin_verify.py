@@ -126,7 +126,7 @@ def test_folders_of_those_names_elsewhere_are_collected(bench):
     assert "2 passed" in bench.run().text
 
 
-def test_what_is_printed_is_stored_without_keys(project, monkeypatch):
+def test_printed_keys_are_redacted_in_stored_verdicts(project, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "k-5be37f1c91a2")
     decided(project, answer="k-5be37f1c91a2")
     finished = run(project)
@@ -144,7 +144,7 @@ def test_predictions_leave_nothing_to_verify(project):
     assert "predictions are answers only" in finished.text
 
 
-def test_what_the_agent_changed_in_the_template_is_judged_with_the_templates_conftest(project):
+def test_changed_files_are_judged_with_the_conftest_of_the_template(project):
     project.write("cases/one/template/conftest.py", "KIND = 'template'\n")
     project.write("cases/one/template/data.txt", "template\n")
     leaves = {"conftest.py": "KIND = 'agent'\n", "data.txt": "agent\n"}
@@ -164,7 +164,7 @@ def test_the_example_runs_offline(bench):
 
 
 @pytest.mark.slow
-def test_where_a_solution_was_when_it_was_graded_is_told(project):
+def test_the_report_contains_the_place_of_grading(project):
     leaves = {"metadata": {"leaves": {"solution.py": "def two(): return 2\n"}}}
     tests = {"files": {"tests": "verify"}, "pytest": {"tests": ["tests/test_a.py"]}}
     project.write("cases/one/verify/test_a.py", "from solution import two\ndef test_a(): assert two() == 2\n")

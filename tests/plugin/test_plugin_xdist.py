@@ -155,7 +155,7 @@ def test_cases_and_other_tests_share_the_workers(bench):
 
 
 @pytest.mark.slow
-def test_what_another_plugin_raises_in_the_controller_is_not_taken_for_a_lost_worker(bench):
+def test_an_exception_in_the_controller_is_not_a_lost_worker(bench):
     bench.agent(
         HEAD
         + """
@@ -175,7 +175,7 @@ def pytest_runtest_logreport(report):
 
 
 @pytest.mark.slow
-def test_what_execnet_cannot_carry_loses_no_item(bench):
+def test_lone_surrogates_do_not_lose_items(bench):
     """A lone surrogate in what an agent raises or prints."""
     bench.path.joinpath("conftest.py").write_text(
         HEAD

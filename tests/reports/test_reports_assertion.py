@@ -106,7 +106,7 @@ def test_the_agents_text_cannot_steer_the_terminal():
     assert "one\\x1b[2Jtwo\\u202ethree" in report
 
 
-def test_stays_short_whatever_the_agent_wrote():
+def test_the_assertion_stays_short_for_any_output():
     checks = tuple(failed_check(f"check-{n}", message="m" * 10_000, actual="\n" * 10_000) for n in range(50))
     answer = "\n".join(f"line {n} " + "x" * 100_000 for n in range(100))
     report = failure_report(make_case(), make_run(answer), make_evaluation(checks=checks), "run_1.json")
@@ -118,7 +118,7 @@ def test_stays_short_whatever_the_agent_wrote():
     assert lines[-2].strip().startswith("line 99 x")
 
 
-def test_what_the_agent_did_to_its_files_is_shown_in_short():
+def test_changes_of_files_are_summarised():
     facts = FileFacts(kind="file", mode=0o644, size=100_000)
     diff = "".join(f"+\x1b[2Jline {n} {'x' * 1000}\n" for n in range(5_000))
     changes = tuple(

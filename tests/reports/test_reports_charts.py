@@ -45,7 +45,7 @@ def test_score_against_cost_is_over_runs_whose_cost_is_known_and_names_models_th
     assert chart.note.endswith("Not drawn, for its cost or its mean score is unknown: demo.")
 
 
-def test_without_any_score_it_is_the_pass_rate_that_stands_against_time():
+def test_without_scores_the_chart_shows_the_pass_rate_against_time():
     chart = score_against(build_report([make_row(seconds=3.0), make_row("failed", "b", seconds=5.0)], {}), "time")
     assert chart.title == "Pass rate against time"
     (point,) = values(chart)

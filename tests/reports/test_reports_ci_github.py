@@ -72,7 +72,7 @@ def test_visible_text_holds_no_command_and_is_still_read(text):
     assert len(visible(text)) >= len(text)
 
 
-def test_what_is_written_unheeded_is_no_command():
+def test_defused_lines_contain_no_command():
     terminal = Lines()
     CommandFreeTerminal(terminal).write_line(ATTACK)
     assert "add-mask" in terminal.text

@@ -137,7 +137,7 @@ def test_the_first_line_is_the_verdict(rows, options, first):
         assert reason in words(text)
 
 
-def test_what_failed_is_named_with_its_reason_its_place_and_its_run():
+def test_failed_cases_are_listed_with_reason_place_and_run():
     rows = [
         make_row(outcome, repetition=n, message=None if outcome == "passed" else f"no answer {n}")
         for n, outcome in enumerate(["passed", "failed", "failed"], 1)
@@ -187,7 +187,7 @@ def test_a_comparison_names_what_is_worse_first():
 
 
 @pytest.mark.slow
-def test_what_is_in_one_report_only_is_told_behind_a_line_that_opens():
+def test_cases_of_only_one_report_are_listed_in_a_folded_section():
     before = report([make_row(case_id="gone"), make_row(case_id="both")])
     now = report([make_row(case_id="new"), make_row(case_id="both"), make_row(case_id="both", model=DEMO)])
     found = compare(build_campaign(before, "b.json"), build_campaign(now)).as_dict()

@@ -241,7 +241,7 @@ def test_several_models_share_the_5_percent():
         ([MODEL, DEMO], [OTHER], [], (["gpt4o", "demo"], ["other"])),
     ],
 )
-def test_models_pair_by_id_and_single_ones_whatever_their_names(baseline, current, pairs, alone):
+def test_models_pair_by_id_and_single_models_pair_under_any_name(baseline, current, pairs, alone):
     sides = [[row for model in models for row in outcomes("pf", model)] for models in (baseline, current)]
     found = compared(*sides)
     assert [(model["baseline_model_id"], model["model_id"]) for model in found["models"]] == pairs
@@ -345,7 +345,7 @@ def test_regressions_are_counted_over_models(allowed, failed):
         assert "c00 [gpt4o], c02 [demo]" in failures[0]
 
 
-def test_what_must_pass_is_named_first_then_what_changed_most():
+def test_changes_list_must_pass_cases_first_and_then_the_largest():
     baseline = [make_row("passed", name, repetition=n, must_pass=name == "c") for name in "abc" for n in (1, 2)]
     current = [
         make_row(

@@ -10,7 +10,7 @@ from pytest_agentbench.reports.comparison.campaigns import build_campaign
 from pytest_agentbench.reports.comparison.comparing import compare
 
 
-def test_what_differs_besides_the_results_is_said():
+def test_differences_besides_the_results_are_noted():
     rows = outcomes("pp")
     changed = [{**row, "fingerprint": "other"} for row in rows[:1]] + rows[1:]
     baseline = report(*rows, profiles={"run": "fast", "evaluation": "strict", "suite": None})

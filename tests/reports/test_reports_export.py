@@ -132,7 +132,7 @@ def test_a_number_beyond_64_bits_is_named(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_what_cannot_be_written_says_where(tmp_path):
+def test_an_unwritable_export_is_an_error_with_its_path(tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
     for write in (write_csv, write_parquet):
         with pytest.raises(UnwritableError, match="file/runs: cannot be written"):

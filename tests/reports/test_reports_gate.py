@@ -58,7 +58,7 @@ def cases(*rows):
     return build_report(rows, {})["cases"]
 
 
-def test_cases_that_must_pass_and_own_thresholds_are_told():
+def test_failed_must_pass_cases_and_thresholds_are_reported():
     limits = {"pass_rate": 0.9, "pass_hat_k": 1.0}
     rows = [make_row("failed" if n == 3 else "passed", "flaky", repetition=n, thresholds=limits) for n in (1, 2, 3)]
     rows += [make_row("error", "vital", must_pass=True), make_row("skipped", "absent", must_pass=True)]

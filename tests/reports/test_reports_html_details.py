@@ -68,7 +68,7 @@ def test_a_small_run_is_shown_as_it_is_stored(stored):
     assert Evaluation.model_validate(found["evaluation"]).checks == CHECKS
 
 
-def test_what_providers_said_of_the_usage_is_left_out(stored):
+def test_raw_usage_of_providers_is_left_out(stored):
     usage = {"input_tokens": 5, "raw": [{"prompt_tokens": 5}]}
     stored.add(trace=[answered("x", 1.0)], usage=usage, evaluation=verdict(judge=judged([5.0])))
     path = stored.output / stored.rows[0]["evaluation"]
@@ -117,7 +117,7 @@ nested = st.recursive(
 @pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.text(max_size=20), nested, max_size=20), st.integers(1_000, 20_000))
-def test_whatever_a_tool_is_given_stays_in_its_room(tmp_path, arguments, room):
+def test_arguments_of_any_size_stay_within_the_limit_of_the_page(tmp_path, arguments, room):
     stored = StoredRuns(tmp_path)
     stored.add(trace=[called("tool", arguments, 1.0), told("tool", "z" * 3 * room, 2.0), answered("done", 3.0)])
     found = run_detail(stored.rows[0], tmp_path, room)
@@ -182,7 +182,7 @@ def test_links_within_the_output_folder_and_to_it_are_followed(stored, tmp_path)
 
 
 @pytest.mark.parametrize("path", ["runs/\0.json", "runs/\ud800.json", "link/\0.json"])
-def test_a_name_that_no_file_can_have_is_told(stored, path):
+def test_an_impossible_file_name_is_noted(stored, path):
     stored.add()
     (stored.output / "link").symlink_to(stored.output / "runs")
     assert "is no name of a file" in notes(stored, artifact=path)[0]

@@ -47,7 +47,7 @@ def results(rows, labels):
     return report
 
 
-def test_a_judge_is_compared_with_what_people_say():
+def test_a_judge_is_compared_with_human_labels():
     rows = [judged_row("r1", True, 9.0), judged_row("r2", True, 6.0), judged_row("r3", False, 2.0)]
     rows.append(judged_row("r4", False, 1.0))
     labels = [label("r1", "passed", 8.0), label("r2", "failed", 3.0), label("r3", "failed", 2.0)]
@@ -131,7 +131,7 @@ def test_a_label_for_one_judge_does_not_replace_that_for_another():
     assert (human["counted"], sum(human["left_out"].values()), human["between_annotators"]) == (2, 0, None)
 
 
-def test_the_latest_word_of_an_annotator_counts_wherever_its_line_stands():
+def test_the_latest_label_of_an_annotator_counts_in_any_order_of_lines():
     labels = [label("r1", "failed", day=5), label("r1", "passed", day=4)]
     human = results([judged_row("r1", True)], labels)["human"]
     assert (human["left_out"]["superseded"], human["judges"][0]["only_judge_passed"]) == (1, 1)
@@ -148,7 +148,7 @@ def test_cases_of_one_name_in_two_files_are_two_cases():
     assert (other["kappa_ci95"], other["agreement_ci95"]) == (one["kappa_ci95"], one["agreement_ci95"])
 
 
-def test_a_run_that_stands_twice_in_a_report_counts_once():
+def test_a_run_with_two_rows_in_a_report_counts_once():
     rows = [judged_row("r1", True), {**judged_row("r1", True), "nodeid": "tests/test_x.py::test_x[gpt4o]"}]
     [judge] = results(rows, [label("r1", "passed")])["human"]["judges"]
     assert (judge["runs"], judge["n"]) == (1, 1)

@@ -77,7 +77,7 @@ def test_rows_that_report_json_has_no_more_are_missed(journal, tmp_path, later):
 
 
 @pytest.mark.parametrize("planted", ["file", "folder"])
-def test_what_took_the_place_of_a_journal_is_not_replaced(journal, tmp_path, planted):
+def test_a_file_that_replaced_a_journal_is_not_overwritten(journal, tmp_path, planted):
     if planted == "file":
         journal.path.unlink()
         journal.path.write_text("another's")
@@ -185,7 +185,7 @@ def test_lines_of_a_wrong_form_are_counted_too(tmp_path, line):
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link", "folder"])
-def test_what_lies_in_the_place_of_a_journal_is_left_alone(tmp_path, kind):
+def test_an_existing_path_at_the_journals_name_is_not_changed(tmp_path, kind):
     (tmp_path / ".journals").mkdir()
     theirs = tmp_path / ".journals/20261122T100000000000Z-0123abcd.journal"
     if kind == "fifo":
@@ -216,7 +216,7 @@ def test_events_of_a_newer_version_are_passed_over(journal):
         ('{"event":"begin","seconds":0,"journal":2,"session":{}}\n', "journal: found version 2, expected 1"),
     ],
 )
-def test_what_is_no_journal_is_said(tmp_path, content, problem):
+def test_a_file_that_is_not_a_journal_is_an_error(tmp_path, content, problem):
     path = tmp_path / "x.journal"
     path.write_text(content)
     with pytest.raises(ConfigError, match=problem):

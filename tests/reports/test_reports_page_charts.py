@@ -37,7 +37,7 @@ def test_charts_are_drawn_and_can_be_taken_along(shown, report):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_model_stands_out_on_the_page_in_a_colour_of_its_own(program, tmp_path, scheme):
+def test_every_model_has_a_distinct_colour_of_sufficient_contrast(program, tmp_path, scheme):
     models = [Model(model_id=f"m{n}", requested_model="x") for n in range(len(COLOURS))]
     write_page(build_report([make_row(model=model) for model in models], {}), tmp_path / "report.html")
     with opened(program, tmp_path / "report.html", color_scheme=scheme) as shown:
@@ -48,7 +48,7 @@ def test_every_model_stands_out_on_the_page_in_a_colour_of_its_own(program, tmp_
         assert all(contrast(shown, mark) >= 3 for mark in marks)
 
 
-def test_what_a_dark_page_prints_or_gives_away_can_be_read_on_white(program, path):
+def test_prints_and_downloads_of_a_dark_page_are_readable_on_white(program, path):
     with opened(program, path, color_scheme="dark") as shown:
         figure = shown.page.locator("#chart-score-cost")
         figure.locator("svg.marks").wait_for()

@@ -118,7 +118,7 @@ def test_all_runs_are_on_paper(shown):
 # -- what others wrote, and what is not there
 
 
-def test_whatever_others_wrote_is_text_on_the_page(program, tmp_path):
+def test_untrusted_text_adds_no_elements_to_the_page(program, tmp_path):
     evil = f"{EVIL} {TURNED}"
     model = Model(model_id=evil, requested_model="x", label=evil)
     rows = [

@@ -130,7 +130,7 @@ def test_whole_numbers_beyond_all_bounds_are_none_either(refused):
     assert refused(text) == f"is no JSON: found {'9' * 40}, expected a number between -1e100 and 1e100"
 
 
-def test_what_the_session_says_of_itself_is_checked(refused):
+def test_the_session_section_of_a_report_is_validated(refused):
     report = build_report(ROWS[:1], {})
     assert refused({**report, "session": {**report["session"], "warnings": "none"}}).startswith("session.warnings: ")
     del report["totals"]

@@ -79,7 +79,7 @@ def test_one_run_of_each_case_says_nothing_of_flakiness():
     assert (model["pass_at_k"], model["flaky_cases"]) == ({"1": 0.5}, None)
 
 
-def test_what_broke_enters_no_rate_no_mean_and_no_interval():
+def test_errors_count_in_no_rate_mean_or_interval():
     """Its row may hold figures: a metric was measured before the judge failed, a teardown broke after the verdict."""
     said = {"tags": ["geo"], "dataset": "capitals"}
     kept = [
@@ -142,6 +142,6 @@ def test_standard_errors_and_intervals_are_the_cluster_robust_ones_of_statsmodel
         [[7.39] * 5, [7.39], [7.39] * 3],  # whose means differ by rounding
     ],
 )
-def test_what_does_not_differ_has_no_standard_error(alike):
+def test_equal_values_have_no_standard_error(alike):
     assert standard_error(alike) is None
     assert mean_interval(alike) is None

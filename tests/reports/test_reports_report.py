@@ -181,5 +181,5 @@ def test_reused_runs_and_those_judged_anew_are_counted_and_cost_nothing_again():
     assert "agentbench.spent_usd.judge" not in properties
 
 
-def test_what_a_session_spent_is_unknown_unless_it_is_said():
+def test_the_spending_of_a_session_is_unknown_by_default():
     assert build_report([make_row()], SESSION)["totals"]["spent_usd"] == {"run": None, "judge": None}

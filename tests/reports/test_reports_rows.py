@@ -53,7 +53,7 @@ def full_row(**changes):
     )
 
 
-def test_a_row_holds_what_the_records_say():
+def test_a_row_contains_the_values_of_its_records():
     assert full_row() == {
         "nodeid": "cases/test.yaml::capital[gpt4o-r2]",
         "case_id": "capital",
@@ -162,7 +162,7 @@ def test_user_properties_have_the_documented_names():
     ]
 
 
-def test_what_is_unknown_has_no_property():
+def test_unknown_values_have_no_property():
     names = {name for name, _ in user_properties(make_row("error", seconds=None))}
     known = ("case_id", "model", "repetition", "outcome", "reused", "evaluation_reused")
     assert names == {f"agentbench.{name}" for name in known}
@@ -173,7 +173,7 @@ any_text = st.text(st.characters(codec=None), max_size=30)
 
 @pytest.mark.slow
 @given(any_text, any_text, any_text, st.floats() | st.none())
-def test_rows_survive_execnet_and_json_whatever_the_agent_wrote(case_id, said, label, number):
+def test_rows_survive_execnet_and_json_with_any_text(case_id, said, label, number):
     evaluation = make_evaluation(
         checks=(failed_check(message=said),),
         metrics=(MetricResult(name=said or "m", score=number),),
@@ -197,13 +197,13 @@ def test_rows_survive_execnet_and_json_whatever_the_agent_wrote(case_id, said, l
 
 
 @pytest.mark.parametrize("odd", [nan, inf, -inf, 1e308])
-def test_what_is_no_number_is_unknown(odd):
+def test_values_that_are_not_numbers_are_unknown(odd):
     assert make_row(score=odd)["final_score"] is None
     assert make_row(metric=odd)["metrics"] == {"exact_match": None}
 
 
 @pytest.mark.parametrize("odd", [-1, -0.01, nan, 1e308])
-def test_what_nobody_can_have_spent_is_unknown(odd):
+def test_impossible_costs_and_tokens_are_unknown(odd):
     tokens = -1 if odd == -1 else None
     usage = Usage(input_tokens=tokens, output_tokens=2, cost_usd=odd)
     row = run_row("n", make_case(), MODEL, 1, make_run(usage=usage), None, outcome="passed", **NOTHING)
@@ -256,7 +256,7 @@ def test_judging_is_free_only_where_no_judge_was_asked(artifact, evaluation, cos
 
 
 @pytest.mark.parametrize("agreement", [None, "all", -1, 2, float("nan")])
-def test_agreement_stands_only_where_several_votes_came(agreement):
+def test_a_row_has_agreement_only_with_several_votes(agreement):
     evaluation = make_evaluation(
         metrics=(judged_metric(0.0, agreement=1 / 3), judged_metric(0.0, agreement=agreement), judged_metric(0.0))
     )

@@ -126,7 +126,7 @@ def test_a_tool_call_opens_with_its_arguments_and_its_result(program, page):
         assert "test_39" in result.inner_text()
 
 
-def test_what_the_runner_did_is_shown_on_demand(program, page):
+def test_events_of_the_runner_are_shown_on_demand(program, page):
     with opened(program, page, run(FAILED)) as shown:
         assert not shown.page.locator(".event.runner").first.is_visible()
         shown.page.get_by_label("what the runner did").check()

@@ -131,7 +131,7 @@ def test_nor_one_whose_run_is_an_option(program, tmp_path, nodeid):
         assert shown.page.locator(".again").count() == 0
 
 
-def test_what_an_agent_wrote_is_no_page_to_go_to(program, tmp_path):
+def test_links_to_files_of_an_agent_never_open_pages(program, tmp_path):
     stored = StoredRuns(tmp_path / "outputs")
     uris = [f"runs/a.artifacts/{name}" for name in ("a.html", "b.SVG", "c.xhtml", "d", "e.json/", "f.txt", "g.png")]
     uris += ["javascript:window.taken=1//.txt", "../../x.txt", "//127.0.0.1/x.txt"]
@@ -239,7 +239,7 @@ def test_stored_files_of_any_form_are_shown_as_far_as_they_go(program, tmp_path)
             assert "cannot be read" not in shown.page.locator("main").inner_text(), told_of
 
 
-def test_what_is_missing_is_said_in_its_place(program, tmp_path):
+def test_missing_parts_are_reported_in_their_place(program, tmp_path):
     stored = StoredRuns(tmp_path / "outputs")
     missing, broken, skipped = (stored.add(name, evaluation=verdict()) for name in ("missing", "broken", "skipped"))
     (stored.output / stored.rows[0]["artifact"]).unlink()

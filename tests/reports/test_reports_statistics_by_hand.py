@@ -125,7 +125,7 @@ def test_welch_of_two_pairs():
 
 
 @pytest.mark.parametrize(("value", "kept"), [(None, None), (float("nan"), None), (1e100, None), (-1e99, -1e99)])
-def test_what_can_be_added_up(value, kept):
+def test_only_finite_numbers_are_summed(value, kept):
     assert finite(value) == kept
     assert finite(float("inf")) is finite(-1e101) is None
 
@@ -247,7 +247,7 @@ def test_few_changed_cases_are_bounded_by_what_a_case_can_change_by():
     assert rate_interval([-1.0, -1.0])[0] == -1
 
 
-def test_the_interval_of_single_runs_goes_where_p_says():
+def test_the_interval_of_single_runs_agrees_with_the_p_value():
     gains = [1.0] * 6 + [0.0] * 14
     low, high = single_run_interval(gains, 0.03125)
     assert 0 < low < 0.3 < high
@@ -276,7 +276,7 @@ def test_fisher_of_four_and_four():
     assert fisher((2, 2), (2, 2)) == 1
 
 
-def test_what_cancels_out_is_no_difference():
+def test_differences_that_cancel_out_have_a_mean_of_0():
     assert mean_difference([0.1, 0.2, -0.3]) == 0
     assert mean_difference([1.0, 2.0]) == 1.5
     assert mean_difference([1e-6, -1e-6, 3e-6]) == pytest.approx(1e-6)
@@ -294,7 +294,7 @@ def test_the_smallest_difference_of_a_known_spread():
 
 @pytest.mark.parametrize("alpha", [0.05, 0.01])
 @pytest.mark.parametrize("cases", [50, 400])
-def test_the_smallest_difference_of_rates_has_the_power_that_it_says(cases, alpha):
+def test_the_smallest_detectable_difference_of_rates_has_its_stated_power(cases, alpha):
     """Where d = (z sqrt(v) + 0.84 sqrt(v - d^2)) / sqrt(n) for v = the variance now and d more (Connor 1987)."""
     differences = [1.0] * (cases // 10) + [-1.0] * (cases // 10) + [0.0] * (cases - 2 * (cases // 10))
     found = smallest_rate_difference(differences, alpha)

@@ -219,7 +219,7 @@ def test_a_redirect_is_not_followed_and_not_taken_for_success(monkeypatch):
     assert [path for path, _ in collector.requests] == ["/v1/traces"]
 
 
-def test_what_a_collector_answers_cannot_steer_the_terminal_or_hold_a_secret(monkeypatch):
+def test_answers_of_a_collector_are_escaped_redacted_and_shortened(monkeypatch):
     with Collector(status=400, reason=f"no \x1b[2J zebra-4711-crossing {'x' * 5_000}") as collector:
         [problem] = warnings_after_a_run(monkeypatch, collector)
     assert "\\x1b[2J [redacted] xxx" in problem

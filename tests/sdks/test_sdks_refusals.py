@@ -69,7 +69,7 @@ REFUSED = {
 
 
 @in_each_dialect
-def test_what_is_refused_is_the_sdks_own_exception(dialect: str) -> None:
+def test_a_refusal_is_raised_as_an_exception_of_the_sdk(dialect: str) -> None:
     async def run(endpoint: FaultEndpoint) -> None:
         async with listening(at(endpoint)) as (_, make, _http):
             context = make()

@@ -32,7 +32,7 @@ KEY = "k3y" * 8
         ("100% of it & more", None),
     ],
 )
-def test_an_escape_stands_for_what_it_says(text, meant):
+def test_escapes_are_decoded(text, meant):
     found = [layer.text for layer in unescape_layers(text)]
     assert found[0] == text
     assert (found[1:2] or [None])[0] == meant
@@ -46,7 +46,7 @@ def test_escapes_within_escapes_are_undone_three_times():
     assert [layer.text for layer in unescape_layers(text)] == ["%2525252541", "%25252541", "%252541", "%2541"]
 
 
-def test_what_an_escape_hid_is_found_where_it_lies():
+def test_the_origin_of_escaped_text_is_found():
     text = f"id=%22{KEY}%22;%41"
     plain, opened = list(unescape_layers(text))[:2]
     assert opened.text == f'id="{KEY}";A'

@@ -121,7 +121,7 @@ def test_a_secret_in_any_text_of_others_goes_from_any_record_and_all_else_stays(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_what_is_a_records_own_is_nobodys_secret(kind):
+def test_fixed_fields_of_a_record_are_not_redacted(kind):
     known = Redactor({"A_KEY": ID, "B_KEY": "2026-01-02T03:04:05", "C_KEY": "678901Z", "D_KEY": SECRET})
     for text in ("a word", SECRET):
         shown = make(kind, lambda text=text: text.replace(SECRET, REDACTED))
@@ -155,7 +155,7 @@ def test_a_secret_in_a_part_of_an_evaluation_goes():
         assert json.loads(document)[name].keys() == json.loads(part.model_dump_json()).keys()
 
 
-def test_what_a_type_from_elsewhere_writes_beside_its_fields_is_looked_at():
+def test_text_of_custom_serialisers_is_redacted():
     class Louder(Record):
         name: str
         shout: Annotated[str, PlainSerializer(lambda text: f"{text}-{text}")] = "hunter2"
@@ -202,7 +202,7 @@ UNWRITABLE = {
 
 
 @pytest.mark.parametrize("value", UNWRITABLE.values(), ids=UNWRITABLE)
-def test_what_json_cannot_hold_is_refused_as_ever(value):
+def test_values_that_json_cannot_represent_are_refused(value):
     for before in ("", SECRET):
         run = sample_run(metadata={"before": before, "value": value})
         for write in (run.model_dump_json, lambda run=run: redactor.dump(run)):

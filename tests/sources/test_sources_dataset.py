@@ -80,7 +80,7 @@ def test_default_ids_count_physical_lines_in_jsonl_and_positions_from_1_in_json(
 
 
 @pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
-def test_content_tells_lines_from_documents_whatever_the_suffix(write, bom):
+def test_lines_and_documents_are_distinguished_by_content_under_any_suffix(write, bom):
     lines = b'{"id": 1, "question": "a"}\n{"id": 2, "question": "b"}\n'
     document = b'[\n{"id": 1, "question": "a"},\n{"id": 2, "question": "b"}\n]'
     for content in (lines, document, document.replace(b"\n", b"")):
@@ -291,7 +291,7 @@ def test_a_file_without_items_says_so(write, content):
     assert bad(write(content))[0].startswith("1:1: ")
 
 
-def test_of_many_bad_rows_the_first_hundred_are_told(write):
+def test_the_first_hundred_bad_rows_are_reported(write):
     found = bad(write("id,question\n" * 250))
     assert len(found) == 101
     assert found[-1] == "250:1: 150 more items are bad"
@@ -353,7 +353,7 @@ answers = st.none() | scalars | st.lists(scalars, min_size=1, max_size=3)
     st.sampled_from(["lines", "list", "items", "indented"]),
     st.booleans(),
 )
-def test_what_json_writes_comes_back_the_same(write, pairs, form, ascii_only):
+def test_values_written_by_json_are_read_unchanged(write, pairs, form, ascii_only):
     rows = [{"question": question, "answer": answer} for question, answer in pairs]
     texts = {
         "lines": "\n".join(json.dumps(row, ensure_ascii=ascii_only) for row in rows),
@@ -403,7 +403,7 @@ def same_value(reference: str, answer: object) -> bool:
         ('{"question": "q"}', "a.txt", False),
     ],
 )
-def test_what_a_folder_collects(write, content, name, expected):
+def test_a_folder_collects_only_files_with_rows_of_questions(write, content, name, expected):
     assert is_dataset(write(content, name).path) is expected
 
 
@@ -471,7 +471,7 @@ def test_datasets_are_named_by_their_path_below_root_or_project(tmp_path, marks,
         assert dataset_name(data / file, ConfigRoot(data)) == name
 
 
-def test_a_config_root_names_what_lies_in_it_and_below(tmp_path):
+def test_datasets_below_a_config_root_are_named_by_their_path(tmp_path):
     (tmp_path / "models.yaml").write_text("schema_version: 1\n")
     (tmp_path / "data" / "suites").mkdir(parents=True)
     (tmp_path / "data" / "suites" / "any.yaml").write_text("schema_version: 1\n")

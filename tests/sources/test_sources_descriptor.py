@@ -114,7 +114,7 @@ def test_the_name_is_said_or_the_only_files_or_the_folders(rows, describe, name,
     assert describe({"files": ["one.jsonl"], **fields}, name).name == expected
 
 
-def test_a_data_file_is_read_as_the_descriptor_that_lists_it_says(tmp_path, rows, describe):
+def test_a_data_file_is_read_with_the_descriptor_that_lists_it(tmp_path, rows, describe):
     one = rows("data/one.jsonl", {"problem": "1?"})
     rows("data/deep/two.jsonl", {"problem": "2?"})
     fields = {"name": "n", "files": ["one.jsonl", "deep/*"], "fields": {"question": "problem"}}
@@ -309,7 +309,7 @@ def test_tags_come_from_the_descriptor_the_row_and_its_fields(rows, describe):
     assert row_case(dataset, first).tags == first.tags
 
 
-def test_what_can_be_no_tag_is_an_error_of_its_row(rows, describe):
+def test_a_value_that_cannot_be_a_tag_is_an_error_of_its_row(rows, describe):
     rows("data/one.jsonl", q(1, level={"a": 1}), q(2, level="easy"))
     dataset = describe({"files": ["one.jsonl"], "tags_from": ["level"]})
     assert ids(dataset) == ["data/one.q2"]
@@ -616,7 +616,7 @@ def test_code_that_wants_to_leave_python_does_not(rows, custom):
     ]
 
 
-def test_what_a_module_raises_is_told_as_the_import_that_failed(rows, custom):
+def test_an_exception_of_a_module_is_an_import_error_with_its_text(rows, custom):
     rows("data/one.jsonl", q(1))
     with pytest.raises(ConfigError, match=r"benchmark: cannot import raising: ValueError: not today"):
         custom("raising:Custom", "raise ValueError('not today')")

@@ -158,7 +158,7 @@ def test_limit_and_bad_rows(hub, place):
 
 
 @pytest.mark.parametrize("how", ["card", "web", "link", "saved"])
-def test_a_folder_cannot_read_what_lies_outside_of_the_root(tmp_path, datasets, hub, place, how):
+def test_a_folder_cannot_read_files_outside_of_the_root(tmp_path, datasets, hub, place, how):
     write_csv(tmp_path / "secret" / "rows.csv")
     folder = place / "evil"
     write_csv(folder / "rows.csv")
@@ -189,7 +189,7 @@ def test_a_folder_cannot_read_what_lies_outside_of_the_root(tmp_path, datasets, 
         ("empty/readme", b"", "cannot be loaded: "),
     ],
 )
-def test_what_cannot_be_loaded_is_one_clear_error(hub, place, name, content, message):
+def test_an_unloadable_folder_is_one_short_error(hub, place, name, content, message):
     (place / name).parent.mkdir(exist_ok=True)
     (place / name).write_bytes(content)
     dataset = hub(f"hf:./{name.partition('/')[0]}")

@@ -56,7 +56,7 @@ def read(tmp_path, content, fields, name="preds.json"):
         ([{"id": 1, "out": None}], {"id": "id", "prediction": "out"}, {"1": None}),
     ],
 )
-def test_ids_and_predictions_stand_where_the_descriptor_says(tmp_path, content, fields, found):
+def test_ids_and_predictions_are_read_from_the_fields_of_the_descriptor(tmp_path, content, fields, found):
     assert read(tmp_path, content, fields) == found
 
 

@@ -154,7 +154,7 @@ def test_saved_results_of_the_original_are_predictions():
         ('["a", "b"', ["1:10: not valid JSON"]),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told_by_its_place(write, content, found):
+def test_errors_in_a_predictions_file_contain_their_place(write, content, found):
     told = problems(write(content))
     assert [text.startswith(start) for text, start in zip(told, found, strict=False)] == [True] * len(found), told
 

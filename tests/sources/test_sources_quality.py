@@ -83,7 +83,7 @@ def test_a_question_that_tells_its_answer_is_doubtful(doubts, question, answer):
         ("北京是中国的首都。中国的首都是哪里？", "北京"),
     ],
 )
-def test_an_answer_that_stands_in_its_question_is_doubtful(doubts, question, answer):
+def test_an_answer_contained_in_its_question_is_doubtful(doubts, question, answer):
     [(place, text)] = doubts(("Why?", "Because."), (question, answer))
     assert place == at(2)
     assert text == f"answer: found {answer!r}, which stands in the question too; it can be copied from there"
@@ -250,7 +250,7 @@ def test_any_text_can_be_looked_at(text):
 
 @pytest.mark.slow
 @given(st.text(st.characters(codec="latin-1", categories=["L", "P", "S"]), min_size=1, max_size=20))
-def test_what_was_misread_once_is_noticed(text):
+def test_text_decoded_with_the_wrong_encoding_is_noticed(text):
     misread = text.encode().decode("latin-1")
     common = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÐÑÒÓÔÕÖ×ØÙÚÛÜÝÞßàáâãäåæçèéêëìíîïðñòóôõö÷øùúûüýþÿ"
     if any(sign in common for sign in text):

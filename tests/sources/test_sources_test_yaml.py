@@ -42,7 +42,7 @@ def source(root, write, name, content, outer="role: user"):
     return [(message.role, message.content, message.name) for message in load_case(path, root).messages]
 
 
-def test_a_case_has_what_its_file_says(root, write):
+def test_a_case_has_the_fields_of_its_file(root, write):
     case = load_case(
         write(
             "input:\n  messages: [{role: user, content: 2 + 2?, name: ann}]\n"

@@ -42,7 +42,7 @@ def test_tails_and_quantiles_of_coin_tosses_are_scipys(n):
     assert coin_quantile(0.3, 0) == 0
 
 
-def test_what_is_solved_lies_between_two_neighbouring_floats():
+def test_solve_is_exact_to_neighbouring_floats():
     assert solve(lambda x: x**2 - 2, 0.0, 2.0) == pytest.approx(2**0.5, rel=1e-15)
     assert solve(lambda x: x - 3, 0.0, 2.0) == pytest.approx(2)
     assert NORMAL.inv_cdf(0.975) == pytest.approx(Z, rel=1e-15)

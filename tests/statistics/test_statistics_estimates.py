@@ -28,7 +28,7 @@ samples = st.integers(1, 10_000).flatmap(lambda n: st.tuples(st.integers(0, n), 
 
 
 @given(samples)
-def test_wilson_lies_in_0_to_1_and_around_the_rate(sample):
+def test_the_wilson_interval_is_in_0_to_1_and_contains_the_rate(sample):
     passed, n = sample
     low, high = wilson_interval(passed, n)
     assert 0 <= low <= passed / n <= high <= 1
@@ -175,7 +175,7 @@ def test_the_interval_of_a_score_is_that_of_its_logit():
     ],
 )
 @pytest.mark.parametrize("cases", [5, 10, 30])
-def test_intervals_of_scores_hold_the_true_mean_as_often_as_they_say(draw, true, cases):
+def test_intervals_of_scores_have_their_nominal_coverage(draw, true, cases):
     random, held, sessions = Random(4), 0, 0
     for _ in range(2_000):
         found = score_interval([[draw(random)] for _ in range(cases)], JUDGED_SCALE)

@@ -84,7 +84,7 @@ def test_many_cases_give_nearly_students_interval(cases):
 @pytest.mark.slow
 @given(st.lists(st.lists(st.floats(0, 10), min_size=1, max_size=3), max_size=8))
 @settings(max_examples=50)
-def test_an_interval_is_the_same_each_time_and_lies_among_the_cases(groups):
+def test_an_interval_is_deterministic_and_within_the_range_of_cases(groups):
     found = bootstrap_interval(groups)
     assert found == bootstrap_interval(groups)
     if found is not None:
