@@ -13,4 +13,4 @@ SCRIPT = (
     "What a judge says of every research report.",
     "What it says of one in place of `research`, by item id.",
 )
-"""What the sections of scripts `research` and `researches` are, for editors."""
+"""Descriptions of the script sections `research` and `researches`, for editors."""

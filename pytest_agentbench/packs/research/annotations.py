@@ -1,6 +1,6 @@
-"""Annotations of seed 003: what an expert takes and costs by domain, how hard tasks are, what tokens cost.
+"""Annotations of seed 003: an expert's time and cost by domain, the difficulty of tasks, the price of tokens.
 
-Each file is read in both spellings: flat, or nested below a name of its own; `avg_task_time_hours` or
+Each file is read in both spellings: flat, or nested below a name; `avg_task_time_hours` or
 `expert_time_hours`, `avg_hourly_rate_usd` or `expert_hourly_rate_usd`, `input_price_per_1k` or `input_cost_per_1k`.
 """
 
@@ -42,9 +42,9 @@ class DomainExpert(_Entry):
 
 
 class ComplexityLevel(_Entry):
-    """A level: what an expert's hours are multiplied by, and how difficult it is, 1-5.
+    """A level: the multiplier of an expert's hours, and the difficulty, 1-5.
 
-    A file without multipliers leaves the hours as they are; one without difficulties has those of its levels' numbers.
+    A file without multipliers does not change the hours; without difficulties, the levels' numbers are used.
     """
 
     description: str = ""
@@ -74,7 +74,7 @@ class ExpertType(_Entry):
 
 
 def _unnest(name: str) -> BeforeValidator:
-    """Take what stands below `name`, where the file nests it so; its other fields only describe the file."""
+    """Return the content below `name` if the file nests it; its other fields only describe the file."""
 
     def below(data: Any) -> Any:
         nested = data.get(name) if isinstance(data, dict) else None
@@ -116,7 +116,7 @@ class Annotations:
 
     def domain(self, name: str) -> DomainExpert:
         """Return the expert of a domain of that name, or of its other one. Raises ConfigError: there is no default."""
-        # The very name first: a file may have both, with figures of their own.
+        # The exact name first: a file may have both, with different figures.
         found = self.domains.get(name) or self.domains.get(SAME_DOMAINS.get(name, name))
         if found is None:
             raise self._make_unknown(REQUIRED[0], "domain", name, self.domains)
@@ -134,7 +134,7 @@ class Annotations:
 
         Raises ConfigError for one that is not there.
         """
-        # Names of the configuration come last, so that they count where the file has the same.
+        # Names of the configuration come last, so that they take precedence over the file's.
         known = {**{level.name: number for number, level in self.levels.items() if level.name}, **names}
         # CSV and spreadsheets give the level as "3".
         number = int(name) if isinstance(name, int) or name.isdecimal() else known.get(name)
@@ -143,7 +143,7 @@ class Annotations:
         return number
 
     def price(self, model: str) -> TokenPrice:
-        """Return the price of a model. Raises ConfigError for one that is not there: `default` is none."""
+        """Return the price of a model. Raises ConfigError for an unknown model: `default` does not count."""
         if model not in self.prices:
             raise self._make_unknown(REQUIRED[2], "model", model, self.prices)
         return self.prices[model]
@@ -159,7 +159,7 @@ _COMPAT_LEVEL = 3
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """Domain and complexity level of a task, None if unknown. `defaults` are those of the two that are defaults."""
+    """Domain and complexity level of a task, None if unknown. `defaults` names the fields with default values."""
 
     domain: str | None
     level: int | str | None
@@ -194,9 +194,9 @@ class TaskDefaults:
         domain_map: Mapping[str, str],
         knows_domain: Callable[[str], bool],
     ) -> TaskPlace:
-        """Return the place of a task by what its row says. A topic that is no domain is replaced by a default domain.
+        """Return the place of a task from its row. A topic that is not a domain is replaced by a default domain.
 
-        A domain that the annotations do not have is a mistake in the row, and is not replaced.
+        An unknown domain is a mistake in the row, and is not replaced.
         """
         # An empty text counts as none: CSV has no other way to leave a field out.
         name = domain or topic

@@ -23,7 +23,7 @@ class Expert:
 
     @property
     def cost_usd(self) -> float:
-        """Return what the expert's work costs."""
+        """Return the cost of the expert's work."""
         return self.hours * self.hourly_rate_usd
 
 
@@ -41,10 +41,11 @@ STANDARD = EfficiencyWeights()
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """A report's efficiency, 0-1, and its parts. What cannot be told is None; `missing` names what that lacks.
+    """A report's efficiency, 0-1, and its parts. A part that cannot be computed is None; `missing` names the missing
+    data.
 
-    `time_saving` is a share of the expert's hours and negative where the agent took longer, as `cost_saving_usd` is
-    where it cost more.
+    `time_saving` is a share of the expert's hours, negative if the agent took longer; `cost_saving_usd` is negative if
+    it cost more.
     """
 
     score: float | None
@@ -83,15 +84,15 @@ def efficiency(
     score = None
     if time_saving is not None and cost_saving is not None and automation is not None:
         score = clamped(
-            # Taking longer than the expert is no negative efficiency: it earns nothing, and `time_saving` itself
-            # tells by how much.
+            # Taking longer than the expert is not a negative efficiency: it earns nothing, and `time_saving`
+            # has the amount.
             weights.time * max(0.0, time_saving) + weights.cost * clamped(cost_saving) + weights.automation * automation
         )
     return Efficiency(score, time_saving, saved_hours, saved_usd, automation, missing)
 
 
 def clamped(value: float) -> float:
-    """Return the value, or the end of 0-1 beyond which it lies."""
+    """Return the value, limited to 0-1."""
     return min(1.0, max(0.0, value))
 
 
@@ -100,8 +101,7 @@ def _share(part: float, whole: float) -> float | None:
 
 
 # How an agent worked with the web: efficiency and strategic proxies without a judge (seed 003, Web交互能力).
-#
-# Every score follows from what was recorded; where a recorded value is missing, what needs it is None.
+# Every score follows from recorded values; if a value is missing, the scores that need it are None.
 
 
 INTERACTION_TOP = 5.0
@@ -146,9 +146,9 @@ class InteractionEfficiency:
 
     @property
     def overall_efficiency(self) -> float | None:
-        """Return the mean, None where any of the four is."""
+        """Return the mean, or None if any of the four is None."""
         parts = [getattr(self, each.name) for each in fields(self)]
-        # A mean over what is known would reward whoever records less.
+        # A mean over the known values would reward agents that record less.
         return None if None in parts else sum(parts) / len(parts)
 
 
@@ -219,7 +219,7 @@ def interaction_strategy(task: Interaction) -> InteractionStrategy:
         knowledge_organization_score=_capped((task.word_count, 3 / 5000), (coverage, 2.0)),
         knowledge_reuse_potential=_capped((task.citation_count, INTERACTION_TOP / 15)),
         knowledge_quality_score=_capped((_product(task.user_satisfaction_rating, coverage), 1.0)),
-        # The seed has no judge at this stage: sources and citations stand for units of knowledge.
+        # The seed has no judge at this stage: sources and citations replace units of knowledge.
         created_knowledge_units=_sum(task.sources_used, task.citation_count),
     )
 
@@ -292,7 +292,7 @@ def knowledge_creation_value(qualities: list[float]) -> float:
 
 _TIME_WITHOUT_EXPERT = 0.5
 
-# Weights of their own, which sum to 1: not those of `strategic_value`.
+# Separate weights, which sum to 1; not those of `strategic_value`.
 _STRATEGIC = MappingProxyType(dict(zip(STRATEGIC_SCORES, (0.25, 0.20, 0.20, 0.15, 0.10, 0.05, 0.05, 0.0), strict=True)))
 
 
@@ -315,7 +315,7 @@ def overall_strategic_score(scores: Mapping[str, float]) -> float:
     return sum(scores[name] * weight for name, weight in _STRATEGIC.items())
 
 
-# What the original takes for a domain that it does not know.
+# The original's values for an unknown domain.
 _NO_EXPERT = Expert(2.0, 100.0)
 
 
@@ -342,15 +342,15 @@ def compat_expert(
 def compat_success_rate(rates: Sequence[float | None]) -> float | None:
     """Return the original's success rate of tool calls: the plain mean of `rates`, None without any.
 
-    It ignores how many calls an entry stands for. An entry without a rate counts as successful.
+    It ignores the number of calls of an entry. An entry without a rate counts as successful.
     """
     return sum(1.0 if rate is None else rate for rate in rates) / len(rates) if rates else None
 
 
 def compat_interaction(task: Interaction, prompt: str, article: str, *, measured: bool) -> Interaction:
-    """Return the task with the original's estimates in place of values that were not recorded.
+    """Return the task with the original's estimates in place of unrecorded values.
 
-    Where no interaction was `measured`, time, tokens and cost follow from the number of words; the other estimates are
+    If no interaction was `measured`, time, tokens and cost follow from the number of words; the other estimates are
     constants (row 0 of golden_examples/web_interaction.jsonl).
     """
     found = _DEFAULTS if measured else _estimates(task, prompt, article)
@@ -407,7 +407,7 @@ class AnnotatedTask:
 
 
 def task_of(annotations: Annotations, config: PoetConfig, domain: str, level: int | str | None) -> AnnotatedTask:
-    """Return what the annotations say of a domain's task of a level. Raises ConfigError: neither has a default."""
+    """Return the annotations of a domain's task of a level. Raises ConfigError: neither has a default."""
     if level is None:
         raise ConfigError(
             "complexity_level: missing, expected it in the report's row or its query's, such as "
@@ -426,7 +426,7 @@ def task_of(annotations: Annotations, config: PoetConfig, domain: str, level: in
 
 
 COMPAT_RACE_MAX = 5.0
-"""What the original divides RACE's 0-1 by."""
+"""The original's divisor of RACE's 0-1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,7 +444,7 @@ class PoetWeights:
 
 @dataclass(frozen=True, slots=True)
 class Poet:
-    """Composite and its parts, 0-1. `reasons` says why a None is one: a missing part leaves the others."""
+    """Composite and its parts, 0-1. `reasons` explains each None: a missing part does not affect the others."""
 
     score: float | None
     efficiency: float | None
@@ -458,7 +458,7 @@ def quality_value(
     fact_accuracy: float | None,
     weights: PoetWeights = PoetWeights(),
 ) -> float | None:
-    """Return `0.7 RACE / race_max + 0.3 citation accuracy`, each at most 1; None where one is missing."""
+    """Return `0.7 RACE / race_max + 0.3 citation accuracy`, each at most 1; None if one is missing."""
     if race is None or fact_accuracy is None:
         return None
     # In compat mode RACE, which is 0-1, is divided by 5.0, so that the original's quality counts a fifth of it.
@@ -473,7 +473,7 @@ def poet(
     why: Mapping[str, str],
     weights: PoetWeights = PoetWeights(),
 ) -> Poet:
-    """Put the parts together. `why` says for `efficiency`, `race`, `fact` and `strategic` why they are missing."""
+    """Combine the parts. `why` has the reasons for missing `efficiency`, `race`, `fact` and `strategic`."""
     parts = {"efficiency": efficiency, "race": race, "fact": fact_accuracy, "strategic": strategic}
     # A missing part is no 0 and no mean of the others: it leaves the composite open.
     missing = [name for name, value in parts.items() if value is None]

@@ -19,7 +19,7 @@ from pytest_agentbench.packs.research.asking import (
 from pytest_agentbench.packs.research.records import Language
 
 _URL = r"(?:https?://|www\.)[^\s<>\"'）)\]】，。；]*[^\s<>\"'）)\]】，。；.,;:!?]"
-"""Without the punctuation of the sentence that it stands in."""
+"""An address without the punctuation of its sentence."""
 # All repetitions here are bounded: an article is a stranger's text, and brackets that nest without a bound would be
 # tried in every division.
 _TARGET = r"\((?:[^()\s]|\([^()\s]{0,200}\)){0,2000}(?:\s+\"[^\"\n]{0,300}\")?\)"
@@ -36,8 +36,8 @@ REFERENCES_HEADING = re.compile(
     r"[\s:：*_#]*$",
     re.IGNORECASE,
 )
-# Lines of a reference list: _ENTRY below a heading that says so, _LISTED anywhere. Elsewhere a number alone begins a
-# step of a list, so that an address has to follow.
+# Lines of a reference list: _ENTRY below a heading for it, _LISTED anywhere. Elsewhere a number alone begins
+# a step of a list, so an address has to follow.
 _ENTRY = re.compile(rf"^\s*(?:[-*•]\s.*{_URL}|(?:[-*•]\s*)?(?:\[\^?\d+\]|【\d+】|\d+[.、)]\s|{_URL}[.,;]?\s*$))")
 _LISTED = re.compile(rf"^\s*(?:[-*•]\s*)?(?:\[\^?\d+\]|【\d+】|{_URL}[.,;]?\s*$|\d+[.、)]\s.*{_URL})")
 _SUBHEADING = re.compile(r"#{1,6}\s")
@@ -45,21 +45,21 @@ _RULE = re.compile(r"^\s*[-_*=—]{3,}\s*$")
 
 
 def clean_by_rules(article: str) -> str:
-    """Return the article's text. What is deterministic here a model may do in its place, where it is asked to."""
+    """Return the article's text, cleaned by rules; a model may do the same on request."""
     text = _drop_references(article)
     # Images first: `[![alt](image)](link)` is a link around an image, and leaves nothing.
     text = _LINK.sub(_link_text, _IMAGE.sub("", text))
-    # Last what the others leave empty: `([1])` becomes `()`.
+    # Last the remains of the others: `([1])` becomes `()`.
     text = _EMPTY.sub("", _MARKER.sub("", _BARE.sub("", text)))
     lines = (line.rstrip(" \t") for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
 def required_text(article: str) -> str:
-    """Return what no cleaning may leave out: the cleaned text without lines that may list references, wherever they
-    stand.
+    """Return the text that every cleaning must keep: the cleaned text without lines that may list references, anywhere.
 
-    A numbered line without an address is one only below a heading that says so: elsewhere it is a step of a list.
+    A numbered line without an address is such a line only below a heading for references: elsewhere it is a step of a
+    list.
     """
     kept, listing = [], False
     for line in article.split("\n"):
@@ -74,7 +74,7 @@ def required_text(article: str) -> str:
 
 
 def _link_text(link: re.Match[str]) -> str:
-    """Return what a link says; nothing where that is only a number or the address again."""
+    """Return the text of a link; "" if that is only a number or the address again."""
     said = link[1]
     return "" if re.fullmatch(rf"\^?\d+|{_URL}|\[\d+\]", said) else said
 
@@ -119,7 +119,7 @@ class Words:
 
     def likeness(self, other: Words) -> float:
         """Return the share of their pairs that both have (Jaccard), 0-1; 0 where their numbers differ."""
-        # `grew by 3 %` and `grew by 30 %` share all other words and say different things.
+        # `grew by 3 %` and `grew by 30 %` share all other words and have different meanings.
         if self.numbers != other.numbers:
             return 0.0
         either = len(self.pairs | other.pairs)
@@ -141,7 +141,7 @@ def split_words(text: str) -> Words:
             word = word.replace(",", "")
             numbers.add(word)
         words.append(word)
-    # One word has no pair, so it stands for itself.
+    # One word has no pair, so it counts alone.
     pairs: set[tuple[str, ...]] = set(pairwise(words)) or {(word,) for word in words}
     return Words(frozenset(words), frozenset(pairs), frozenset(numbers))
 
@@ -166,7 +166,7 @@ class Passages:
 
 
 def _split_sentence(sentence: str) -> list[str]:
-    """Return the sentence, in parts of at most _LONGEST words; none where it has no word."""
+    """Return the sentence, in parts of at most _LONGEST words; [] without words."""
     starts = [match.start() for match in _WORD.finditer(sentence)][::_LONGEST]
     return [sentence[start:end] for start, end in pairwise([*starts, None])]
 
@@ -186,9 +186,9 @@ class _Reply(ReplyPart):
 
 
 async def clean_by_model(asking: Asking, case_id: str, language: Language, article: str, *, number: int = 1) -> str:
-    """Return the article without its apparatus; one whose reply is cut off is asked for in pieces.
+    """Return the article without its apparatus; if a reply is cut off, the article is sent in pieces.
 
-    `number` tells the texts of one row apart, for scripts. Raises Unscored where replies keep lacking words of the
+    `number` distinguishes the texts of one row, for scripts. Raises Unscored if replies keep lacking words of the
     article, or have others.
     """
 
@@ -216,8 +216,8 @@ def _parse(text: str, piece: str) -> str:
     found, whole, wanted = (
         Counter(_CHARACTER_OR_WORD.findall(each.casefold())) for each in (said, piece, required_text(piece))
     )
-    # Counts of words and not their order: a judge that mends line breaks does no harm. What is lost is measured
-    # against the prose alone, what is added against all that was there.
+    # Counts of words and not their order: a judge that repairs line breaks does no harm. Lost words are
+    # measured against the prose alone, added ones against the whole article.
     lost = (wanted - found).total() / max(wanted.total(), 1)
     added = (found - whole).total() / max(whole.total(), 1)
     if lost > MOST_LOST:

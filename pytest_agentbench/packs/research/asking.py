@@ -1,4 +1,4 @@
-"""Ask a model for one part of one row's score: its request, its reply in pieces, what is kept of it."""
+"""Ask a model for one part of one row's score: its request, its reply in pieces, and the stored replies."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """Prompts in one language: of each question the task, followed by what the reply has to look like.
+    """Prompts in one language: for each question the task, followed by the form of the reply.
 
-    `{...}` are places to fill in. `labels` are those of blocks of material. `dimensions` say what RACE's dimensions
-    mean, `query_dimensions` what scores 1 and 5 mean of the seven by which queries are selected, by letter.
+    `{...}` are placeholders. `labels` are titles of blocks of untrusted text. `dimensions` explain RACE's dimensions,
+    `query_dimensions` the scores 1 and 5 of the seven by which queries are selected, by letter.
     """
 
     role: str
@@ -72,7 +72,7 @@ def read_texts(name: str) -> dict[str, Any]:
 # Also part of the fingerprints of graded items: a changed text with the old version would leave stored scores
 # standing.
 PROMPT_VERSION = "1"
-"""Part of every kept reply's identity: raised when a wording, an order or what is shown changes."""
+"""Part of every stored reply's identity: raise it if a wording, an order or the shown material changes."""
 
 WORDINGS: dict[Language, Wording] = {
     "en": Wording(**read_texts("english")),
@@ -91,7 +91,7 @@ def stage_messages(language: Language, task: str, **material: str) -> list[dict[
 
 
 def _delimit(language: Language, material: Mapping[str, str]) -> tuple[dict[str, Block], str, str]:
-    """Return the material as blocks, their boundary, and the text that says how they are read."""
+    """Return the material as blocks, their boundary, and the text that explains them."""
     wording = WORDINGS[language]
     blocks = {name: Block(wording.labels[name], text) for name, text in material.items()}
     # Computed from the material, which therefore cannot contain it: no report can end its own block.
@@ -139,7 +139,7 @@ def parse_objects(text: str, names: Iterable[str], form: type[P]) -> dict[str, P
 T = TypeVar("T")
 
 REQUEST_SECONDS = 300.0
-"""How long one request may take: reports are long, and so is what is said of them."""
+"""Seconds of one request: reports are long, and so are replies about them."""
 _CUT = (
     "the reply was cut off at the model's limit of tokens; raise its max_tokens (parameters in models.yaml), or take "
     "a judge that may say more"
@@ -155,11 +155,12 @@ class ReplyCut(Unscored):
 
 
 class Asking:
-    """One model that judges rows, the replies it gave before, and what it costs.
+    """One model that judges rows, its earlier replies, and its cost.
 
-    `kept` None: nothing is kept, as where a cassette does. Secrets are removed from what is sent, unless `redactor` is
-    None. Where what is kept is to be asked anew, `anew` holds the keys of what was since: only that counts. `options`
-    are further fields of each request, which takes at most `request_seconds`. `prompts` are in place of ours.
+    `kept` None: replies are not stored, for example if a cassette does it. Secrets are removed from requests, unless
+    `redactor` is None. If stored replies are to be replaced, `anew` contains the keys of the replies stored since: only
+    these count. `options` are further fields of each request, which takes at most `request_seconds`. `prompts` replace
+    ours.
     """
 
     def __init__(
@@ -204,7 +205,7 @@ class Asking:
             return stage_messages(language, getattr(WORDINGS[language], prompt).format(**values), **material)
         blocks, boundary, how_to_read = _delimit(language, material)
         user = fill_prompt(text, values, {name: [block] for name, block in blocks.items()}, boundary)
-        # Without our role, as the prompt has its own. How blocks are read stays, whoever wrote the prompt.
+        # Without our role, as the prompt has its own. The explanation of blocks is always added.
         return [{"role": "system", "content": how_to_read}, {"role": "user", "content": user}]
 
     async def __call__(
@@ -220,15 +221,15 @@ class Asking:
         request: int | None = None,
         divisible: bool = False,
     ) -> T:
-        """Return what `parse` makes of the reply; one that it refuses (InvalidReply) is asked for again, with what was
-        wrong.
+        """Return the result of `parse` on the reply; a refused one (InvalidReply) is asked for again, with its
+        mistakes.
 
-        `version` is that of the prompt and of how replies are read, `draw` the number of one of several answers to the
+        `version` is that of the prompt and of the reply's parser, `draw` the number of one of several answers to the
         same question, `request` that of one of several questions, by which scripts answer each (default: `draw`).
-        Raises Unscored; ReplyCut at once where the reply was cut off, as the next one would be: whoever asks for less
-        then says `divisible`. The reply that counts is kept, so that a later call takes up only what failed.
+        Raises Unscored; ReplyCut at once if the reply was cut off, as the next one would be: callers that can ask for
+        less set `divisible`. The valid reply is stored, so a later call repeats only failed requests.
         """
-        # Scripts alone see the number; draws of a paid model are told apart by the key under which they are kept.
+        # Only scripts see the number; draws of a paid model are distinguished by their storage key.
         options = numbered_options(self._client, self._options, request or draw)
         send_request = chat_sender(self._client, case_id, response_format, options, self._request_seconds)
         # A script is free and may be edited: nothing of it is kept.
@@ -246,8 +247,8 @@ class Asking:
 
         async def send(conversation: Sequence[dict[str, str]]) -> JudgeReply:
             nonlocal stopped
-            # The model would be told what was wrong and answer at the same length: each try would be paid for, and
-            # cut again.
+            # The model would get its mistakes and answer at the same length: each attempt would be paid for,
+            # and cut again.
             if cut():
                 raise ReplyCut(_CUT)
             if known is not None and not replies:
@@ -280,8 +281,8 @@ class Asking:
 
     async def _known(self, kept: Judgements, key: str) -> KeptReply | None:
         """Return the reply that is kept here, or in the store that other machines share."""
-        # With --agentbench-rejudge what was kept before the session does not count, but what it has asked since does:
-        # it is the same question.
+        # With --agentbench-rejudge replies from before the session do not count, but replies of this session
+        # to the same question do.
         if self._anew is not None and key not in self._anew:
             return None
         if (found := kept.find_reply(key)) is None and kept.remote is not None:
@@ -295,9 +296,9 @@ R = TypeVar("R")
 
 
 async def gather_all(*parts: Awaitable[R]) -> list[R]:
-    """Return what all of them give, side by side.
+    """Return the results of all awaitables, which run concurrently.
 
-    The first failure is raised once the others have ended and are kept.
+    The first failure is raised after the others have ended and their replies are stored.
     """
     # Not a TaskGroup, which cancels the others: their replies are paid for already, and kept once they have come.
     ended = await asyncio.gather(*parts, return_exceptions=True)
@@ -310,7 +311,7 @@ async def gather_all(*parts: Awaitable[R]) -> list[R]:
 async def ask_by_halves(piece: str, smallest: int, answer: Callable[[str], Awaitable[R]]) -> list[tuple[str, R]]:
     """Return the text, or the pieces for which replies are not cut off, in order, each with its answer.
 
-    Raises ReplyCut where one of fewer than twice `smallest` characters is still too long.
+    Raises ReplyCut if one of fewer than twice `smallest` characters is still too long.
     """
     try:
         return [(piece, await answer(piece))]
@@ -322,7 +323,7 @@ async def ask_by_halves(piece: str, smallest: int, answer: Callable[[str], Await
 
 
 async def ask_list_by_halves(items: list[S], smallest: int, answer: Callable[[list[S]], Awaitable[list[R]]]) -> list[R]:
-    """Return the same of a list: the answers to its parts, one behind the other."""
+    """Return the answers to a list's parts, concatenated; parts are halved as in `ask_by_halves`."""
     try:
         return await answer(items)
     except ReplyCut:

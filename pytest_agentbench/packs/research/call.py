@@ -1,4 +1,4 @@
-"""One call of a research command: its judge, what is kept, how its rows end, what is told of them."""
+"""One call of a research command: its judge, stored replies, the results of its rows, and its output."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 # A call over many models writes some fifteen files for each: by folders, the counts above them stay on the screen.
 _MOST_FILES, _FEW = 24, 2
-"""Of a call, and of one folder of a larger call, that are told one by one."""
+"""Maximum number of files of a call, and of one folder of a larger call, that are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class StageOutcome:
 
 
 class StageProgress:
-    """A stage's bar on a terminal; elsewhere only what failed is told."""
+    """A stage's bar on a terminal; elsewhere only failures are printed."""
 
     def __init__(self, stage: str, rows: int, ledger: Ledger, bar: Progress | None) -> None:
         self._stage, self._ledger, self._bar = stage, ledger, bar
@@ -69,7 +69,7 @@ class StageProgress:
         self._task = bar.add_task(stage, total=rows, said="") if bar is not None else None
 
     def note_failure(self, why: str, *, told: bool) -> None:
-        """Note that a row has ended without a score; why may be `told` already."""
+        """Record that a row has ended without a score; the reason may be printed already (`told`)."""
         self._failed += 1
         if not told:
             self._tell(f"{self._stage}: {printable(' '.join(why.split()))}")
@@ -91,9 +91,9 @@ class StageProgress:
 
 
 def print_error(line: str) -> None:
-    """Print one line on stderr. That nobody reads it there (any more) does not end what is being paid for."""
+    """Print one line on stderr. A closed stderr does not end the paid work."""
     if sys.stderr is not None:
-        # `agentbench ... 2>&1 | head` closes the pipe: what is being paid for goes on.
+        # `agentbench ... 2>&1 | head` closes the pipe: the paid work continues.
         with suppress(OSError):
             print(line, file=sys.stderr, flush=True)
 
@@ -119,7 +119,7 @@ def show_progress(stage: str, rows: int, ledger: Ledger) -> Iterator[StageProgre
 
 
 def print_summary(ends: Sequence[StageOutcome], ledger: Ledger, seconds: float) -> None:
-    """Print rows by stage, what models cost by stage, and where the results are."""
+    """Print rows by stage, the cost of models by stage, and the paths of the results."""
     if not ends:
         return
     width = max(14, *(len(end.stage) + 2 for end in ends))
@@ -133,7 +133,7 @@ def print_summary(ends: Sequence[StageOutcome], ledger: Ledger, seconds: float) 
     if asked:
         print(f"{'judge':<{width}}{'requests':>9}{'input tokens':>15}{'output tokens':>15}{'USD':>10}")
     for stage, spent in asked:
-        # A sum that lacks what some requests cost would be read as the whole.
+        # A sum without the cost of some requests would be read as the whole.
         cost = "?" if spent.unknown else f"{spent.cost_usd:.4f}"
         print(f"{stage:<{width}}{spent.requests:>9,}{spent.input_tokens:>15,}{spent.output_tokens:>15,}{cost:>10}")
     if (uncounted := ledger.uncounted()) is not None:
@@ -144,7 +144,7 @@ def print_summary(ends: Sequence[StageOutcome], ledger: Ledger, seconds: float) 
 
 
 def _list_files(files: Collection[Path]) -> Iterator[str]:
-    """Yield where the files are: many of them by their folders, so that the counts above stay in sight."""
+    """Yield the paths of the files: many of them by their folders, so that the counts above stay in sight."""
     folders = Counter(file.parent for file in files)
     told: set[Path] = set()
     for file in files:
@@ -156,7 +156,7 @@ def _list_files(files: Collection[Path]) -> Iterator[str]:
 
 
 _DATASET = "research"
-"""What commands' rows belong to, for scripts."""
+"""Dataset name of commands' rows, for scripts."""
 _SCRIPT = ".demo.yaml"
 
 

@@ -110,10 +110,10 @@ def query_rows(path: Path, text: str, problems: list[str]) -> list[dict[str, Any
 
 
 def report_row(path: Path, text: str, queries: Queries | None) -> ConvertedReport:
-    """Return the row of the report that a Markdown file is, with what can be counted in it; what cannot is null.
+    """Return the row of the report in a Markdown file, with all countable values; others are null.
 
-    Its query is that of the front matter's `id` or `prompt`, else of the id that the file's name begins with
-    (`<id>.md`, `<id>-<model>.md`). Raises ConfigError where it is not known, or the file has no text.
+    Its query is found by the front matter's `id` or `prompt`, else by the id at the beginning of the file's name
+    (`<id>.md`, `<id>-<model>.md`). Raises ConfigError if it is unknown, or the file has no text.
     """
     said, article = _front_matter(path, text)
     named, model = _of_name(path.stem, queries)
@@ -125,7 +125,8 @@ def report_row(path: Path, text: str, queries: Queries | None) -> ConvertedRepor
             f"{path}:1:1: model: found {said.model!r}, expected what can be a file's name, without / or \\"
         )
     numbers = count_article(article)
-    # All fields of the seed, with null for what Markdown cannot tell: the file shows what is to be filled in.
+    # All fields of the seed, with null for values that Markdown cannot have: the file shows the fields to
+    # fill in.
     metrics = ExecutionMetrics().model_dump() | {
         "sources_used": numbers.sources,
         "citation_count": numbers.citations,
@@ -136,7 +137,7 @@ def report_row(path: Path, text: str, queries: Queries | None) -> ConvertedRepor
 
 
 def _query(path: Path, said: _FrontMatter, named: str | None, queries: Queries | None) -> tuple[RowId, str]:
-    """Return the id and the prompt of what a report answers."""
+    """Return the id and the prompt of a report's query."""
     if queries is None:
         if said.id is None or said.prompt is None:
             raise ConfigError(
@@ -161,7 +162,7 @@ def _query(path: Path, said: _FrontMatter, named: str | None, queries: Queries |
 
 
 def _front_matter(path: Path, text: str) -> tuple[_FrontMatter, str]:
-    """Return what stands between `---` lines at the beginning, where that is a mapping, and the text after it."""
+    """Return the mapping between `---` lines at the beginning, if there is one, and the text after it."""
     found = _FRONT_MATTER.match(text)
     if found is None:
         return _FrontMatter(), text
@@ -212,7 +213,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write what can be converted; problems go to stderr and make the exit status 1."""
+    """Write all convertible files; problems go to stderr and make the exit status 1."""
     problems: list[str] = []
     texts = _texts(require_existing(args.paths), problems)
     queries = None if args.query_file is None else _queries(args.query_file, problems)
@@ -255,7 +256,7 @@ def _add(
     first_of: dict[tuple[str, str], Path],
     problems: list[str],
 ) -> None:
-    """Add rows to those of a file, where each id may stand once."""
+    """Add rows to a file's rows; ids must be unique."""
     for row in new:
         first = first_of.setdefault((name, str(row["id"])), path)
         if first == path:
@@ -269,7 +270,7 @@ def _model(report: ConvertedReport) -> str:
 
 
 def _texts(paths: Iterable[Path], problems: list[str]) -> dict[Path, str]:
-    """Return the Markdown files by path, those of a folder in the order of the numbers in their names."""
+    """Return the Markdown files by path, in a folder in the order of the numbers in their names."""
     texts: dict[Path, str] = {}
     for given in paths:
         files = sorted(given.glob("*.md"), key=_natural) if given.is_dir() else [given]
@@ -277,7 +278,7 @@ def _texts(paths: Iterable[Path], problems: list[str]) -> dict[Path, str]:
             problems.append(f"{given}: found no file *.md")
         for path in files:
             try:
-                # A byte order mark would keep front matter from being found, and `\r` would stand in every article.
+                # A byte order mark would hide front matter, and `\r` would be in every article.
                 texts[path] = read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
             except ConfigError as error:
                 problems.append(str(error))

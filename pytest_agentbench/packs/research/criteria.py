@@ -1,4 +1,4 @@
-"""Stage criteria: how much each of RACE's dimensions counts for a query, and what is judged in each."""
+"""Stage criteria: the weight of each of RACE's dimensions for a query, and the criteria of each."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from pytest_agentbench.statistics.estimates import mean_of
 WEIGHTS_STAGE, _JUDGED_STAGE = "weights", "criteria"
 SAMPLES = 5
 """How often the weights of the dimensions are asked for; their mean counts."""
-# Of the sum of weights: what rounding to a few decimals can add up to is more, and asked for again.
+# Tolerance of the sum of weights: more than rounding to a few decimals can add up to is asked for again.
 SUM_ERROR = 1e-6
 _FEWEST, _MOST = 2, 15
 
@@ -116,7 +116,7 @@ async def make_criteria(
 async def dimension_weights(
     asking: Asking, case_id: str, prompt: str, language: Language
 ) -> dict[RaceDimension, float]:
-    """Return the mean of five samples, which sums to 1. Raises Unscored where one is missing."""
+    """Return the mean of five samples, which sums to 1. Raises Unscored if one is missing."""
     wording = WORDINGS[language]
     dimensions = "\n".join(f"- {text}" for text in wording.dimensions.values())
     messages = asking.messages(language, "weigh", {"query": prompt}, {"dimensions": dimensions})
@@ -146,7 +146,7 @@ def _parse_weights(text: str) -> dict[RaceDimension, float]:
     if missing:
         raise InvalidReply("\n".join(f"- weights.{name}: missing" for name in missing))
     total = fsum(weights.values())
-    # Rounded weights are put right; far from 1 the judge has misread what it was asked.
+    # Rounded weights are normalised; far from 1 the judge has misread the question.
     if abs(total - 1) > 0.05:
         raise InvalidReply(f"- weights: found a sum of {total:g}, expected 1")
     return weights
@@ -197,9 +197,7 @@ def find_unusable(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
 
 
 def find_problems(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
-    """Yield what is wrong with a row of criteria: dimensions that are missing, sums that are not 1, criteria that
-    repeat.
-    """
+    """Yield the problems of a row of criteria: missing dimensions, sums other than 1, repeated criteria."""
     yield from find_unusable(criteria)
     for name in RACE_DIMENSIONS:
         if found := criteria.criterions.get(name):
@@ -208,7 +206,7 @@ def find_problems(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
 
 
 def weight_problems(field: str, criteria: Sequence[tuple[str, float]]) -> Iterator[CriteriaProblem]:
-    """Yield what is wrong with the criteria of one dimension, given as texts and weights."""
+    """Yield the problems of one dimension's criteria, given as texts and weights."""
     seen: set[str] = set()
     for text, _ in criteria:
         if not normalise_text(text):
@@ -230,9 +228,9 @@ ERROR = "criteria_error"
 
 @dataclass(frozen=True, slots=True)
 class CriteriaFile:
-    """File of criteria: its lines as they stand there, each with the key of its row's prompt, None where it has none.
+    """File of criteria: its lines, each with the key of its row's prompt, None without one.
 
-    Lines that only say why there are no criteria are left out.
+    Lines that only contain the reason for missing criteria are left out.
     """
 
     path: Path
@@ -240,7 +238,7 @@ class CriteriaFile:
 
     @classmethod
     def read(cls, path: Path) -> CriteriaFile:
-        """Return a file that is not there has no lines. Raises ConfigError where it cannot be read, or is no JSONL."""
+        """Read a file; a missing one has no lines. Raises ConfigError if it cannot be read, or is not JSONL."""
         try:
             text = read_file(path).decode("utf-8-sig")
         except FileNotFoundError:
@@ -250,7 +248,7 @@ class CriteriaFile:
         except UnicodeDecodeError as error:
             found = f"found text that is not UTF-8 (byte {error.start}); save it as UTF-8"
             raise ConfigError(f"{path}:1:1: {found}") from error
-        # Rows are added to what is there, which one JSON list does not bear.
+        # Rows are appended to the file, which is impossible in one JSON list.
         if text.lstrip().startswith("["):
             raise ConfigError(f"{path}:1:1: found one JSON list, expected JSONL, to which rows can be added")
         return cls(path, tuple(_key_line(line) for line in text.split("\n") if line.strip() and not _has_error(line)))
@@ -260,9 +258,9 @@ class CriteriaFile:
         rows: Sequence[GoodRow[QueryRow] | LostRow],
         results: Sequence[RaceCriteria | AgentbenchError | None],
     ) -> list[str]:
-        """Write the rows' criteria in their order, then the lines of other queries; tells what a user should know.
+        """Write the rows' criteria in their order, then the lines of other queries; print notes for the user.
 
-        A line stays where there are no new criteria in its place. Raises UnwritableError.
+        A line stays unless there are new criteria for it. Raises UnwritableError.
         """
         # The first of several lines of one prompt counts, as where rows are joined.
         known = {key: line for key, line in reversed(self.lines) if key is not None}
@@ -272,7 +270,7 @@ class CriteriaFile:
         for row, result in zip(rows, results, strict=True):
             key = prompt_key(row.value.prompt) if isinstance(row, GoodRow) else None
             there = known.get(key) if key is not None else None
-            # A line that says the same stays as it is, byte for byte: people edit these files and compare them.
+            # An equal line stays unchanged, byte for byte: people edit these files and compare them.
             if isinstance(result, RaceCriteria) and (there is None or _parse_criteria(there) != result):
                 written.append(format_rows([result.model_dump()]))
                 replaced += [name_row(row)] * (there is not None)
@@ -347,7 +345,7 @@ async def make_criteria_file(
     """Add criteria to criteria.jsonl for the queries of a query.jsonl that it lacks; its rows stay.
 
     With `regenerate` all of these queries get new ones, and rows of other queries stay. `reported` are the keys of the
-    prompts that there are reports on: other queries get no criteria. Raises ConfigError where a file cannot be read, or
+    prompts with reports: other queries get no criteria. Raises ConfigError if a file cannot be read, or
     no judge is named.
     """
     dynamic = call.config.query_selection.enable_dynamic_weighting
@@ -393,7 +391,7 @@ async def _make_for_reports(call: Call, file: Path) -> None:
     reported: set[str] = set()
     for model in call.args.target_models:
         reports = call.args.raw_data_dir / f"{model}.jsonl"
-        # A file that cannot be read is told once its reports are scored
+        # An unreadable file is reported once its reports are scored.
         with suppress(ConfigError):
             rows = read_research_rows(reports, ReportRow)
             chosen = chosen_rows(call, reports, rows, lambda report: language_by_query(queries, report))

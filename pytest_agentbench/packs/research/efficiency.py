@@ -1,4 +1,4 @@
-"""Stage efficiency: what a report took, and what an expert would have taken."""
+"""Stage efficiency: a report's time and cost, and those of an expert."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def efficiency_of(
     compat: bool = False,
     defaults: tuple[DefaultField, ...] = (),
 ) -> EfficiencyScore:
-    """Return a report against the expert of its domain and complexity level. What was not recorded leaves its part
-    None.
+    """Return a report's efficiency against the expert of its domain and complexity level. Unrecorded data makes its
+    part None.
 
-    A report that tells its tokens and no cost is priced as `priced_as`, else as its own model. Raises ConfigError for a
-    domain, level or model that the annotations do not have. `compat` scores as the original, which takes an automation
-    that is not recorded for 0. `defaults` names which of domain and level is a default.
+    A report with tokens and without cost is priced as `priced_as`, else as its own model. Raises ConfigError for an
+    unknown domain, level or model. `compat` scores as the original, which uses 0 for an unrecorded automation.
+    `defaults` names which of domain and level is a default.
     """
     task = task_of(annotations, config, domain, level)
     metrics, weights = report.metrics, config.efficiency_weights
-    # What was recorded is what was paid: discounts and paid tools are in it, and prices by tokens know neither.
+    # The recorded cost is the paid one: it includes discounts and paid tools, which prices by tokens do not.
     cost, source = ai_cost(metrics.token_usage, annotations, priced_as or report.model)
     seconds, automation = metrics.total_duration_seconds, metrics.automation_level
     hours = None if seconds is None else seconds / SECONDS_OF_HOUR
@@ -99,11 +99,9 @@ def efficiency_of(
 def ai_cost(
     usage: TokenUsage, annotations: Annotations, model: str
 ) -> tuple[float | None, Literal["recorded", "priced"] | None]:
-    """Return the USD that an agent cost, and where that comes from.
+    """Return an agent's cost in USD, and its origin: recorded, or its tokens at the model's price.
 
-    What was recorded, else its tokens at the model's price.
-
-    None where neither cost nor both numbers of tokens were recorded. Raises ConfigError for a model without a price.
+    None if neither cost nor both numbers of tokens were recorded. Raises ConfigError for a model without a price.
     """
     if usage.total_cost_usd is not None:
         return usage.total_cost_usd, "recorded"
@@ -119,7 +117,7 @@ def ai_cost(
 def resource_efficiency(quality: float | None, usage: TokenUsage) -> float | None:
     """Return quality (0-1) for 1,000 tokens.
 
-    None where the quality or a number of tokens is not known, or there are none.
+    None if the quality or a number of tokens is unknown, or there are none.
     """
     if quality is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
@@ -185,7 +183,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def add_pricing(parser: argparse._ActionsContainer) -> None:
-    """Add the price of tokens where reports do not tell their cost."""
+    """Add the option for the price of tokens, for reports without a cost."""
     add(
         parser,
         "--model_pricing",
@@ -200,7 +198,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def score_reports(call: Call, file: Path, output: Path) -> None:
-    """Score the reports of a file. Raises ConfigError where it, or an annotation file, cannot be read."""
+    """Score the reports of a file. Raises ConfigError if it, or an annotation file, cannot be read."""
     args, model = call.args, file.stem
     tasks = read_tasks(call)
     annotations, stages = require_annotations(tasks), StageResults(call, args.results_dir, model)
@@ -219,7 +217,8 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
             compat=args.compat,
             defaults=defaults,
         )
-        # Quality for tokens needs RACE and FACT: where these have not run yet, the stage says so and scores the rest.
+        # Quality for tokens needs RACE and FACT: if these have not run yet, the stage prints that and scores
+        # the rest.
         quality, why = stages.quality(require_value(row), compat=args.compat)
         per_token = resource_efficiency(quality, report.metrics.token_usage)
         value = {
@@ -232,7 +231,7 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
             why = why or "execution_metrics.token_usage has no numbers of tokens"
             value["reasons"] = {**found.reasons, "resource_efficiency": why}
         if found.missing is not None:
-            # The row fails, and its file says all that is known of it.
+            # The row fails, and its file has all known values.
             raise Incomplete(found.missing, value)
         return value
 
@@ -245,7 +244,7 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
 
 
 async def grade_report(grading: Grading) -> EfficiencyScore:
-    """Return what one item's report took against the expert of its task. Raises ConfigError."""
+    """Return the efficiency of one item's report against the expert of its task. Raises ConfigError."""
     task, annotations = grading.task, grading.annotations
     assert annotations is not None
     assert task.domain is not None
@@ -267,5 +266,5 @@ def list_metrics(grading: Grading) -> Metrics:
 
 
 def keep_evidence(score: EfficiencyScore) -> Mapping[str, Any]:
-    """Return nothing: it rests on what was recorded, which is kept of every report."""
+    """Return nothing: the score follows from recorded values, which are stored with every report."""
     return {}

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class StoredReports:
-    """A runner that asks nobody, like Predictions: a run's final output is the article of the case's row.
+    """A runner that asks no model, like Predictions: a run's final output is the article of the case's row.
 
-    An article is one run, however often the session repeats others.
+    An article is one run at any number of repetitions of the session.
     """
 
     path: Path
@@ -36,16 +36,16 @@ class StoredReports:
 
     @property
     def model_id(self) -> str:
-        """Return what stands for a model in ids and reports: the file's name without its suffix."""
+        """Return the placeholder for a model in ids and reports: the file's name without its suffix."""
         return self.path.stem
 
     def digest(self, case: Case, repetition: int) -> str | None:
-        """Return the SHA-256 of what the row says of article and execution_metrics."""
+        """Return the SHA-256 of the row's article and execution_metrics."""
         article = task_of_case(case).article
         return article.digest if article is not None else None
 
     async def __call__(self, case: Case, context: RunContext) -> RunEnd:
-        """Return the run is `failed` where the article is empty. Raises ConfigError where the file has changed."""
+        """Return the run, which is `failed` if the article is empty. Raises ConfigError if the file has changed."""
         task = task_of_case(case)
         material = read_material(task)
         context.trace.provider.update(predictions=self.path.name, sha256=self.digest(case, context.repetition))
@@ -53,7 +53,7 @@ class StoredReports:
         article = material.article or ""
         if not article.strip():
             line = task.article.line if task.article is not None else 1
-            # A failure and not an error: a report that is empty is what the agent handed in.
+            # A failure, not an error: the agent submitted an empty report.
             message = f"{self.path.name}:{line}: article: found an empty text, expected a report"
             return RunEnd("failed", RunError(code="empty_article", message=message), metadata)
         context.trace.final_output(article)
@@ -61,7 +61,7 @@ class StoredReports:
 
 
 class ResearchGrader(Grader):
-    """Grades research reports: they fail by thresholds of their scores, and are errors where a part has none."""
+    """Grader of research reports: they fail by thresholds of their scores, and are errors if a part has no score."""
 
     part_name = RESEARCH
     others_asked = (PAGES,)
@@ -77,15 +77,17 @@ class ResearchGrader(Grader):
             )
 
     def identity(self, services: GradingServices, job: Job, case: Case) -> Mapping[str, Any]:
-        """Return all that scores the report beside itself and the judge. Raises ConfigError for wrong configuration."""
+        """Return everything that decides a report's scores besides itself and the judge. Raises ConfigError for
+        wrong configuration.
+        """
         from pytest_agentbench.packs.research.asking import PROMPT_VERSION
 
         task, session = task_of_case(case), services.shared(ResearchSession)
         scoring, annotations = task.scoring, session.annotations(task.scoring)
         found: dict[str, Any] = {
             RESEARCH: {
-                # Paths are left out: what stands in these files counts, below, not where they lie. What the knowledge
-                # base holds counts when a report is scored first.
+                # Paths are left out: the files' content counts, below, not their place. The knowledge base
+                # counts as it is when a report is scored first.
                 "scoring": scoring.model_dump(exclude={"annotations", "config", "knowledge_base"}),
                 "prompts": PROMPT_VERSION if self.asks(case) else None,
                 "row": [task.language, task.domain, task.complexity_level, *task.defaults],
@@ -96,7 +98,7 @@ class ResearchGrader(Grader):
                 and fingerprint([annotations.domains, annotations.levels, annotations.prices, annotations.task_types]),
             }
         }
-        # Pages of a script stand for the web then, so that an edited script grades anew.
+        # A script's pages replace the web then, so an edited script grades again.
         if any(judge.scripted for judge in (*job.plan.judges.values(), *job.judges)):
             services.scripts.load_beside(case)
             found["pages"] = services.scripts.pages(case.case_id)
@@ -107,11 +109,11 @@ class ResearchGrader(Grader):
         return any(part in JUDGED for part in task_of_case(case).scoring.parts)
 
     def wants_judge(self, case: Case) -> bool:
-        """Return False: its parts ask a judge of their own."""
+        """Return False: its parts ask a judge themselves."""
         return False
 
     def decides(self, case: Case) -> bool:
-        """Return True: where no report came it fails, whatever its thresholds."""
+        """Return True: without a report the run fails at any thresholds."""
         return True
 
     def run_failures(self, case: Case, artifact: RunArtifact) -> Sequence[str]:
@@ -119,7 +121,7 @@ class ResearchGrader(Grader):
         return explain_missing_report(artifact)
 
     async def grade(self, request: GradeRequest) -> Grade:
-        """Return the scores of every part as metrics, and what they rest on."""
+        """Return the scores of every part as metrics, and their evidence."""
         from pytest_agentbench.packs.research.grading import score_report
 
         metrics, record = await score_report(request)

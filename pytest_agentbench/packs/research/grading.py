@@ -1,4 +1,4 @@
-"""Grade a research report: its parts by the table of stages, side by side where none needs another."""
+"""Grade a research report: its parts by the table of stages, concurrently if independent."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ from pytest_agentbench.store.judgements import Judgements
 
 
 def execution_metrics(job: Job, case: Case, artifact: RunArtifact) -> ExecutionMetrics:
-    """Return what the file says of a stored report; else what was measured. What nobody told or measured is None.
+    """Return the file's values for a stored report, else the measured ones. Unknown values are None.
 
-    A report that is a prediction was written by a run that nobody saw: only its text can be counted.
+    A report that is a prediction comes from an unobserved run: only its text can be counted.
     """
-    # Nobody has seen how a stored report was written, so only its file can tell; a missing value stays None.
+    # The writing of a stored report was not observed, so only its file has values; a missing value stays
+    # None.
     if job.plan.stored is not None:
         return ExecutionMetrics.model_validate(artifact.metadata.get(STORED_METRICS) or {})
     text = count_article(artifact.final_output or "")
@@ -66,7 +67,7 @@ def execution_metrics(job: Job, case: Case, artifact: RunArtifact) -> ExecutionM
 
 
 def _was_helped(case: Case, artifact: RunArtifact) -> bool:
-    """Return whether anybody may have said more to the agent than the query: a user's turn after its first word."""
+    """Return whether the agent may have got more text than the query: a user's turn after its first message."""
     said = [event.role for event in artifact.trace if isinstance(event, MessageEvent) and event.role != "system"]
     # Turns of the user after the agent's first word: help, which automation does not have.
     first = next((at for at, role in enumerate(said) if role != "user"), len(said))
@@ -105,10 +106,10 @@ _FORM: Form[str] = Form(
 
 
 async def score_report(request: GradeRequest) -> tuple[list[MetricResult], ResearchScores | None]:
-    """Return the scores of every part as metrics, and what they rest on. Books what judging has cost.
+    """Return the scores of every part as metrics, and their evidence. Books the cost of judging.
 
-    A part that failed is a metric with an error; where there is nothing to measure there is no score and the reason.
-    Where the run failed, or wrote no report, nothing is scored. Raises ConfigError where a row has changed.
+    A failed part is a metric with an error; if there is nothing to measure there is no score and a reason.
+    If the run failed, or wrote no report, nothing is scored. Raises ConfigError if a row has changed.
     """
     if not is_judged(request.case, request.artifact) or explain_missing_report(request.artifact):
         return [], None
@@ -125,11 +126,11 @@ class Failed:
 
 
 Metrics = Iterator[tuple[str, float | None, Mapping[str, Any]]]
-"""Names and scores with their details; where there is no score, the `reason` is among them."""
+"""Names and scores with their details; without a score, the `reason` is among them."""
 
 
 class Grading:
-    """One report that is graded: what its parts share, and what each has come to."""
+    """One report during grading: the shared state of its parts, and their results."""
 
     def __init__(self, request: GradeRequest) -> None:
         services, job, case = request.services, request.job, request.case
@@ -147,15 +148,15 @@ class Grading:
             language=self.task.language,
             metrics=execution_metrics(job, case, request.artifact),
         )
-        # A ledger for each report: its evaluation says what judging it took, and its budget is what the session has
-        # left.
+        # A ledger for each report: its evaluation has the cost of judging, and its budget is the rest of the
+        # session's.
         self.ledger = ItemLedger(self._spent, services.over_budget)
         self._found: dict[str, Any] = {}
         self._asking: Asking | None = None
 
     @property
     def annotations(self) -> Annotations | None:
-        """Return what the annotations say, None where no part needs any. Raises ConfigError."""
+        """Return the annotations, or None if no part needs any. Raises ConfigError."""
         found = self.session.annotations(self.scoring)
         # Of a domain that the annotations lack a report is collected only if that is its default
         return None if found is None else TaskDefaults(self.task.domain).complete(found)
@@ -164,10 +165,10 @@ class Grading:
         self.services.spend("judge", [usage], self.tape)
 
     async def grade(self) -> None:
-        """Grade every part: side by side, and after these what is made of them."""
+        """Grade every part concurrently, and after these the composite."""
         async with asyncio.TaskGroup() as group:
             for stage in PART_STAGES.values():
-                # None of these reads another's score, so that one that fails or waits holds up no other.
+                # None of these reads another's score, so one that fails or waits does not delay the others.
                 if stage.name in self.scoring.parts and not stage.made_of:
                     group.create_task(self._grade(stage))
         for stage in PART_STAGES.values():
@@ -181,21 +182,21 @@ class Grading:
             self._found[stage.name] = Failed(str(error))
 
     def score(self, part: Part) -> Any:
-        """Return what a part came to; None where that is nothing, or nobody asked for it."""
+        """Return a part's result, or None if it has none or was not requested."""
         found = self._found.get(part)
         return None if isinstance(found, Failed) else found
 
     def why(self, part: Part) -> str | None:
-        """Return why a part came to nothing; None where it did not."""
+        """Return why a part has no result, or None."""
         found = self._found.get(part)
         if isinstance(found, Failed):
             return found.reason
         return "it is not among the parts that are scored" if found is None else None
 
     def metrics(self) -> list[MetricResult]:
-        """Return a metric for each score of the parts that are asked for; one with an error for each that failed.
+        """Return a metric for each score of the requested parts; one with an error for each failed part.
 
-        The main metric of a part tells what judging the part has used.
+        The main metric of a part has the usage of its judge.
         """
         made: list[MetricResult] = []
         for stage in (PART_STAGES[part] for part in self.scoring.parts):
@@ -221,7 +222,7 @@ class Grading:
         return made
 
     def evidence(self) -> ResearchScores:
-        """Return what the parts rest on that came to something, and what judging all of them took."""
+        """Return the evidence of the parts with a result, and the cost of judging all of them."""
         task, fields = self.task, dict[str, Any]()
         for part, stage in PART_STAGES.items():
             if (score := self.score(part)) is not None:
@@ -242,11 +243,11 @@ class Grading:
         )
 
     def pages(self) -> Contents:
-        """Return the pages that the report cites: of a script, of a cassette, or of the web.
+        """Return the source of the cited pages: a script, a cassette, or the web.
 
-        Nothing is fetched from where the run profile's network settings let nobody go.
+        Nothing is fetched that the run profile's network settings forbid.
         """
-        # A script that has pages stands for the web: an offline session fetches nothing.
+        # A script with pages replaces the web: an offline session fetches nothing.
         if self.job.plan.first_judge().scripted and (pages := self.services.scripts.pages(self.case.case_id)):
             return ScriptedPages(pages)
         web = _Web(self.session, self.job.plan.run_profile.network)
@@ -259,7 +260,7 @@ class Grading:
             services, model_store = self.services, self.job.plan.model_store
             client = services.client(self.job.plan.first_judge(), self.tape)
             kept = None
-            # A cassette keeps the replies itself; kept twice, a replay would not play what was recorded.
+            # A cassette stores the replies itself; stored twice, a replay would not play the recording.
             if not getattr(client, "taped", False):
                 kept = Judgements(
                     Path(model_store.output), model_store.redactor, model_store.remote, model_store.signer
@@ -287,7 +288,7 @@ def _stage_cost(spent: Spent) -> StageCost:
 
 
 class ItemLedger(Ledger):
-    """Tells the session what judging one report takes. It may take no more than the whole session may.
+    """Reports the cost of judging one report to the session. It may spend no more than the whole session may.
 
     `usages` sums the replies by part.
     """

@@ -1,4 +1,4 @@
-"""Inputs of stages: the rows that a call scores, what they are joined with, and what comes of those that fail."""
+"""Inputs of stages: the rows of a call, their partners in other files, and the results of failed rows."""
 
 from __future__ import annotations
 
@@ -46,17 +46,16 @@ Q = TypeVar("Q", bound=Prompted)
 
 
 def language_of_row(row: ReportRow | QueryRow) -> Language:
-    """Return the language that a row is judged in: what it says, else its prompt's."""
+    """Return the language in which a row is judged: its own field, else its prompt's."""
     return row.language or language_of(row.prompt)
 
 
 def input_rows(
     call: Call, path: Path, record: type[R], language: Callable[[R], Language] = language_of_row
 ) -> list[GoodRow[R] | LostRow]:
-    """Return the rows of a file that --only_zh, --only_en and --limit leave. One that repeats another's prompt or id is
-    lost.
+    """Return the rows of a file that --only_zh, --only_en and --limit select. A duplicate prompt or id is lost.
 
-    Rows in a language that the config does not support are skipped, and told. Raises ConfigError where the file cannot
+    Rows in a language that the config does not support are skipped, with a note. Raises ConfigError if the file cannot
     be read, or has no row.
     """
     return chosen_rows(call, path, read_research_rows(path, record), language)
@@ -70,7 +69,7 @@ def chosen_rows(
     *,
     limited: bool = True,
 ) -> list[GoodRow[R] | LostRow]:
-    """Return the same of rows that are already read; without `limited` --limit does not count."""
+    """Return the selected ones of rows that are already read; without `limited` --limit does not count."""
     rows: list[GoodRow[R] | LostRow] = []
     skipped: list[str] = []
     empty = True
@@ -106,21 +105,19 @@ def language_by_query(queries: Joined[QueryRow] | None, report: ReportRow) -> La
 
 
 def join_rows(call: Call, path: Path, record: type[P]) -> Joined[P]:
-    """Return the rows of a file by their prompts; those that cannot be used are told. Raises ConfigError, like
-    input_rows.
-    """
+    """Return the rows of a file by their prompts; unusable ones are printed. Raises ConfigError, like input_rows."""
     return join_briefs(call, path, record, lambda row: row)
 
 
 def join_briefs(call: Call, path: Path, record: type[P], brief: Callable[[P], Q]) -> Joined[Q]:
-    """Return the same of what `brief` makes of each row, so that rows with whole pages are not all in memory."""
+    """Return the results of `brief` by prompt, so that rows with whole pages are not all in memory."""
     good = []
     for row in read_research_rows(path, record):
         if isinstance(row, GoodRow):
             good.append((row.line, brief(row.value)))
         else:
             said = _find_earlier_error(row)
-            # What a row says of an earlier stage of this call has been told there.
+            # Errors of an earlier stage of this call have been printed there.
             if said is None or not call.was_reported(said):
                 call.warn(_explain_loss(path, row))
     found: Joined[Q] = Joined(path, good)
@@ -130,38 +127,38 @@ def join_briefs(call: Call, path: Path, record: type[P], brief: Callable[[P], Q]
 
 
 def require_value(row: GoodRow[R] | LostRow) -> R:
-    """Return what a row says. Raises ConfigError where it is lost."""
+    """Return the content of a row. Raises ConfigError if it is lost."""
     if isinstance(row, LostRow):
         raise ConfigError(row.message)
     return row.value
 
 
 def name_row(row: GoodRow[Any] | LostRow) -> str:
-    """Return what a row is called where it failed."""
+    """Return the name of a failed row."""
     return f"line {row.line}" if isinstance(row, LostRow) else repr(row.value.id)
 
 
 def failed_row(row: GoodRow[Any] | LostRow, key: str, error: Exception) -> dict[str, Any]:
-    """Return what a stage's file has of a row that failed; `key` is such as `race_error`."""
+    """Return the entry of a failed row in a stage's file; `key` is such as `race_error`."""
     data = row.data or {}
     named = {name: data[name] for name in ("id", "prompt") if name in data}
     return {**(named or {"line": row.line}), key: str(error)}
 
 
 def _explain_loss(path: Path, row: LostRow) -> str:
-    """Return what an earlier stage said of the row, else what is wrong with it."""
+    """Return an earlier stage's error of the row, else the row's own problem."""
     said = _find_earlier_error(row)
     return row.message if said is None else f"{path}:{row.line}:1: {said}"
 
 
 def _find_earlier_error(row: LostRow) -> str | None:
-    """Return what an earlier stage said of the row, where one did."""
+    """Return an earlier stage's error of the row, or None."""
     said = (value for key, value in (row.data or {}).items() if key.endswith("_error") and isinstance(value, str))
     return next(said, None)
 
 
 class Incomplete(AgentbenchError):
-    """Error of a report without a score; `value` is what is known of it all the same."""
+    """Error of a report without a score; `value` contains the known values."""
 
     def __init__(self, reason: str, value: Any) -> None:
         super().__init__(reason)
@@ -170,9 +167,9 @@ class Incomplete(AgentbenchError):
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Annotations and queries of reports' tasks. `annotations` None: the default folder is not there.
+    """Annotations and queries of reports' tasks. `annotations` None: the default folder does not exist.
 
-    `defaults` are for rows that tell no domain or level.
+    `defaults` are for rows without domain or level.
     """
 
     annotations: Annotations | None
@@ -186,13 +183,13 @@ class Tasks:
         return domain, level
 
     def place(self, row: ReportRow) -> tuple[str, int | str | None, tuple[DefaultField, ...]]:
-        """Return a report's domain, as annotations call it, its complexity level, and which of both is a default.
+        """Return a report's domain in the annotations' terms, its complexity level, and which of both is a default.
 
-        Both are from the report's row, or else its query's. Raises ConfigError where there is no domain, or the query
+        Both are from the report's row, or else its query's. Raises ConfigError if there is no domain, or the query
         has another id.
         """
-        # The report's own fields come first; its query is asked for what they lack only, so that a file without
-        # queries will do.
+        # The report's own fields come first; its query is needed only for missing ones, so a file without
+        # queries suffices.
         domain, topic, level = row.domain, row.topic, row.complexity_level
         if self.queries is not None and ((domain or topic) is None or level is None):
             query = self.queries.partner(row)
@@ -218,7 +215,7 @@ def read_tasks(call: Call, *, compat_defaults: bool = True) -> Tasks:
     args = call.args
     defaults = TaskDefaults.choose(args.default_domain, args.default_complexity, compat=args.compat and compat_defaults)
     folder = args.annotation_dir or ANNOTATIONS
-    # The default place may be absent, a folder that was named may not: reading it tells.
+    # The default place may be absent, a named folder may not: reading it raises.
     annotated = args.annotation_dir is not None or folder.is_dir()
     queries = args.query_file or (QUERIES if QUERIES.is_file() else None)
     return Tasks(
@@ -230,7 +227,7 @@ def read_tasks(call: Call, *, compat_defaults: bool = True) -> Tasks:
 
 
 def warn_of_defaults(call: Call, file: Path, used: Iterable[Sequence[DefaultField]]) -> None:
-    """Say how many of a file's reports are scored with a default; `used` has the defaults of each report."""
+    """Print the number of a file's reports that are scored with a default; `used` has the defaults of each report."""
     counts = Counter(name for defaults in used for name in defaults)
     told = ", ".join(f"{name} of {count}" for name, count in sorted(counts.items()))
     if told:
@@ -248,13 +245,13 @@ def run_part(part: Part, args: argparse.Namespace) -> int:
 
 
 def warn_of_unused(call: Call) -> None:
-    """Say what the file of --config sets that changes nothing."""
+    """Print the settings of --config that have no effect."""
     for name in call.config.unused(compat=call.args.compat):
         call.warn(f"{call.args.config}: not heeded: {name}")
 
 
 def make_report(row: ReportRow, model: str) -> Report:
-    """Return what scorers take."""
+    """Return the report in the form that scorers take."""
     metrics = row.execution_metrics or ExecutionMetrics()
     return Report(row.id, case_id(row.id), model, row.prompt, row.article, language_of_row(row), metrics)
 
@@ -266,10 +263,10 @@ def outcome_document(
     error_key: str,
     means: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return a stage's result file: how many rows came to what, the mean of each score over the rows that have it, the
-    rows.
+    """Return a stage's result file: the number of rows by result, the mean of each score over the rows that have it,
+    the rows.
 
-    A row that failed says why under `error_key`, with what is known of it.
+    A failed row has its reason under `error_key`, with its known values.
     """
     found = []
     for row, result in zip(rows, results, strict=True):
@@ -291,7 +288,7 @@ def outcome_document(
 
 
 def require_annotations(tasks: Tasks) -> Annotations:
-    """Raise ConfigError where there are none."""
+    """Raise ConfigError if there are none."""
     if tasks.annotations is None:
         raise ConfigError(f"{ANNOTATIONS}: there is no such folder; name that of the annotations: --annotation-dir")
     return tasks.annotations

@@ -1,4 +1,4 @@
-"""Stage interaction: how an agent worked with the web, from what was recorded of its reports."""
+"""Stage interaction: how an agent worked with the web, from recorded values of its reports."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class _TaskMetadata(_Part):
 
 
 class Recorded(_Part):
-    """Sections of a report's row beside the seed's `execution_metrics`; other fields of the row are ignored."""
+    """Sections of a report's row besides the seed's `execution_metrics`; other fields of the row are ignored."""
 
     task_metadata: _TaskMetadata = Field(default_factory=_TaskMetadata)
     interaction_metrics: _Interactions | None = None
@@ -132,7 +132,7 @@ class Recorded(_Part):
 
 
 class _Flat(_Part):
-    """Fields of `execution_metrics` beside the seed's, under the names that results have."""
+    """Fields of `execution_metrics` besides the seed's, under the names in results."""
 
     thinking_time_seconds: NotNegative | None = None
     first_response_time_seconds: NotNegative | None = None
@@ -156,23 +156,23 @@ def interaction_of(
     *,
     compat: bool = False,
 ) -> InteractionScore:
-    """Return what was recorded of a report, with what follows. `row` has the further fields of the report's row.
+    """Return a report's recorded values, with the derived ones. `row` has the further fields of the report's row.
 
-    Without annotations, domain or level nothing is compared with an expert. Raises ConfigError for those that the
-    annotations do not have, and for recorded values that cannot be. `compat` fills in what the original estimates.
+    Without annotations, domain or level nothing is compared with an expert. Raises ConfigError for unknown ones,
+    and for impossible recorded values. `compat` fills in the original's estimates.
     """
     found, recorded = _checked(Recorded, row, ""), report.metrics.model_extra or {}
     expert = None
     if compat:
         expert = compat_expert(annotations, domain, level, found.task_metadata.task_type)
-    # Without an expert the rest is scored all the same: this stage compares where it can.
+    # Without an expert the rest is scored anyway: this stage compares if it can.
     elif annotations is not None and domain is not None and level is not None:
         expert = task_of(annotations, config, domain, level).expert
     task = _interaction(report, found, _checked(_Flat, recorded, "execution_metrics."), expert, compat=compat)
     if compat:
         task = compat_interaction(task, report.prompt, report.article, measured=found.interaction_metrics is not None)
     elif task.model_name is None:
-        # Not in compat mode, where the original's estimates name a model of their own.
+        # Not in compat mode: the original's estimates name another model.
         task = replace(task, model_name=report.model)
     return _score(str(report.id), found.task_metadata.title, task)
 
@@ -180,7 +180,7 @@ def interaction_of(
 def _interaction(
     report: Report, recorded: Recorded, flat: _Flat, expert: Expert | None, *, compat: bool
 ) -> Interaction:
-    """Return what was recorded, wherever it stands."""
+    """Return the recorded values from any of their places."""
     metrics, usage = report.metrics, report.metrics.token_usage
     more = recorded.interaction_metrics or _Interactions()
     timing, tokens, performance, details = (
@@ -190,7 +190,7 @@ def _interaction(
         more.interaction_details,
     )
     length, coverage = recorded.quality_metrics.content_length, recorded.quality_metrics.information_coverage
-    # A call of the original's may stand for several (`call_count`).
+    # A call of the original's may represent several (`call_count`).
     calls = None if details.tool_calls is None else sum(each.call_count for each in details.tool_calls)
     queries = None if details.search_queries is None else len(details.search_queries)
     if compat:
@@ -198,7 +198,7 @@ def _interaction(
     else:
         success = _success(details.tool_calls or ())
     return Interaction(
-        # What `execution_metrics` has comes first: that is what all other stages score by.
+        # Values of `execution_metrics` come first, because all other stages use them.
         total_duration_seconds=_first(metrics.total_duration_seconds, timing.total_duration_seconds),
         thinking_time_seconds=_first(flat.thinking_time_seconds, timing.thinking_time_seconds),
         first_response_time_seconds=_first(flat.first_response_time_seconds, timing.first_response_time_seconds),
@@ -225,10 +225,10 @@ def _interaction(
 
 
 def _success(calls: tuple[_ToolCall, ...]) -> float | None:
-    """Return the share of calls that succeeded; None without calls, or where one does not say."""
+    """Return the share of successful calls, or None without calls, or if one has no result."""
     total = sum(each.call_count for each in calls)
     rates = [each.success_rate for each in calls]
-    # One call that does not say how it ended leaves the rate of all open.
+    # One call without a recorded result makes the rate unknown.
     if not total or None in rates:
         return None
     return sum((each.success_rate or 0.0) * each.call_count for each in calls) / total
@@ -331,8 +331,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def score_reports(call: Call, file: Path, output: Path) -> None:
-    """Score the reports of a file. Raises ConfigError where a file cannot be read."""
-    # The original's estimates have an expert of their own for tasks without a domain.
+    """Score the reports of a file. Raises ConfigError if a file cannot be read."""
+    # The original's estimates have a separate expert for tasks without a domain.
     tasks = read_tasks(call, compat_defaults=False)
     rows = input_rows(call, file, ReportRow)
 
@@ -358,7 +358,7 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
 
 
 def _placed(tasks: Tasks, row: ReportRow) -> tuple[str | None, int | str | None]:
-    """Return its domain and complexity level, as far as they are told; the original has them below `task_metadata`."""
+    """Return the domain and complexity level, as far as known; the original has them below `task_metadata`."""
     told = row.model_copy(update={name: value for name, value in _metadata(row).items() if getattr(row, name) is None})
     if told.domain is None and told.topic is None and tasks.queries is None and tasks.defaults.domain is None:
         return None, told.complexity_level
@@ -388,5 +388,5 @@ def list_metrics(grading: Grading) -> Metrics:
 
 
 def keep_evidence(score: InteractionScore) -> Mapping[str, Any]:
-    """Return nothing: it rests on what was recorded, which is kept of every report."""
+    """Return nothing: the score follows from recorded values, which are stored with every report."""
     return {}

@@ -20,14 +20,14 @@ from pytest_agentbench.packs.research.rows import prompt_key
 from pytest_agentbench.records.base import Record
 
 KNOWLEDGE_BASE = "research/knowledge_base.jsonl"
-"""Where it is below the output folder, unless a configuration names its place."""
+"""Its path below the output folder, unless a configuration sets another."""
 _LONGEST_WAIT = 10.0
 """Seconds for another process that adds: each takes milliseconds."""
 _log = logging.getLogger(__name__)
 
 
 class Unit(Record):
-    """One unit of knowledge; its id comes from what it says."""
+    """One unit of knowledge; its id is derived from its text."""
 
     id: str
     text: str
@@ -35,9 +35,9 @@ class Unit(Record):
 
 
 class Contribution(Record):
-    """A line of the file: the units that a model's report on a task added. It may be none.
+    """A line of the file: the units that a model's report on a task added, possibly none.
 
-    `batch` is what the report was first scored with, None where those before it were known to it.
+    `batch` identifies the reports first scored together, None if the earlier ones were known to it.
     """
 
     model: str
@@ -59,7 +59,7 @@ def make_unit(text: str, quality: float) -> Unit:
 def make_contribution(
     model: str, task_id: RowId, prompt: str, article: str, units: Sequence[Unit], batch: str | None = None
 ) -> Contribution:
-    """Return what a report adds now."""
+    """Return a report's contribution at this time."""
     return Contribution(
         model=_replace_surrogates(model),
         task_id=_replace_surrogates(task_id) if isinstance(task_id, str) else task_id,
@@ -72,9 +72,9 @@ def make_contribution(
 
 
 class KnowledgeBase:
-    """A file of contributions, which several processes may add to at once. `retention_days` None: all are known.
+    """A file of contributions, to which several processes may append at once. `retention_days` None: all are known.
 
-    Raises ConfigError for lines that are none, and UnwritableError where the file cannot be read or added to.
+    Raises ConfigError for invalid lines, and UnwritableError if the file cannot be read or appended to.
     """
 
     def __init__(self, path: Path, retention_days: int | None = None) -> None:
@@ -88,18 +88,17 @@ class KnowledgeBase:
             pass
 
     def contribute(self, new: Contribution) -> list[Unit]:
-        """Add what a report contributes, unless it stands there; return the units that are known to the report.
+        """Append a report's contribution, unless it is there; return the units that are known to the report.
 
-        Each unit is given once: those of the same model's reports on other tasks that were added before it, or before
-        the first of its batch, and not longer before than they are retained.
+        Each unit is returned once: units of the same model's reports on other tasks that were added before it, or
+        before the first of its batch, and within the retention.
         """
         with self._locked():
             own = self._own.get(_report(new), [])
-            # A repeated call finds its own line and adds nothing: what is known stays what was known then.
+            # A repeated call finds its own line and adds nothing: its known units stay the same.
             if all(self._lines[at].units != new.units for at in own):
                 own = [*own, self._append(new)]
-        # What counts is the place of the report's first line: lines that came since, its own too, were not known to
-        # it.
+        # The place of the report's first line decides: later lines, its own too, were not known to it.
         begin = own[0]
         if (batch := self._lines[begin].batch) is not None:
             begin = self._batches[batch]
@@ -121,8 +120,8 @@ class KnowledgeBase:
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # A lock beside the file, which itself may be replaced; filelock lets the kernel free the locks of killed
-            # processes.
+            # A lock file, because the file itself may be replaced; filelock lets the kernel free the locks of
+            # killed processes.
             with FileLock(f"{self.path}.lock", timeout=_LONGEST_WAIT):
                 self._read_on()
                 yield
@@ -156,7 +155,7 @@ class KnowledgeBase:
         self._size = self._line_number = 0
 
     def _read_on(self) -> None:
-        """Read what other processes have added since; a last line that a killed one left half is taken off."""
+        """Read the lines that other processes have added since; a last line that a killed one left half is removed."""
         if not self.path.exists():
             self._clear()
             return
@@ -179,7 +178,7 @@ class KnowledgeBase:
         self._size += len(text)
 
     def _repair_end(self, file: IO[bytes], text: bytes, half: bytes) -> bytes:
-        """Return what was read, with the end of its last line, or without that line."""
+        """Return the read bytes, with the end of their last line added, or without that line."""
         if _is_contribution(half):
             file.write(b"\n")
             return text + b"\n"

@@ -1,4 +1,4 @@
-"""Command lint: find what is wrong with the files of a benchmark of research reports."""
+"""Command lint: find problems in the files of a benchmark of research reports."""
 
 from __future__ import annotations
 
@@ -53,14 +53,13 @@ if TYPE_CHECKING:
     from pytest_agentbench.packs.research.lint_rows import Severity
 
 
-# Scores that lie far from the others of their file, for a person to look at (seed 003, 结果交叉验证).
-#
-# The modified z-score of Iglewicz and Hoaglin (1993): `0.6745 |x - median| / MAD`, above 3.5 an outlier. Where more
-# than half of the scores are the same, and MAD so is 0, `|x - median| / (1.2533 mean absolute deviation)` stands in.
+# Scores far from the others of their file, for a person to look at (seed 003, 结果交叉验证). The modified z-score
+# of Iglewicz and Hoaglin (1993): `0.6745 |x - median| / MAD`, above 3.5 an outlier. If more than half of the
+# scores are equal, and MAD therefore 0, `|x - median| / (1.2533 mean absolute deviation)` replaces it.
 
 
 FEWEST = 10
-"""Scores: of fewer none can be told to be an outlier."""
+"""Minimum number of scores for outliers."""
 LIMIT = 3.5
 
 SHARES = (
@@ -128,13 +127,13 @@ def result_findings(path: Path, rows: Sequence[ResultRow]) -> Iterator[Finding]:
 
 
 def outliers(values: Sequence[float]) -> dict[int, float]:
-    """Return the indexes of values whose modified z-score is above LIMIT, with it; none of fewer than FEWEST values."""
+    """Return the indexes of values whose modified z-score is above LIMIT, with it; [] for fewer than FEWEST values."""
     if len(values) < FEWEST:
         return {}
     middle = median(values)
     distances = [abs(value - middle) for value in values]
-    # 0.6745 makes MAD comparable with a standard deviation, 1.2533 (the square root of pi / 2) the mean deviation,
-    # which stands in where more than half of the scores are the same.
+    # 0.6745 makes MAD comparable with a standard deviation, 1.2533 (the square root of pi / 2) the mean
+    # deviation, which replaces it if more than half of the scores are equal.
     unit = median(distances) / 0.6745 or 1.253314 * fsum(distances) / len(distances)
     return {at: distance / unit for at, distance in enumerate(distances) if unit and distance / unit > LIMIT}
 
@@ -148,7 +147,7 @@ def _far(path: Path, name: str, known: Sequence[tuple[int, float]]) -> Iterator[
 
 
 def _failed(row: Any) -> bool:
-    """Return whether it is the row of a report that has no scores; it says why then."""
+    """Return whether it is the row of a report without scores, which has the reason then."""
     return isinstance(row, dict) and any(key.endswith("_error") for key in row)
 
 
@@ -161,9 +160,9 @@ R = TypeVar("R", QueryRow, RaceCriteria, ReferenceRow, ReportRow)
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Files to lint; None or empty for what there is not. `annotations` is a folder.
+    """Files to lint; None or empty for missing ones. `annotations` is a folder.
 
-    `domain_map` says what annotations call a topic's domain.
+    `domain_map` maps topics to domains of the annotations.
     """
 
     queries: Path | None = None
@@ -351,8 +350,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _files(args: argparse.Namespace) -> Files:
-    """Return what the options name, else what is there of the seed's layout. Raises ConfigError for what does not
-    exist.
+    """Return the files in the options, else the existing files of the seed's layout. Raises ConfigError for missing
+    ones.
     """
     reports = tuple(args.input_file or ()) if args.raw_data_dir is None else _below(args.raw_data_dir)
     files = Files(

@@ -1,4 +1,4 @@
-"""Findings in rows: alone, together, against rows of other files, and against what was measured and annotated."""
+"""Findings in rows: alone, together, against rows of other files, and against measured and annotated values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def findings_of(message: str, path: Path) -> Iterator[Finding]:
     for text in message.splitlines():
         place = _PLACE.match(text.removeprefix(str(path)))
         line, field, said = (int(place[1]), place[2] or "", place[3]) if place else (1, "", text)
-        # Errors of all rooms are worded so; what is not stays whole as `found`.
+        # Errors of all rooms have this form; anything else stays whole as `found`.
         parts = _FOUND.fullmatch(said)
         found, expected = (parts[1], parts[2]) if parts else (said, "a row that can be read")
         if said.startswith("missing;"):
@@ -88,14 +88,14 @@ class Table(Generic[R]):
 
 
 def read_table(path: Path, record: type[R]) -> Table[R]:
-    """Raise ConfigError where the file cannot be read at all."""
+    """Read a table. Raises ConfigError if the file cannot be read."""
     rows = list(read_research_rows(path, record))
     good = tuple(row for row in rows if isinstance(row, GoodRow))
     return Table(path, good, tuple(row for row in rows if isinstance(row, LostRow)))
 
 
 def row_findings(table: Table[R]) -> Iterator[Finding]:
-    """Yield rows that cannot be read or are empty, and ids and prompts that stand in the file before."""
+    """Yield rows that are unreadable or empty, and duplicate ids and prompts of the file."""
     path = table.path
     if not len(table):
         yield Finding(path, 1, "error", "", "no row", "at least one")
@@ -156,9 +156,9 @@ _NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Each row of `rows` needs its partner in `partners`, `what` such as `criteria`; one without is as severe as said.
+    """Each row of `rows` needs its partner in `partners`, `what` such as `criteria`; a missing one has this severity.
 
-    `both_ways`: a partner that no row has is told too.
+    `both_ways`: a partner without a row is reported too.
     """
 
     rows: Table[Any]
@@ -220,7 +220,7 @@ _DOMAINS, _LEVELS, _TYPES = "domain_expert_data.json", "complexity_level_data.js
 
 
 def read_linted(folder: Path, config: PoetConfig, findings: list[Finding]) -> Annotations | None:
-    """Return the annotations of a folder, and the config's; None where they cannot be used, and why in `findings`."""
+    """Return the annotations of a folder, and the config's; None if unusable, with the reason in `findings`."""
     try:
         return annotations_of(folder, config)
     except ConfigError as error:
@@ -274,7 +274,7 @@ def unknown_findings(
 
 
 def lacking_findings(table: Named) -> Iterator[Finding]:
-    """Yield what experts cannot be told without: rows with neither domain nor topic, and rows without a level."""
+    """Yield rows for which no expert can be found: without domain and topic, or without a level."""
     lacking = {
         "domain": [row.line for row in table.rows if not (row.value.domain or row.value.topic)],
         "complexity_level": [row.line for row in table.rows if row.value.complexity_level is None],
@@ -324,7 +324,7 @@ def metrics_findings(table: Table[ReportRow], prices: Mapping[str, TokenPrice]) 
 
 
 def _lacking(metrics: ExecutionMetrics) -> Iterator[tuple[str, str, str]]:
-    """Yield what the efficiency of a report cannot be computed without."""
+    """Yield missing data for the efficiency of a report."""
     if metrics.total_duration_seconds is None:
         yield "total_duration_seconds", "nothing", "seconds; without them there is no efficiency"
     if metrics.automation_level is None:
@@ -335,7 +335,7 @@ def _lacking(metrics: ExecutionMetrics) -> Iterator[tuple[str, str, str]]:
 
 
 def _impossible(metrics: ExecutionMetrics, words: int) -> Iterator[tuple[str, str, str]]:
-    """Yield parts of things, and what no run can have needed for an article of so many words."""
+    """Yield fractions of countable things, and values that no run can have needed for an article of this length."""
     for field in _COUNTS:
         value = getattr(metrics, field)
         if value is not None and value != int(value):
@@ -353,13 +353,13 @@ def _impossible(metrics: ExecutionMetrics, words: int) -> Iterator[tuple[str, st
 
 
 def _uncounted(metrics: ExecutionMetrics, own: ArticleCounts, *, by_links: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield counts that are not the article's own.
+    """Yield counts that differ from the article's own.
 
-    Those of citations only where it has markers such as [3], or no links.
+    Citations are counted only if it has markers such as [3], or no links.
     """
     if metrics.word_count is not None and _far(metrics.word_count, own.words):
         yield "word_count", f"{metrics.word_count:g}", f"{own.words}, as the article has"
-    # Articles that cite by links have no markers to count, and say nothing of how many sources there are.
+    # Articles that cite by links have no markers to count, and do not show the number of sources.
     if not own.citations and by_links:
         return
     if metrics.citation_count is not None and _far(metrics.citation_count, own.citations):
@@ -390,7 +390,7 @@ def _repeated(table: Table[ReportRow]) -> Iterator[Finding]:
     for row in table.rows:
         metrics = row.value.execution_metrics or ExecutionMetrics()
         seconds, cost = metrics.total_duration_seconds, metrics.token_usage.total_cost_usd
-        # Zeros repeat in every file that was not measured, which other findings tell.
+        # Zeros repeat in every unmeasured file, which other findings report.
         if not seconds or not cost:
             continue
         first = first_of.setdefault((seconds, cost), row.line)

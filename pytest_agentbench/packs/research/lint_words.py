@@ -19,7 +19,7 @@ _MARGIN = 0.1
 _FEWEST_WORDS = 3
 """Words of another query alone that criteria must have: fewer are there by chance."""
 _MOST_PROMPTS = 100
-"""Prompts that have a word: one of more prompts tells none apart, and would make the search quadratic."""
+"""Maximum prompts with a word: a more frequent one distinguishes none, and would make the search quadratic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Prompt:
 def swapped_findings(criteria: Table[RaceCriteria], queries: Table[QueryRow] | None) -> Iterator[Finding]:
     """Yield rows of criteria with the words of another query of the two files, and not those of their own prompt.
 
-    A word weighs the more the fewer prompts have it (inverse document frequency).
+    A word weighs more if fewer prompts have it (inverse document frequency).
     """
     prompts = _list_prompts([*criteria.rows, *(queries.rows if queries is not None else ())])
     having: dict[str, list[str]] = defaultdict(list)
@@ -70,7 +70,7 @@ def _list_prompts(rows: Iterable[GoodRow[Any]]) -> dict[str, _Prompt]:
 def _is_of(other: _Prompt, own: _Prompt, said: frozenset[str], weights: Mapping[str, float]) -> bool:
     if _share(other.words, said, weights) <= _share(own.words, said, weights) + _MARGIN:
         return False
-    # Variants of one query share most words: only those that tell them apart can decide
+    # Variants of one query share most words: only their differing words can decide.
     of_other, of_own = other.words - own.words, own.words - other.words
     if len(of_other & said) < _FEWEST_WORDS:
         return False

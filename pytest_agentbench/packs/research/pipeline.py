@@ -42,7 +42,7 @@ _YES, _NO = ("true", "1", "yes", "on"), ("", "false", "0", "no", "off")
 
 
 def heed_environment(args: argparse.Namespace, environ: Mapping[str, str]) -> None:
-    """Set what no option has set. Raises ConfigError for values that say nothing."""
+    """Set missing options from the environment. Raises ConfigError for invalid values."""
     args.target_models = args.target_models or _names(environ.get("TARGET_MODELS", ""))
     args.enable_query_selection = args.enable_query_selection or _flag(environ, "ENABLE_QUERY_SELECTION")
     if not args.model_cleaning:
@@ -93,10 +93,10 @@ def target_models(args: argparse.Namespace) -> list[str]:
 
 
 def plan_parts(call: Call, models: Sequence[str]) -> list[Part]:
-    """Return the parts that can be run. Those that cannot, as a file that they need is missing, are told.
+    """Return the parts that can be run. Parts with a missing file are printed.
 
-    Raises ConfigError with all that is missing if one of these parts, or one of the files, was named in the command, or
-    if a file is wrong: a named part or file that is left out would only be noticed after the others are paid for.
+    Raises ConfigError with all missing files if one of these parts, or one of the files, was named in the command, or
+    if a file is wrong: the omission of a named part or file would only be noticed after the others are paid for.
     """
     parts: Sequence[Part] = call.args.parts or PARTS
     problems, missing = list(_problems(call, models, parts)), list(_missing_inputs(call.args, parts))
@@ -108,7 +108,7 @@ def plan_parts(call: Call, models: Sequence[str]) -> list[Part]:
 
 
 def _problems(call: Call, models: Sequence[str], parts: Sequence[Part]) -> Iterator[str]:
-    """Yield what is wrong with the files that the command names, or that every part reads."""
+    """Yield the problems of the files that the command names, or that every part reads."""
     args = call.args
     if not models:
         yield f"{args.raw_data_dir}: found no reports <model>.jsonl; name their folder: --raw-data-dir"
@@ -241,7 +241,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the pipeline."""
     heed_environment(args, os.environ)
-    # One folder: later stages read what earlier ones have written there.
+    # One folder: later stages read the files of earlier ones there.
     args.results_dir = args.output_dir
     call = Call("run", args)
     if args.threshold is None:

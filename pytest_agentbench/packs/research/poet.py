@@ -120,7 +120,7 @@ def poet_of(report: Report, parts: Parts, config: PoetConfig, *, compat: bool = 
     if strategic is not None:
         row |= {
             "knowledge_units_created": len(strategic.created),
-            # Where nothing was known yet nothing can be reused: 0 would look like a failing.
+            # Without known units nothing can be reused: 0 would look like a failure.
             "knowledge_units_reused": len(strategic.reused) if strategic.known or strategic.reused else None,
             "knowledge_creation_value": strategic.knowledge_creation_value,
             "strategic_scores": strategic.scores,
@@ -161,7 +161,7 @@ def _reasons(row: Mapping[str, object], parts: Parts) -> dict[Missing, str]:
 
 
 def _cap_at_one(value: float | None) -> float | None:
-    """Return the value without what rounding adds to the top of the scale."""
+    """Return the value without rounding errors above the top of the scale."""
     # Weights that sum to 1 within 1e-6 give composites up to 1.000001, which rows refuse.
     return None if value is None else min(1.0, value)
 
@@ -231,7 +231,7 @@ async def _models(call: Call) -> None:
 async def score_reports(call: Call, file: Path, output: Path, model: str | None = None) -> Outcome:
     """Write the business report on the reports of a file, of `model` (default: the file's stem).
 
-    Raises ConfigError where a file cannot be read.
+    Raises ConfigError if a file cannot be read.
     """
     model = model or file.stem
     tasks, stages = read_tasks(call), StageResults(call, call.args.results_dir, model)
@@ -249,10 +249,10 @@ async def score_reports(call: Call, file: Path, output: Path, model: str | None 
 
 
 def _parts(call: Call, tasks: Tasks, stages: StageResults, row: ReportRow, report: Report) -> Parts:
-    """Return what other stages found out, and the efficiency: computed where there are annotations, else as it is
-    stored.
+    """Return the results of other stages, and the efficiency: computed if there are annotations, else the stored
+    one.
     """
-    # Computed anew where it can be: a stored efficiency may rest on annotations of another day.
+    # Computed again if possible: a stored efficiency may use earlier annotations.
     found = stages.parts(row, efficiency=tasks.annotations is None)
     if tasks.annotations is None:
         return found
@@ -274,7 +274,7 @@ def _parts(call: Call, tasks: Tasks, stages: StageResults, row: ReportRow, repor
 
 
 async def grade_report(grading: Grading) -> PoetRow:
-    """Return one item's row in a business report, by what its parts have come to."""
+    """Return one item's row in a business report, from the results of its parts."""
     race, fact = grading.score("race"), grading.score("fact")
     shared = race is not None and race.overall is not None
     names: tuple[EvidencePart, ...] = ("race", "fact", "efficiency", "strategic")

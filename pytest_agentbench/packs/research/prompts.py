@@ -1,4 +1,4 @@
-"""Prompts of research judges that files can replace, with what each has to show (config/prompt_files.py)."""
+"""Prompts of research judges that files can replace, with their required placeholders (config/prompt_files.py)."""
 
 from __future__ import annotations
 

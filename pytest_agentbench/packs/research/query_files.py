@@ -27,7 +27,7 @@ _HEADING = re.compile(
     r"^####[ \t]+\*\*[ \t]*Query[ \t]*(?:\*\*[ \t]*\*\*[ \t]*)?(\d{1,9})[ \t]*[:：]([^\n]*)$", re.MULTILINE
 )
 _SECTION = re.compile(r"^#{1,3}[ \t]+([^\n]*)$", re.MULTILINE)
-# What ends a query: the next heading of any level, or a rule `* * *`.
+# The end of a query: the next heading of any level, or a rule `* * *`.
 _ENDS = re.compile(r"^(?:#{1,6}\s|\*\s\*\s\*)", re.MULTILINE)
 # As OWASP lists them for CSV: a cell of a stranger's text is opened in a spreadsheet.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -36,16 +36,16 @@ _QUOTES = {'"': '"', "“": "”", "「": "」"}
 
 
 class ProposedQuery(QueryRow):
-    """A query before it is scored. Its `topic`, `domain`, `complexity_level` and `language` are what its file says."""
+    """A query before it is scored. Its `topic`, `domain`, `complexity_level` and `language` are its file's."""
 
     title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RawQuery:
-    """A query as it is proposed; `line` is that of its heading or row, from 1.
+    """A proposed query; `line` is that of its heading or row, from 1.
 
-    `topic` is the section that it stands in, None where it stands in none.
+    `topic` is its section, None outside of sections.
     """
 
     number: int
@@ -59,7 +59,7 @@ def markdown_queries(text: str) -> list[RawQuery]:
     """Return the queries of a Markdown text: headings `#### **Query N: title**`, each followed by its content in
     quotes.
 
-    What stands behind the last quote is a note and left out; content without quotes is taken whole.
+    Text after the last quote is a note and left out; content without quotes is taken whole.
     """
     found = []
     line, counted = 1, 0
@@ -83,7 +83,7 @@ def _plain(heading: str) -> str:
 
 def _unquoted(block: str) -> str:
     closing = _QUOTES.get(block[:1])
-    # The last one: the content may have quotes of its own.
+    # The last one: the content may itself contain quotes.
     end = block.rfind(closing) if closing else -1
     return block[1:end].strip() if end > 0 else block
 
@@ -108,7 +108,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "complexity_level": ("complexity_level",),
     "language": ("language",),
 }
-"""What a query's fields may be called in CSV and JSON, in any case. Where a row has several, the first counts."""
+"""Accepted names of a query's fields in CSV and JSON, in any case. If a row has several, the first counts."""
 
 _DELIMITERS = ",;\t"
 _LEAST_CHINESE = 0.9
@@ -118,10 +118,10 @@ Queries = Iterator[GoodRow[ProposedQuery] | LostRow]
 
 
 def read_queries(path: Path, warn: Callable[[str], None]) -> Queries:
-    """Return every query of the file, by its suffix. One without a number is called by a hash of its text.
+    """Return every query of the file, by its suffix. A query without a number gets a hash of its text.
 
-    A file in GBK is read and told: other encodings of two bytes may look like it. Raises ConfigError where the file
-    cannot be read, or holds no queries.
+    A file in GBK is read with a note: other encodings of two bytes may look like it. Raises ConfigError if the file
+    cannot be read, or has no queries.
     """
     suffix = path.suffix.lower()
     if suffix in (".json", ".jsonl"):
@@ -155,7 +155,7 @@ def _json(path: Path) -> Queries:
 
 def _csv(path: Path, text: str) -> Queries:
     delimiter = _delimiter(path, text)
-    # newline="": the reader itself tells line ends from those within quotes.
+    # newline="": the reader itself distinguishes line ends from those within quotes.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     header: list[str] = []
     line = 1
@@ -182,7 +182,7 @@ def _csv(path: Path, text: str) -> Queries:
 
 
 def _delimiter(path: Path, text: str) -> str:
-    """Return the one by which the header names the queries' texts. Raises ConfigError where none does."""
+    """Return the delimiter by which the header names the queries' texts. Raises ConfigError if none does."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     for delimiter in _DELIMITERS:
         if "prompt" in _fields(dict.fromkeys(next(csv.reader([first], delimiter=delimiter), []), "")):
@@ -201,7 +201,7 @@ def _distinct(path: Path, line: int, header: list[str]) -> list[str]:
 
 
 def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the query's fields under their own names; what is called otherwise is no field of it."""
+    """Return the query's fields under their own names; other names are ignored."""
     by_name = {key.strip().casefold(): value for key, value in data.items()}
     return {
         field: next(by_name[alias] for alias in aliases if alias in by_name)
@@ -265,9 +265,10 @@ def _text(path: Path, warn: Callable[[str], None]) -> str:
 
 
 def _chinese(content: bytes) -> str | None:
-    """Return the text where GBK makes Chinese of it, None where it makes rare characters of other letters."""
+    """Return the text if GBK decodes it to Chinese, None if it decodes to rare characters of other scripts."""
     try:
-        # A superset of GBK that decodes nearly everything, other encodings too: what comes of it has to look Chinese.
+        # A superset of GBK that decodes nearly everything, other encodings too: its result has to look
+        # Chinese.
         text = content.decode("gb18030")
     except UnicodeDecodeError:
         return None
@@ -289,7 +290,7 @@ def ids_in_use(reports: Sequence[Path], queries: Path) -> dict[str, RowId]:
     """Return the ids of queries in files of reports, else in the queries so far, by the keys of their prompts."""
     found: dict[str, RowId] = {}
     for path in (*reports, queries):
-        # A file of reports that cannot be read is told once they are scored; one of queries may not be there yet
+        # An unreadable file of reports is reported once they are scored; a file of queries may not exist yet.
         with suppress(ConfigError):
             for row in read_research_rows(path, QueryRow):
                 if isinstance(row, GoodRow):
@@ -298,7 +299,7 @@ def ids_in_use(reports: Sequence[Path], queries: Path) -> dict[str, RowId]:
 
 
 def keep_ids(rows: Queries, ids: Mapping[str, RowId]) -> Queries:
-    """Yield the queries under the ids that they have elsewhere; others whose number is taken get a hashed id.
+    """Yield the queries under the ids that other files use; others whose number is taken get a hashed id.
 
     Reports are joined by ids too: under new ones none of them would be scored.
     """

@@ -60,12 +60,11 @@ if TYPE_CHECKING:
 
 
 def race_row(row_id: RowId, prompt: str, language: Language, judged: RaceJudged) -> RaceRow:
-    """Return the row of a judged report; it names the language only where the prompt would not tell it.
+    """Return the row of a judged report; it names the language only if the prompt would be detected wrongly.
 
-    Raises Unscored where nothing can be shared.
+    Raises Unscored if the scores have no defined share.
     """
-    # Rows have no language in the original: only where the prompt would be told wrong is the field worth a
-    # difference.
+    # The original's rows have no language: the field is added only if the prompt would be detected wrongly.
     spoken: dict[str, Any] = {} if language == language_of(prompt) else {"language": language}
     sd = {} if judged.sd is None else {"race_sd": judged.sd}
     return RaceRow(
@@ -80,7 +79,7 @@ def race_row(row_id: RowId, prompt: str, language: Language, judged: RaceJudged)
 
 
 def race_details(row_id: RowId, judged: RaceJudged) -> dict[str, Any]:
-    """Return what the judge said in each draw of a report, as `{id, draws: [{overall_score, judge_details}]}`."""
+    """Return the judge's replies in each draw of a report, as `{id, draws: [{overall_score, judge_details}]}`."""
     draws = [
         {
             "overall_score": result.overall,
@@ -109,7 +108,7 @@ class Partners:
 
     @classmethod
     def read(cls, call: Call, criteria: Path, references: Path | None, queries: Path | None) -> Partners:
-        """Tell what is wrong with rows. Raises ConfigError where a file cannot be read."""
+        """Read the files and print problems of rows. Raises ConfigError if a file cannot be read."""
         found = cls(
             join_rows(call, criteria, RaceCriteria),
             join_rows(call, references, ReferenceRow) if references is not None else None,
@@ -126,9 +125,9 @@ class Partners:
         return language_by_query(self.queries, report)
 
     def question(self, report: ReportRow) -> RaceQuestion:
-        """Return what is judged.
+        """Return the material to judge.
 
-        Raises ConfigError where a partner is missing, has another id, or lacks a dimension.
+        Raises ConfigError if a partner is missing, has another id, or lacks a dimension.
         """
         if self.queries is not None:
             self.queries.partner(report)
@@ -151,7 +150,7 @@ class Partners:
 
 
 _MOST_CRITERIA = 100
-"""Of a report, that an evaluation keeps what the judge said of."""
+"""Maximum criteria of a report whose scores an evaluation stores."""
 _USAGE = 2
 ROWS, DETAILS = PART_STAGES["race"].rows, "race_details.jsonl"
 _RESULTS = RESULTS / "race"
@@ -224,7 +223,7 @@ def _wrong_usage(args: argparse.Namespace) -> str | None:
 
 
 async def score_reports(call: Call, reports: Path, output: Path) -> None:
-    """Judge the reports of a file. Raises ConfigError where a file cannot be read, or no judge is named."""
+    """Judge the reports of a file. Raises ConfigError if a file cannot be read, or no judge is named."""
     args = call.args
     partners = Partners.read(call, args.criteria_file, _references(args), _queries(args))
     found = list(read_research_rows(reports, ReportRow))
@@ -240,7 +239,7 @@ async def score_reports(call: Call, reports: Path, output: Path) -> None:
         judged = await judge_race(
             asking, question, samples=args.samples, position_swap=args.position_swap, compat=args.compat
         )
-        # The digest tells later stages which article the scores are of: reports are replaced under the same id.
+        # The digest identifies the scored article for later stages: reports are replaced under the same id.
         scored = race_row(require_value(row).id, question.query, question.language, judged)
         return scored.model_copy(update={"article_digest": article_digest(require_value(row).article)}), judged
 
@@ -278,7 +277,7 @@ def _queries(args: argparse.Namespace) -> Path | None:
 
 
 async def grade_report(grading: Grading) -> RaceJudged:
-    """Return what the judge says of the quality of one item's report. Raises Unscored, ConfigError."""
+    """Return the judge's scores of the quality of one item's report. Raises Unscored, ConfigError."""
     scoring, criteria = grading.scoring, grading.material.criteria
     assert criteria is not None
     question = RaceQuestion(
@@ -296,7 +295,7 @@ async def grade_report(grading: Grading) -> RaceJudged:
 
 
 def list_metrics(grading: Grading) -> Metrics:
-    """Yield the overall score, those of the dimensions, their weighted sum and the spread over the samples."""
+    """Yield the overall score, the dimensions' scores, their weighted sum and the spread over the samples."""
     race = grading.score("race")
     none = {"reason": NO_POINTS}
     draws = [draw.overall for draw in race.draws]
@@ -310,7 +309,7 @@ def list_metrics(grading: Grading) -> Metrics:
 
 
 def keep_evidence(score: RaceJudged) -> Mapping[str, Any]:
-    """Return what the judge said by the first criteria of the first draw."""
+    """Return the judge's scores of the first criteria of the first draw."""
     criteria = (
         CriterionScore(
             dimension=name,
@@ -326,9 +325,9 @@ def keep_evidence(score: RaceJudged) -> Mapping[str, Any]:
 
 
 def _usable(criteria: RaceCriteria, config: PoetConfig, place: str) -> RaceCriteria:
-    """Return the criteria with the weights that the configuration wants.
+    """Return the criteria with the configured weights.
 
-    Raises ConfigError, which names their `place`, where a dimension lacks.
+    Raises ConfigError, which names their `place`, if a dimension is missing.
     """
     if not config.query_selection.enable_dynamic_weighting:
         criteria = criteria.model_copy(update={"dimension_weight": dict(config.race_weights.by_dimension)})

@@ -33,10 +33,9 @@ from pytest_agentbench.packs.research.records import (
 from pytest_agentbench.statistics.estimates import mean
 
 # RACE: criterion scores of a judge to the scores of a report (seed 003; DeepResearch Bench, section 3.1).
-#
-# `T_d = sum(s1 w) / sum(w)` over the criteria of a dimension, `R_d` the same of the reference; `T = sum(T_d W_d)`;
-# overall `T / (T + R)`, a dimension's score `T_d / (T_d + R_d)`. Pointwise, without a reference, both are `T / 10`.
-# `W_d` are shares: weights that sum to anything else count by their sum.
+# `T_d = sum(s1 w) / sum(w)` over the criteria of a dimension, `R_d` likewise for the reference; `T = sum(T_d
+# W_d)`; overall `T / (T + R)`, a dimension's score `T_d / (T_d + R_d)`. Pointwise, without a reference, both
+# are `T / 10`. `W_d` are shares: weights with another sum are divided by it.
 
 
 TOP = 10.0
@@ -44,7 +43,7 @@ TOP = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A judge's scores of one criterion, 0-10. `reference` is None where the judge saw no reference."""
+    """A judge's scores of one criterion, 0-10. `reference` is None if the judge saw no reference."""
 
     criterion: str
     target: float
@@ -54,10 +53,10 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """A report's RACE scores, 0-1; `target` and `reference` are the weighted totals, 0-10, None where pointwise.
+    """A report's RACE scores, 0-1; `target` and `reference` are the weighted totals, 0-10, None if pointwise.
 
     `weighted_dimensions` is the sum of the dimensions by their weights (the seed's wording of the overall score). A
-    score is None where target and reference both have 0 points; in compat mode it is 0.
+    score is None if target and reference both have 0 points; in compat mode it is 0.
     """
 
     overall: float | None
@@ -68,7 +67,7 @@ class Race:
 
 
 class UnmatchedCriteria(ValueError):
-    """Error of scores that are not those of the criteria: `missing`, `unknown` and `repeated` texts."""
+    """Error of scores that do not match the criteria: `missing`, `unknown` and `repeated` texts."""
 
     def __init__(self, missing: Sequence[str], unknown: Sequence[str], repeated: Sequence[str]) -> None:
         self.missing, self.unknown, self.repeated = tuple(missing), tuple(unknown), tuple(repeated)
@@ -85,9 +84,9 @@ def race(
 ) -> Race:
     """Return the scores of a report whose criteria a judge has scored.
 
-    `pointwise` says whether the judge saw no reference; None: it saw one if any criterion has a reference's score.
-    `compat` is the original's: criteria that the judge left out are left out of the sums, others are found by a part of
-    their text, and one that is not found weighs as the mean of its dimension's. A missing score of the reference adds
+    `pointwise` means that the judge saw no reference; None: it saw one if any criterion has a reference's score.
+    `compat` is the original's: criteria without a score are left out of the sums, others are found by a part of
+    their text, and an unknown one has the mean weight of its dimension's. A missing score of the reference adds
     nothing to its sum; if the last one of a dimension is missing, the reference has 0 points there. Shares of nothing
     are 0. Raises UnmatchedCriteria (else).
     """
@@ -109,7 +108,7 @@ def race(
 
 def target_share(target: float, reference: float, nothing: float | None = None) -> float | None:
     """Return the target's part of both, `nothing` if there is nothing to share."""
-    # 0 of 0 points: nobody can be called better, and 0.5 would say that they are equally good. The original says 0.
+    # 0 of 0 points: neither is better, and 0.5 would mean equally good. The original uses 0.
     return target / (target + reference) if target + reference > 0 else nothing
 
 
@@ -157,7 +156,7 @@ def normalise_text(text: str) -> str:
 
 
 def _weigh_scores(criteria: Sequence[RaceCriterion], scored: Sequence[Scored], compat: bool) -> tuple[float, float]:
-    """Return the weighted means of target and reference, 0-10; the latter is 0 where there is none."""
+    """Return the weighted means of target and reference, 0-10; the latter is 0 without a reference."""
     exact = {each.criterion: each.weight for each in criteria}
     weight_of = {normalise_text(text): weight for text, weight in exact.items()}
     target = reference = total = 0.0
@@ -226,8 +225,8 @@ class RaceQuestion:
 class RaceJudged:
     """Means over all draws. `sd` is the standard deviation of the overall score over the samples, None for one.
 
-    A sample is the mean of both orders where both are asked: what the order does is no part of the spread. `draws` are
-    what each came to, in the article's point of view, `scored` what the judge said in each.
+    A sample is the mean of both orders if both are asked: the effect of the order is not part of the spread. `draws`
+    are the results of each, from the article's point of view, `scored` the judge's scores in each.
     """
 
     overall: float | None
@@ -262,9 +261,7 @@ _ANY = create_model("_Any", __base__=ReplyPart, **dict.fromkeys(RACE_DIMENSIONS,
 
 
 async def strip_apparatus(asking: Asking, question: RaceQuestion, cleaning: Cleaning) -> RaceQuestion:
-    """Return the question with article and reference as they are judged. Raises Unscored where a model cannot clean
-    them.
-    """
+    """Return the question with cleaned article and reference. Raises Unscored if a model cannot clean them."""
     if cleaning == "none":
         return question
     texts = [question.article, *([] if question.reference is None else [question.reference])]
@@ -287,9 +284,9 @@ async def judge_race(
     position_swap: bool = False,
     compat: bool = False,
 ) -> RaceJudged:
-    """Ask `samples` times, with `position_swap` in both orders. `compat` takes criteria as the original does.
+    """Ask `samples` times, with `position_swap` in both orders. `compat` matches criteria as the original does.
 
-    Raises Unscored where a draw is missing, and where there is no text to judge.
+    Raises Unscored if a draw is missing, and if there is no text to judge.
     """
     for name, text in {"article": question.article, "reference": question.reference}.items():
         # An empty article would be compared all the same, and an empty reference gives any report all the points.
@@ -441,7 +438,7 @@ def _average_draws(
         overall=_mean(overall),
         dimensions={name: _mean([draw.dimensions[name] for draw in draws]) for name in RACE_DIMENSIONS},
         weighted_dimensions=_mean([draw.weighted_dimensions for draw in draws]),
-        # Of samples (n - 1): few draws stand for all that could be drawn.
+        # Sample deviation (n - 1): few draws represent all possible ones.
         sd=stdev(known) if len(known) > 1 else None,
         draws=tuple(draws),
         scored=tuple(dict(each) for each in scored),
@@ -449,6 +446,6 @@ def _average_draws(
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Return the mean, None where any value is."""
+    """Return the mean, or None if any value is None."""
     known = [value for value in values if value is not None]
     return mean(known) if len(known) == len(values) else None

@@ -27,18 +27,18 @@ Means = Mapping[str, float | None]
 
 
 def race_means(rows: Sequence[RaceRow]) -> dict[str, float | None]:
-    """Return the mean of each score by its name, over the rows that have it; None where none has."""
+    """Return the mean of each score by its name, over the rows that have it, or None without any."""
     return {name: mean_known(getattr(row, name) for row in rows) for name in LABELS}
 
 
 def result_text(means: Means, suffix: str = "") -> str:
-    """Return race_result.txt: five lines with four decimals, `null` where nothing is scored."""
+    """Return race_result.txt: five lines with four decimals, `null` if nothing is scored."""
     said = {name: "null" if means[name] is None else f"{means[name]:.4f}" for name in LABELS}
     return "".join(f"{label}{suffix}: {said[name]}\n" for name, label in LABELS.items())
 
 
 def print_means(rows: Sequence[RaceRow]) -> None:
-    """Print the means, also those of each language where there are several."""
+    """Print the means, also those of each language if there are several."""
     print(result_text(race_means(rows)), end="")
     by_language: dict[Language, list[RaceRow]] = {}
     for row in rows:
@@ -62,7 +62,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class RunDifference:
-    """Difference of the overall scores of two files, the second less the first, over the tasks that both have.
+    """Difference of the overall scores of two files, the second less the first, over their common tasks.
 
     `ci95` is None for fewer than six tasks that differ.
     """
@@ -94,7 +94,7 @@ def means_over_runs(runs: Sequence[Run]) -> tuple[dict[str, float | None], dict[
 def run_difference(first: Run, second: Run) -> RunDifference | None:
     """Return the paired difference, by the test of `agentbench compare`; None if the files have no task in common."""
     before, after = first.overall, second.overall
-    # Sorted by task: what the test draws depends on the order of no file
+    # Sorted by task: the test's draws do not depend on the order of a file.
     differences = [after[key] - before[key] for key in sorted(before.keys() & after.keys())]
     if not differences:
         return None

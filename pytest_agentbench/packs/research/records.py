@@ -1,4 +1,4 @@
-"""Records of research reports: what they are scored against, what the parts of POET say of them (seed 003)."""
+"""Records of research reports: their tasks, and the results of the parts of POET (seed 003)."""
 
 import re
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ RowId = StrictInt | StrictStr
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
-"""What can be recorded of a report; with more, means and their intervals would overflow."""
+"""Maximum of recorded values; with more, means and their intervals would overflow."""
 
 
 class TokenUsage(Record):
@@ -44,7 +44,7 @@ def _none_known(usage: Any) -> Any:
 
 
 class ExecutionMetrics(Record):
-    """Execution of a report's agent (seed 003, `execution_metrics`). What is not known is None, never a default."""
+    """Execution of a report's agent (seed 003, `execution_metrics`). Unknown values are None, never a default."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -85,8 +85,8 @@ class RaceCriteria(Record):
 class ReportRow(Record):
     """A row of a file of reports (seed 003, 输入数据格式). Further fields are kept.
 
-    `language` None: told by the prompt. `domain` and `complexity_level` find the annotations; `topic` is what queries
-    call their domain.
+    `language` None: detected from the prompt. `domain` and `complexity_level` find the annotations; `topic` is the
+    queries' name of their domain.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -125,11 +125,11 @@ class ReferenceRow(Record):
 
 
 Cleaning = Literal["deterministic", "model", "none"]
-"""What an article is rid of before RACE judges it: by rules, by a model, or not at all."""
+"""Cleaning of an article before RACE judges it: by rules, by a model, or not at all."""
 
 
 class RowPlace(NamedTuple):
-    """Place of a row in a file: its 1-based `line`, its bytes, and the SHA-256 of what it says."""
+    """Place of a row in a file: its 1-based `line`, its bytes, and the SHA-256 of its content."""
 
     path: Path
     line: int
@@ -161,13 +161,13 @@ class ResearchScoring(Record):
 
 
 DefaultField = Literal["domain", "complexity_level"]
-"""A field of a report's task for which a default may stand."""
+"""A field of a report's task that may have a default."""
 
 
 class ResearchTask(CasePart):
-    """A research report to be scored. `article` is None where the run writes it, `reference` where RACE has none.
+    """A research report to be scored. `article` is None if the run writes it, `reference` if RACE has none.
 
-    `domain` is as the annotations call it; `defaults` names which of domain and level is a default. The texts are read
+    `domain` is in the annotations' terms; `defaults` names which of domain and level is a default. The texts are read
     when they are needed.
     """
 
@@ -185,7 +185,7 @@ class ResearchTask(CasePart):
 
     @property
     def deciders(self) -> tuple[str, ...]:
-        """Return its thresholds; without, it fails where no report came, and is an error where a part has no score."""
+        """Return its thresholds; without any, it fails without a report, and is an error if a part has no score."""
         return tuple(f"{name}>={least:g}" for name, least in self.scoring.thresholds.items()) or ("report only",)
 
     @property
@@ -195,7 +195,7 @@ class ResearchTask(CasePart):
 
 
 class CriterionScore(Record):
-    """Scores that a judge gave by one criterion, 0-10, in the first draw. `reference` is None where there was none."""
+    """A judge's scores of one criterion, 0-10, in the first draw. `reference` is None without a reference."""
 
     dimension: RaceDimension
     criterion: str
@@ -224,7 +224,7 @@ def task_of_case(case: "Case") -> ResearchTask:
 
 
 class StageCost(Record):
-    """Cost of judging at one stage; `unknown` requests told no cost, and `cost_usd` is that of the others."""
+    """Cost of judging at one stage; `unknown` requests had no cost, and `cost_usd` is that of the others."""
 
     requests: int
     input_tokens: int
@@ -234,13 +234,13 @@ class StageCost(Record):
 
 
 class ResearchScores(Record):
-    """Evidence of a report's scores; texts are cut short. The scores themselves are the evaluation's metrics.
+    """Evidence of a report's scores; texts are shortened. The scores themselves are the evaluation's metrics.
 
-    `language` to `complexity_level` are as the report was scored. `statements` are the first of those that cite a page,
+    `language` to `complexity_level` are the values used for scoring. `statements` are the first ones that cite a page,
     `statements_left_out` counts the others. `strategic` has the judge's eight scores (1-5) with their reasons,
     `knowledge` the texts of new units with their qualities (0-1). `summary` is the report's row in a business report,
-    `config` what differs from the seed's values in the configuration that it was scored with, `judge` what that took.
-    `judge_model` is who was asked, None where nobody was; it may have answered from scripts.
+    `config` the differences from the seed's values in its configuration, `judge` the cost.
+    `judge_model` is the judge, None if none was asked; it may have answered from scripts.
     """
 
     row_id: RowId
@@ -279,7 +279,7 @@ class ArticleCounts:
 
 
 def count_article(article: str) -> ArticleCounts:
-    """Return what is in the text of a report."""
+    """Return the counts of a report's text."""
     # [01] and [1] are one source.
     markers = _MARKER.findall(article)
     return ArticleCounts(len(markers), len({number.lstrip("0") for number in markers}), len(_WORD.findall(article)))
@@ -302,6 +302,6 @@ class Report:
 
 
 def article_digest(article: str) -> str:
-    """Return 16 hex digits by which results tell what article they are of."""
+    """Return 16 hex digits by which results identify their article."""
     # surrogatepass: JSON may hold half of a surrogate pair, which utf-8 refuses.
     return sha256(article.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Section of report.json on research reports: where their rows are, what judges voted, what a failed one rests on."""
+"""Section of report.json on research reports: their rows, the judges' votes, the evidence of failed ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.records.evaluation import Evaluation
 
 _EVEN = 0.5
-"""Where a report is as good as its reference."""
+"""Score of a report that is as good as its reference."""
 
 
 _COUNT = {"type": "integer", "minimum": 0}
@@ -62,7 +62,7 @@ class ResearchSection(ReportSection):
     column_kinds: Mapping[str, Kind] = {"row_id": "text", "evaluation": "text", "defaults": "texts"}
 
     def page_script(self) -> str:
-        """Return what the page shows of a report's verdict and of the models' means."""
+        """Return the script of the page's section for a report's verdict and the models' means."""
         return files(__package__).joinpath("page.js").read_text(encoding="utf-8")
 
     def schema(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class ResearchSection(ReportSection):
         return {"row": _ROW_SCHEMA, "model": _MODEL_SCHEMA}
 
     def row(self, case: Case, evaluation: Evaluation | None) -> dict[str, Any]:
-        """Return the report's id in its file, and the fingerprint of the evaluation that has what it rests on."""
+        """Return the report's id in its file, and the fingerprint of the evaluation with its evidence."""
         row_id, defaults = task_of_case(case).row_id, task_of_case(case).defaults
         scored = evaluation if evaluation is not None and evaluation.part(ResearchScores) is not None else None
         return {
@@ -101,7 +101,7 @@ class ResearchSection(ReportSection):
         return {}
 
     def votes(self, case: Case, evaluation: Evaluation) -> Sequence[Mapping[str, Any]]:
-        """Return the draws of RACE; `order` is `swapped` where the report and its reference were first by turns."""
+        """Return the draws of RACE; `order` is `swapped` if the report and its reference were first alternately."""
         found, scoring = evaluation.part(ResearchScores), task_of_case(case).scoring
         draws = next((metric.details.get("draws") for metric in evaluation.metrics if metric.name == "race"), None)
         if found is None or found.judge_model is None or not draws:
@@ -121,7 +121,7 @@ class ResearchSection(ReportSection):
         return [votes | ({"order": "swapped"} if swapped else {})]
 
     def evidence(self, evaluation: Evaluation) -> Sequence[str]:
-        """Return what the scores that failed rest on, as others wrote it."""
+        """Return the evidence of the failed scores, in the original texts."""
         return research_evidence(evaluation)
 
 
@@ -134,7 +134,7 @@ _STANDING = ("race", "fact_accuracy", "efficiency", "strategic")
 
 
 def research_evidence(evaluation: Evaluation) -> list[str]:
-    """Return the lines, none where no score failed. What others wrote in them is not made visible yet."""
+    """Return the lines, [] if no score failed. Control characters in them are not escaped yet."""
     found = evaluation.part(ResearchScores)
     failed = {each.name for each in evaluation.metrics if each.passed is False}
     parts = {part for part in PARTS if failed & set(SCORES[part])}
@@ -167,9 +167,9 @@ def _dimensions(failed: Collection[str]) -> Collection[str]:
 
 
 def _weakest_criteria(criteria: Collection[CriterionScore], dimensions: Collection[str]) -> Iterator[str]:
-    """Yield those in which the report lost most against its reference, or has least where there is none."""
+    """Yield the criteria with the report's largest losses against its reference, or lowest scores without one."""
     asked = [each for each in criteria if each.dimension in dimensions]
-    # What was lost against the reference counts, not how low the score is: a weak reference shares its weakness.
+    # The loss against the reference counts, not the score: a weak reference shares the weakness.
     for each in sorted(asked, key=lambda each: each.target - (each.reference or 0))[:_MOST]:
         against = f" against {each.reference:g}" if each.reference is not None else " of 10"
         said = f" ({each.analysis})" if each.analysis.strip() else ""

@@ -32,12 +32,12 @@ _NEEDED = PART_STAGES["poet"].made_of
 def _some_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     if not parts:
         raise ValueError(f"found none, expected at least one of {', '.join(PARTS)}")
-    # In the order of the table, however the file has them: fingerprints hang on it.
+    # In the order of the table, independent of the file's: fingerprints depend on it.
     return tuple(name for name in PARTS if name in parts)
 
 
 class ReportsFile(ConfigFile):
-    """Research reports: where they are or who writes them, what they are scored by, and what fails them."""
+    """Research reports: their files or their writer, their parts, and their thresholds."""
 
     name: Text | None = None
     """Begins the case ids; default: the folder's path below the config root, with `<name>` of `<name>.reports.yaml`."""
@@ -56,7 +56,7 @@ class ReportsFile(ConfigFile):
     config: LocalFile | None = None
     """The weights, as poet_algorithm_config.json; default: the seed's."""
     knowledge_base: Text | None = None
-    """The file of knowledge units, made where there is none; default: the config's, else one in the output folder."""
+    """The file of knowledge units, created if missing; default: the config's, else one in the output folder."""
     domain_map: dict[str, Text] = Field(default_factory=dict)
     """From topics or domains of rows to domains of the annotations."""
     default_domain: Text | None = None
@@ -64,11 +64,11 @@ class ReportsFile(ConfigFile):
     default_complexity: AtLeastOne | None = None
     """The complexity level of reports without one; default: none, in compat mode 3."""
     parts: Annotated[tuple[Part, ...], AfterValidator(_some_parts)] = PARTS
-    """What is scored: race, fact, efficiency, strategic, interaction, poet; default: all."""
+    """Scored parts: race, fact, efficiency, strategic, interaction, poet; default: all."""
     thresholds: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
     """Least values of scores, by their names; a report below one fails."""
     cleaning: Cleaning = "deterministic"
-    """What an article is rid of before RACE: links and references by rules, by a model, or nothing (`none`)."""
+    """Cleaning of an article before RACE: links and references by rules, by a model, or not at all (`none`)."""
     position_swap: StrictBool = False
     """RACE judges in both orders."""
     samples: AtLeastOne = 1
@@ -80,11 +80,11 @@ class ReportsFile(ConfigFile):
     runner: KnownRunner = RunnerSpec(type="llm_probe")
     """Who writes the reports that are not stored: the runner's type and settings."""
     context: CaseContext = Field(default_factory=dict)
-    """What the runner wants to know: `llm_probe: {tools: [web_search]}`, your own."""
+    """Settings for the runner: `llm_probe: {tools: [web_search]}`, your own."""
     mcp_servers: OfferedServers = Field(default_factory=dict)
     """MCP servers whose tools it may call."""
     tags: Tags = ()
-    """Tags of every report, beside its language, topic and level."""
+    """Tags of every report, in addition to its language, topic and level."""
 
     @property
     def data_files(self) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ class ReportsFile(ConfigFile):
 
 
 def _shared_stems(reports: tuple[str, ...], scope: Scope) -> Iterator[tuple[Loc, str]]:
-    """Yield files whose stems are the same stand for one model twice."""
+    """Yield files with equal stems, which would be one model twice."""
     first: dict[str, Path] = {}
     for at, pattern in enumerate(reports):
         for path in match_files(pattern, scope.folder):

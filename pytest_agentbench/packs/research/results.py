@@ -101,7 +101,7 @@ class _Details(Record):
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """A row of validated.jsonl without its pages; `part` says why there is none where it is a text."""
+    """A row of validated.jsonl without its pages; `part` is the reason as a text if there is none."""
 
     id: RowId
     prompt: str
@@ -119,7 +119,7 @@ class StageResults:
         self._call, self._folder, self._model = call, folder, model
 
     def parts(self, row: ReportRow, *, efficiency: bool) -> Parts:
-        """Return what is there of a report, and why the rest is not. `efficiency`: whether that is looked for too."""
+        """Return a report's existing parts, and why the rest is missing. `efficiency`: whether that is included."""
         why: dict[Missing, str] = {}
         race = _try_part(why, "race", lambda: self._race(row))
         fact = _try_part(why, "fact", lambda: self._fact(row))
@@ -144,7 +144,7 @@ class StageResults:
         found = self._partner("race", self._race_rows, row).scored
         # The report may have been replaced since under the same id and prompt.
         self._require_same("race", row, found.article_digest)
-        # `scored` raises where it is None.
+        # `scored` raises if it is None.
         assert found.overall_score is not None
         dimensions = {name: getattr(found, name) for name in RACE_DIMENSIONS}
         scores = [found.overall_score, *(value or 0.0 for value in dimensions.values())]
@@ -163,19 +163,19 @@ class StageResults:
         found = self._partner(part, self._efficiency_rows if part == "efficiency" else self._strategic_rows, row)
         known = {name: value for name, value in (found.model_extra or {}).items() if name in form.model_fields}
         error = (found.model_extra or {}).get(f"{part}_error")
-        # A row may say why it is incomplete and have its other figures all the same.
+        # A row may have a reason for its incompleteness and its other figures too.
         if error is not None and f"{part}_score" not in known:
             raise Unscored(str(error))
         self._require_same(part, row, (found.model_extra or {}).get("article_digest"))
         score = _validate_row(self._path(part), 1, known, form)
         metrics = row.execution_metrics or ExecutionMetrics()
-        # The article may be the same and what was recorded of the run another.
+        # The article may be the same and the run's recorded values different.
         if isinstance(score, EfficiencyScore) and not score.rests_on(metrics):
             raise Unscored(self._stale(part, "execution_metrics"))
         return score
 
     def _require_same(self, part: EvidencePart, row: ReportRow, digest: object) -> None:
-        """Raise Unscored for what is told to be of another article."""
+        """Raise Unscored for a result of another article."""
         if digest is not None and digest != article_digest(row.article):
             raise Unscored(self._stale(part, "article"))
 
@@ -215,7 +215,7 @@ class StageResults:
 
     @cached_property
     def _race_evidence(self) -> dict[str, tuple[str, ...]]:
-        """Return what the judge said first of each report, by its id, where that is kept."""
+        """Return the judge's first scores of each report by id, if they are stored."""
         path = self._path("race").with_name("race_details.jsonl")
         rows = read_research_rows(path, _Details) if path.is_file() else ()
         return {str(row.value.id): race_lines(row.value.first_draw) for row in rows if isinstance(row, GoodRow)}
@@ -257,7 +257,7 @@ def _read_outcomes(call: Call, path: Path) -> Joined[_Outcome] | None:
 
 
 def _is_lost(row: Any) -> bool:
-    """Return whether the stage itself could not read the report: it said so, and has no more than its line or id."""
+    """Return whether the stage itself could not read the report: it has an error, and only its line or id."""
     return isinstance(row, dict) and any(name.endswith("_error") for name in row)
 
 

@@ -1,4 +1,4 @@
-"""Rows of seed 003's files: read and checked one by one, joined by their prompts, and read again where they stand."""
+"""Rows of seed 003's files: read and checked one by one, joined by their prompts, and read again at their place."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ D = TypeVar("D", bound=ReportRow | QueryRow | RaceCriteria | ReferenceRow)
 
 @dataclass(frozen=True, slots=True)
 class GoodRow(Generic[R]):
-    """A row of a file: the 1-based `line`, what it says, its JSON value as it stands there, and its bytes' place."""
+    """A row of a file: the 1-based `line`, its content, its JSON value, and its bytes' place."""
 
     line: int
     value: R
@@ -67,9 +67,9 @@ class GoodRow(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class LostRow:
-    """A row that cannot be used; `message` has a line `file:line:column: ...` for each problem.
+    """An unusable row; `message` has a line `file:line:column: ...` for each problem.
 
-    `data` is its JSON value, None where it is no object; its bytes' place is told like that of a GoodRow.
+    `data` is its JSON value, None if it is not an object; its bytes' place is that of a GoodRow.
     """
 
     line: int
@@ -80,23 +80,21 @@ class LostRow:
 
 
 def prompt_key(prompt: str) -> str:
-    """Return what rows are joined by: 64 hex digits, the same for prompts that differ in blanks and Unicode form
-    only.
-    """
+    """Return the join key of rows: 64 hex digits, equal for prompts that differ only in blanks and Unicode form."""
     # NFKC, as the same prompt comes with full-width and half-width punctuation from different editors; surrogatepass,
     # as a JSON file may have half of a pair.
     return sha256(" ".join(unicodedata.normalize("NFKC", prompt).split()).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def language_of(text: str) -> Language:
-    """Return Chinese where a third of the letters is: queries mix in names and abbreviations."""
+    """Return Chinese if a third of the letters is: queries mix in names and abbreviations."""
     letters = len(_LETTERS.findall(text))
     # A third and not a half: one Latin letter counts like one Chinese character, and `OpenAI` has six.
     return "zh" if letters and len(_CHINESE.findall(text)) * 3 >= letters else "en"
 
 
 def read_research_rows(path: Path, record: type[R]) -> Iterator[GoodRow[R] | LostRow]:
-    """Yield every row of a JSONL or JSON file, in order. Raises ConfigError where the file cannot be read at all."""
+    """Yield every row of a JSONL or JSON file, in order. Raises ConfigError if the file cannot be read."""
     scope = Scope(str(path.parent))
     for item in read_items(path):
         if isinstance(item, BadItem):
@@ -120,7 +118,7 @@ def mark_repeated(path: Path, rows: Iterable[GoodRow[D] | LostRow]) -> Iterator[
         if isinstance(row, LostRow):
             yield row
             continue
-        # Ids are compared as texts, for one file may have 1 where the other has "1".
+        # Ids are compared as texts, because one file may have 1 and the other "1".
         key, name = prompt_key(row.value.prompt), str(row.value.id)
         prompt, first = prompts.get(key), ids.get(name)
         prompts.setdefault(key, row.line)
@@ -145,7 +143,7 @@ def _document(path: Path, item: Item) -> Document:
 
 
 class Joined(Generic[P]):
-    """Rows of one file by their prompts. `problems` are what is wrong with them together: duplicates.
+    """Rows of one file by their prompts. `problems` are those between rows: duplicates.
 
     The first of several rows of one prompt counts.
     """
@@ -176,7 +174,7 @@ class Joined(Generic[P]):
         return prompt_key(row.prompt) in self._rows
 
     def partner(self, row: Prompted) -> P:
-        """Return the row of the same prompt. Raises ConfigError where there is none, or where it has another id."""
+        """Return the row of the same prompt. Raises ConfigError if there is none, or if it has another id."""
         found = self._rows.get(prompt_key(row.prompt))
         if found is None:
             raise ConfigError(f"{self.path}: found no row with the prompt of {row.id!r} ({_short(row.prompt)})")
@@ -197,7 +195,7 @@ def _short(prompt: str) -> str:
 StoredRow = TypeVar("StoredRow", ReportRow, RaceCriteria, ReferenceRow)
 
 _RECORDED = frozenset({"task_metadata", "interaction_metrics", "quality_metrics"})
-"""Further fields of a report's row that its interaction is told by."""
+"""Further fields of a report's row about its interaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +210,7 @@ class Material:
 
 
 def read_material(task: ResearchTask) -> Material:
-    """Return the texts of a report. Raises ConfigError where a row is not what it was when it was collected."""
+    """Return the texts of a report. Raises ConfigError if a row has changed since it was collected."""
     report = _read_row(task.article, ReportRow, report_content)
     criteria = _read_row(task.criteria, RaceCriteria, criteria_content)
     reference = _read_row(task.reference, ReferenceRow, reference_content)
@@ -226,21 +224,21 @@ def read_material(task: ResearchTask) -> Material:
 
 
 def place_of_row(path: Path, row: GoodRow[Any], said: str) -> RowPlace:
-    """Return where a row of a file stands that says `said`."""
+    """Return the place of a row with the content `said`."""
     digest = sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
     return RowPlace(path, row.line, row.offset, row.size, digest)
 
 
 def report_content(row: ReportRow) -> str:
-    """Return what of a report can change its scores."""
+    """Return the part of a report that can change its scores."""
     metrics = row.execution_metrics.model_dump(mode="json") if row.execution_metrics is not None else None
-    # Other fields may change without changing a score, so that stored evaluations stand.
+    # Other fields may change without changing a score, so stored evaluations stay valid.
     further = {name: value for name, value in (row.model_extra or {}).items() if name in _RECORDED}
     return json.dumps([row.article, metrics, further], sort_keys=True)
 
 
 def criteria_content(row: RaceCriteria) -> str:
-    """Return the same of criteria."""
+    """Return the part of criteria that can change scores."""
     criteria = {
         name: [[each.criterion, each.explanation, each.weight] for each in group]
         for name, group in row.criterions.items()
@@ -249,19 +247,18 @@ def criteria_content(row: RaceCriteria) -> str:
 
 
 def reference_content(row: ReferenceRow) -> str:
-    """Return the same of a reference report."""
+    """Return the part of a reference report that can change scores."""
     return row.article
 
 
 def _read_row(place: RowPlace | None, record: type[StoredRow], said: Callable[[StoredRow], str]) -> StoredRow | None:
-    """Return the row at a place, None without one. Raises ConfigError where it is another one by now."""
+    """Return the row at a place, None without one. Raises ConfigError if it has changed."""
     if place is None:
         return None
     try:
         with open_file(place.path, limit=None) as file:
             file.seek(place.offset)
-            # Read where it stood when it was collected, and compared by its digest: a file that has changed since is
-            # told.
+            # Read at its place when it was collected, and compared by its digest: a changed file is an error.
             row = record.model_validate(parse_value(file.read(place.size)))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{place}: the row cannot be read any more; run again: {error}") from error

@@ -28,7 +28,7 @@ from pytest_agentbench.records.base import Record
 NO_QUALITY = "the quality is not known: it takes RACE, and a citation that could be checked"
 NO_POINTS = "the report and its reference have 0 points both"
 LONGEST_EVIDENCE = 500
-"""Characters of each text that an evaluation keeps of what its scores rest on."""
+"""Characters of each text that an evaluation stores as evidence."""
 
 LABELS = {
     "comprehensiveness": "Comprehensiveness",
@@ -41,9 +41,9 @@ LABELS = {
 
 
 class RaceRow(QueryRow):
-    """A row of raw_results.jsonl, scores 0-1; null where target and reference both have 0 points.
+    """A row of raw_results.jsonl, scores 0-1; null if target and reference both have 0 points.
 
-    `race_error` says why it has no scores, `article_digest` which article they are of (`article_digest` of records.py).
+    `race_error` is why it has no scores, `article_digest` identifies their article (`article_digest` of records.py).
     """
 
     comprehensiveness: Share | None = None
@@ -66,7 +66,7 @@ class RaceRow(QueryRow):
 
     @property
     def scored(self) -> Self:
-        """Return the row itself. Raises Unscored where it has no score."""
+        """Return the row itself. Raises Unscored if it has no score."""
         if self.race_error is not None:
             raise Unscored(self.race_error)
         if self.overall_score is None:
@@ -89,10 +89,10 @@ SECONDS_OF_HOUR = 3600.0
 
 
 class EfficiencyScore(Record):
-    """A report's efficiency, 0-1, its parts and what they rest on. `reasons` says of each None what it lacks.
+    """A report's efficiency, 0-1, its parts and their data. `reasons` names the missing data of each None.
 
-    `time_saving` is a share of the expert's hours, negative where the agent took longer, as `cost_saving_usd` is where
-    it cost more. `ai_cost` says where the agent's cost comes from. `difficulty` is that of the complexity level, 0-5.
+    `time_saving` is a share of the expert's hours, negative if the agent took longer; `cost_saving_usd` is negative if
+    it cost more. `ai_cost` has the origin of the agent's cost. `difficulty` is that of the complexity level, 0-5.
     """
 
     efficiency_score: Share | None
@@ -111,7 +111,7 @@ class EfficiencyScore(Record):
     input_tokens: NotNegative | None
     output_tokens: NotNegative | None
     defaults: tuple[DefaultField, ...] = Field((), exclude_if=lambda value: not value)
-    """Which of domain and complexity level the report does not tell, so that a default stands for it."""
+    """Which of domain and complexity level is a default, because the report lacks it."""
     reasons: dict[str, str] = Field(default_factory=dict)
 
     def rests_on(self, metrics: ExecutionMetrics) -> bool:
@@ -126,7 +126,7 @@ class EfficiencyScore(Record):
 
     @property
     def missing(self) -> str | None:
-        """Return why there is no score; None where there is one."""
+        """Return why there is no score, or None."""
         if self.efficiency_score is not None:
             return None
         return self.reasons["efficiency_score"]
@@ -135,8 +135,8 @@ class EfficiencyScore(Record):
 class StrategicScore(Record):
     """A report's strategic value, 0-1: the judge's eight scores (1-5) with their reasons, and units of knowledge.
 
-    `known` counts what was known before, `created` are those that were not, `repeated` counts drawn ones that were, or
-    that another one of the article says too, `below_quality` those under the least quality; `reused` are known ones
+    `known` counts the units known before, `created` are the new ones, `repeated` counts drawn ones that were known, or
+    that repeat another one of the article, `below_quality` those under the minimum quality; `reused` are known ones
     that it uses.
     """
 
