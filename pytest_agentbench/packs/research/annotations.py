@@ -78,7 +78,9 @@ def _unnest(name: str) -> BeforeValidator:
 
     def below(data: Any) -> Any:
         nested = data.get(name) if isinstance(data, dict) else None
-        return nested if isinstance(nested, dict) else data
+        if isinstance(nested, dict):
+            return nested
+        return data
 
     return BeforeValidator(below)
 
@@ -127,7 +129,9 @@ class Annotations:
         if number not in self.levels:
             raise self._make_unknown(REQUIRED[1], "complexity level", str(number), map(str, self.levels))
         level = self.levels[number]
-        return level if level.difficulty_score is not None else level.model_copy(update={"difficulty_score": number})
+        if level.difficulty_score is not None:
+            return level
+        return level.model_copy(update={"difficulty_score": number})
 
     def level_number(self, name: int | str, names: Mapping[str, int]) -> int:
         """Return the number of a level that a row gives as a number, or by a name of `names` or of the file.

@@ -97,7 +97,9 @@ def clamped(value: float) -> float:
 
 
 def _share(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
+    if whole:
+        return part / whole
+    return None
 
 
 # How an agent worked with the web: efficiency and strategic proxies without a judge (seed 003, Web交互能力).
@@ -147,9 +149,12 @@ class InteractionEfficiency:
     @property
     def overall_efficiency(self) -> float | None:
         """Return the mean, or None if any of the four is None."""
-        parts = [getattr(self, each.name) for each in fields(self)]
+        parts: list[float | None] = [getattr(self, field.name) for field in fields(self)]
+        known = [part for part in parts if part is not None]
         # A mean over the known values would reward agents that record less.
-        return None if None in parts else sum(parts) / len(parts)
+        if len(known) < len(parts):
+            return None
+        return sum(known) / len(known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +191,9 @@ def versus_expert(task: Interaction) -> float | None:
     if hours is None or seconds is None:
         return None
     taken = seconds / 3600  # 0 also of the least of floats
-    return min(1.0, hours / taken) if taken else 1.0
+    if taken:
+        return min(1.0, hours / taken)
+    return 1.0
 
 
 def time_saving_hours(task: Interaction) -> float | None:
@@ -226,12 +233,16 @@ def interaction_strategy(task: Interaction) -> InteractionStrategy:
 
 def _capped(*terms: tuple[float | None, float]) -> float | None:
     total = _sum(*(_product(value, factor) for value, factor in terms))
-    return None if total is None else min(INTERACTION_TOP, total)
+    if total is None:
+        return None
+    return min(INTERACTION_TOP, total)
 
 
 def _sum(*values: float | None) -> float | None:
     known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    if len(known) == len(values):
+        return sum(known)
+    return None
 
 
 def _product(*values: float | None) -> float | None:
@@ -244,7 +255,9 @@ def _product(*values: float | None) -> float | None:
 
 
 def _rest(rate: float | None) -> float | None:
-    return None if rate is None else 1 - rate
+    if rate is None:
+        return None
+    return 1 - rate
 
 
 TASK_SCORES = ("multi_step_reasoning", "domain_expertise", "synthesis_capability", "independence")
@@ -344,7 +357,9 @@ def compat_success_rate(rates: Sequence[float | None]) -> float | None:
 
     It ignores the number of calls of an entry. An entry without a rate counts as successful.
     """
-    return sum(1.0 if rate is None else rate for rate in rates) / len(rates) if rates else None
+    if rates:
+        return sum(1.0 if rate is None else rate for rate in rates) / len(rates)
+    return None
 
 
 def compat_interaction(task: Interaction, prompt: str, article: str, *, measured: bool) -> Interaction:

@@ -76,7 +76,9 @@ def required_text(article: str) -> str:
 def _link_text(link: re.Match[str]) -> str:
     """Return the text of a link; "" if that is only a number or the address again."""
     said = link[1]
-    return "" if re.fullmatch(rf"\^?\d+|{_URL}|\[\d+\]", said) else said
+    if re.fullmatch(rf"\^?\d+|{_URL}|\[\d+\]", said):
+        return ""
+    return said
 
 
 def _drop_references(article: str) -> str:
@@ -97,7 +99,9 @@ def _drop_references(article: str) -> str:
     end = len(lines)
     while end and (not lines[end - 1].strip() or _LISTED.match(lines[end - 1]) or _RULE.match(lines[end - 1])):
         end -= 1
-    return "\n".join(lines[:end]) if any(_LISTED.match(line) for line in lines[end:]) else article
+    if any(_LISTED.match(line) for line in lines[end:]):
+        return "\n".join(lines[:end])
+    return article
 
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff"
@@ -123,7 +127,9 @@ class Words:
         if self.numbers != other.numbers:
             return 0.0
         either = len(self.pairs | other.pairs)
-        return len(self.pairs & other.pairs) / either if either else 0.0
+        if either:
+            return len(self.pairs & other.pairs) / either
+        return 0.0
 
     def share_in(self, passage: Words) -> float:
         """Return the share of its words that the passage has, 0-1; 0 where that lacks one of its numbers."""

@@ -127,7 +127,12 @@ def print_summary(ends: Sequence[StageOutcome], ledger: Ledger, seconds: float) 
     for end in ends:
         not_reached = end.n_total - end.n_scored - end.n_failed
         broken = "  came to nothing" if end.n_total else "  could not be run"
-        more = broken if end.broken else f"  {not_reached} not reached" if not_reached else ""
+        if end.broken:
+            more = broken
+        elif not_reached:
+            more = f"  {not_reached} not reached"
+        else:
+            more = ""
         print(f"{printable(end.stage):<{width}}{end.n_total:>7,}{end.n_scored:>9,}{end.n_failed:>9,}{more}")
     asked = [(stage, spent) for stage, spent in ledger.rows() if spent.requests]
     if asked:
@@ -169,11 +174,11 @@ def case_id(row_id: RowId) -> str:
 async def open_judge(
     args: argparse.Namespace, file: Path, ledger: Ledger, request_seconds: float
 ) -> AsyncIterator[Asking]:
-    """Open the judge that the options name, else OPENAI_MODEL.
+    """Open the judge in the options, else OPENAI_MODEL.
 
     Models and profiles are those of the folder of `file`, or of this one; a request takes at most `request_seconds`.
 
-    Raises ConfigError where none is named, or its key is missing.
+    Raises ConfigError if none is named, or its key is missing.
     """
     model, options = _judge(args.judge, args.profile, file)
     redactor = Redactor()
@@ -197,9 +202,9 @@ async def open_judge(
 
 
 def scripted_pages(args: argparse.Namespace, file: Path) -> Mapping[str, str]:
-    """Return the pages by URL that the script has; none where a judge judges that is not scripted. Raises ConfigError.
+    """Return the script's pages by URL; {} with a judge that is not scripted. Raises ConfigError.
 
-    A stage without a judge has those of --script.
+    A stage without a judge uses --script.
     """
     # Of a stage without a judge, such as `fact scrape`: it has no option that could name a scripted one.
     if "judge" not in args:
@@ -214,9 +219,9 @@ def scripted_pages(args: argparse.Namespace, file: Path) -> Mapping[str, str]:
 
 @asynccontextmanager
 async def open_pages(args: argparse.Namespace, file: Path, warn: Callable[[str], None]) -> AsyncIterator[Contents]:
-    """Open the pages of one call: those that a script has, else the web's. `file` is what the script may lie beside.
+    """Open the pages of one call: a script's, else the web's. A script may be next to `file`.
 
-    Raises UnavailableError where a library is missing that reads them.
+    Raises UnavailableError if a library for reading them is missing.
     """
     from pytest_agentbench.config.profiles import NetworkSettings
     from pytest_agentbench.packs.research.fact.direct_pages import PageSettings
@@ -236,10 +241,10 @@ async def open_pages(args: argparse.Namespace, file: Path, warn: Callable[[str],
 def _judge(
     judge: str | None, profile: str | None, file: Path, environ: Mapping[str, str] = os.environ
 ) -> tuple[Model, Mapping[str, Any]]:
-    """Return the judge's model, and what the profile sends with each request to it."""
-    # That of the input first: a project's models.yaml lies beside its data, wherever the command is run.
+    """Return the judge's model, and the profile's fields for each request to it."""
+    # The input's root first: a project's models.yaml is next to its data, independent of the current folder.
     roots = [enclosing_root(file), enclosing_root(Path.cwd())]
-    # In this order: what the command line names, then the profile, then the environment.
+    # Precedence: the command line, then the profile, then the environment.
     name: str | None = judge or environ.get("OPENAI_MODEL")
     options: Mapping[str, Any] = {}
     if profile and not judge:
@@ -251,7 +256,7 @@ def _judge(
             "for an endpoint that is not OpenAI's); --judge demo answers from a script"
         )
     declared = [root.models() for root in roots]
-    # The first root that declares the model; where none does, its name alone has to say what it is.
+    # The first root that declares the model; if none does, its name is a model of the default endpoint.
     model = resolve_model(name, models=next((each for each in declared if each.get(name)), declared[0]))
     if (reason := missing_key(model)) is not None:
         raise ConfigError(reason)
@@ -259,7 +264,7 @@ def _judge(
 
 
 def _judge_of(profile: str, roots: Sequence[ConfigRoot]) -> JudgeConfig:
-    """Return the first judge of an evaluation profile that is a chat model. Raises ConfigError where there is none."""
+    """Return the first judge of an evaluation profile that is a chat model. Raises ConfigError if there is none."""
     judge = _profile(profile, roots).first_judge(CHAT_JUDGE)
     if judge is None:
         raise ConfigError(f"evaluation profile {profile!r}: found no judge of type {CHAT_JUDGE} with a model")
@@ -271,8 +276,7 @@ def _profile(name: str, roots: Sequence[ConfigRoot]) -> EvaluationProfile:
     missing = []
     for root in roots:
         try:
-            # Looked for before it is read: a profile that is there and wrong is told as such, and no other root is
-            # tried.
+            # Located before it is read: an invalid profile is an error, and no other root is tried.
             root.find("evaluation_profiles", name)
         except ConfigError as error:
             missing.append(error)
@@ -282,13 +286,13 @@ def _profile(name: str, roots: Sequence[ConfigRoot]) -> EvaluationProfile:
 
 
 def _script_case(script: Path | None, file: Path) -> Case:
-    """Return a case beside which the script lies: `script`, else `<stem>.demo.yaml` beside the input."""
+    """Return a case next to the script: `script`, else `<stem>.demo.yaml` next to the input."""
     if script is not None and not script.name.endswith(_SCRIPT):
         raise ConfigError(f"--script: found {script}, expected a file <name>{_SCRIPT}")
     if script is not None and not script.is_file():
         raise ConfigError(f"--script: {script}: there is no such file")
-    # Scripts are found beside a case's file by its stem, so a script of another name needs a file beside it; that
-    # need not exist.
+    # Scripts are found by the stem of a case's file, so a script of another name needs a file next to it,
+    # which need not exist.
     path = file if script is None else script.with_name(script.name.removesuffix(_SCRIPT) + ".jsonl")
     return Case(
         case_id=f"{_DATASET}.any", dataset=_DATASET, title=_DATASET, path=path, runner=RunnerSpec(type="predictions")
@@ -300,10 +304,10 @@ ResultT = TypeVar("ResultT")
 
 
 class Rows(Generic[RowT, ResultT]):
-    """Rows of a stage with what came of each; `ended` is told of each as soon as it has ended.
+    """Rows of a stage with their results; `ended` is called with each as soon as it has ended.
 
-    `results` are in the rows' order: what `score` gave, why it gave nothing, or None where it has not ended, as after
-    an interruption.
+    `results` are in the rows' order: the result of `score`, or the reason for a missing one, or None if it has not
+    ended, for example after an interruption.
     """
 
     def __init__(
@@ -334,12 +338,12 @@ class Rows(Generic[RowT, ResultT]):
 S = TypeVar("S")
 T = TypeVar("T")
 
-# As shells give it for SIGINT: a script can tell an interruption from reports that failed.
+# Shells' status for SIGINT: a script can distinguish an interruption from failed reports.
 _INTERRUPTED = 130
 
 
 class FailedBefore(Unscored):
-    """A row that failed in an earlier `stage`, which said why: `reason`."""
+    """A row that failed in an earlier `stage` for this `reason`."""
 
     def __init__(self, stage: str, reason: str) -> None:
         super().__init__(f"failed in {stage}: {reason}")
@@ -347,9 +351,9 @@ class FailedBefore(Unscored):
 
 
 class Call:
-    """One call of a command, with what its stages share. `args` has the options that these need (commands.py).
+    """One call of a command, with the state that its stages share. `args` has their options (commands.py).
 
-    Raises ConfigError where the file of --config is wrong.
+    Raises ConfigError if the file of --config is wrong.
     """
 
     def __init__(self, command: str, args: argparse.Namespace) -> None:
@@ -367,18 +371,18 @@ class Call:
         self._told: set[tuple[str | None, str, str]] = set()
 
     def begin_model(self, model: str | None) -> None:
-        """Take what is scored from now on for reports of this model; None: of the only one, which needs no name."""
+        """Assign further scores to this model's reports; None: to the only model, which needs no name."""
         self.model, self._before = model, self.ledger.snapshot()
 
     @property
     def spent(self) -> Mapping[str, Spent]:
-        """Return what judges have cost for this model's reports, by stage."""
+        """Return the judges' cost for this model's reports, by stage."""
         return self.ledger.since(self._before)
 
     def run(self, stages: Callable[[], Coroutine[Any, Any, None]]) -> int:
-        """Run the stages; prints the end summary, whatever ended them: it tells what they cost.
+        """Run the stages; print the final summary after any end, because it has their cost.
 
-        The exit status: 0, 1 with rows that failed, 130 interrupted.
+        Return the exit status: 0, 1 with failed rows, 130 interrupted.
         """
         begun, interrupted = time.monotonic(), False
         try:
@@ -390,16 +394,18 @@ class Call:
         if interrupted:
             print_error("interrupted; the same command goes on from here")
             return _INTERRUPTED
-        return 1 if any(end.n_failed or end.broken for end in self.ends) else 0
+        if any(end.n_failed or end.broken for end in self.ends):
+            return 1
+        return 0
 
     async def _run(self, stages: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async with self._opened:
             await stages()
 
     async def asking(self, file: Path) -> Asking:
-        """Return the judge, opened at the first call. `file` is an input: models and scripts are declared beside it.
+        """Return the judge, opened at the first call. `file` is an input: models and scripts are declared next to it.
 
-        Raises ConfigError where no judge is named, or the one named has no key.
+        Raises ConfigError if no judge is named, or it has no key.
         """
         # One judge for all stages: its limits of rate and cost hold over all of them together.
         if self._asking is None:
@@ -409,10 +415,10 @@ class Call:
         return self._asking
 
     async def pages(self, file: Path) -> Contents:
-        """Return the pages that reports cite, opened at the first call: each is fetched once for all stages and models.
+        """Return the cited pages, opened at the first call: each is fetched once for all stages and models.
 
-        `file` is an input, beside which a script lies; where the judge was opened for another, it lies beside that.
-        Raises UnavailableError where a library is missing that reads pages.
+        `file` is an input, next to which a script may be; if the judge was opened for another, next to that one.
+        Raises UnavailableError if a library for reading pages is missing.
         """
         if self._pages is None:
             self._pages = await self._opened.enter_async_context(open_pages(self.args, self._beside or file, self.warn))
@@ -427,12 +433,12 @@ class Call:
         label: Callable[[S], str],
         write: Callable[[Sequence[T | AgentbenchError | None]], tuple[Path, ...]],
     ) -> Sequence[T | AgentbenchError | None]:
-        """Return what came of each row, None for those that an interruption kept from ending.
+        """Return the result of each row, None for rows that did not end before an interruption.
 
-        `write` writes the stage's files, also after an interruption, and gives their paths. Rows that failed are told
-        as they end, by their `label`, unless an earlier stage of this call has told the same.
+        `write` writes the stage's files, also after an interruption, and returns their paths. Failed rows are printed
+        at once, by their `label`, unless an earlier stage of this call has printed the same.
         """
-        # With the model's name where a call has several: one stage ends many times then.
+        # With the model's name if a call has several: one stage ends many times then.
         stage = self._named(stage)
         with show_progress(stage, len(rows), self.ledger) as shown:
 
@@ -446,7 +452,7 @@ class Call:
             try:
                 await table.score(score, self.args.max_workers or self.config.evaluation_settings.workers)
             finally:
-                # Also after Ctrl-C: what has ended is written, and the summary says what it has cost.
+                # Also after Ctrl-C: ended rows are written, and the summary has their cost.
                 failed = sum(isinstance(result, AgentbenchError) for result in table.results)
                 open_rows = sum(result is None for result in table.results)
                 files: tuple[Path, ...] = ()
@@ -457,7 +463,9 @@ class Call:
         return table.results
 
     async def attempt(self, stage: str, work: Awaitable[T]) -> T | None:
-        """Return what a stage gives; None, once it is told, where it could not be run. The exit status tells it too."""
+        """Return a stage's result, or None, with a printed reason, if it could not be run. The exit status is then
+        1.
+        """
         try:
             return await work
         except AgentbenchError as error:
@@ -470,7 +478,7 @@ class Call:
         self.ends.append(StageOutcome(self._named(stage), 0, 0, 0, broken=True))
 
     def mark_broken(self, why: str) -> None:
-        """Tell that the stage that has just ended came to nothing; the exit status tells it too."""
+        """Record that the last stage has no result; the exit status is then 1."""
         self.warn(f"{self.ends[-1].stage}: {why}")
         self.ends[-1] = replace(self.ends[-1], broken=True)
 
@@ -481,18 +489,18 @@ class Call:
             print_error(f"agentbench research {self.command}: {printable(message)}")
 
     def was_reported(self, reason: str) -> bool:
-        """Return whether a row was said to have failed for this reason."""
+        """Return whether a row's failure with this reason was printed."""
         return any(told == reason for _, _, told in self._told)
 
     def _report_once(self, row: str, error: AgentbenchError) -> bool:
-        """Return whether an earlier stage has said this of the row's input, or has failed itself; it is told from now
-        on.
-        """
-        # An input row that cannot be read fails in every stage: it is told by the first of them.
+        """Return whether this problem of the row's input was printed by an earlier stage, and record it."""
+        # An unreadable input row fails in every stage: only the first of them prints it.
         told = self.model, row, error.reason if isinstance(error, FailedBefore) else str(error)
         known = told in self._told and isinstance(error, FailedBefore | ConfigError)
         self._told.add(told)
         return known
 
     def _named(self, stage: str) -> str:
-        return stage if self.model is None else f"{stage} {self.model}"
+        if self.model is None:
+            return stage
+        return f"{stage} {self.model}"

@@ -89,9 +89,9 @@ class ReportItem(NamedTuple):
 
 @dataclass(frozen=True)
 class Reports:
-    """An opened reports.yaml. `name` begins its case ids; `stored` are its files of reports, none where runners write.
+    """An opened reports.yaml. `name` begins its case ids; `stored` are its files of reports, empty if runners write.
 
-    `annotations` are None where no part needs them; `defaults` are for reports that tell no domain or level.
+    `annotations` are None if no part needs them; `defaults` are for reports without domain or level.
     """
 
     path: Path
@@ -105,27 +105,27 @@ class Reports:
 
     def knows_domain(self, name: str) -> bool:
         """Return whether the annotations or the configuration have an expert of the domain."""
-        # The configuration may have domains of its own, with hours and rates.
+        # The configuration may have additional domains, with hours and rates.
         return name in self.config.domain_expert_times or (
             self.annotations is not None and self.annotations.knows_domain(name)
         )
 
     @property
     def subjects(self) -> tuple[Path, ...]:
-        """Return the files that say what is scored: of stored reports, else of the queries that a runner answers."""
+        """Return the files with the scored reports, or else with the queries that a runner answers."""
         return self.stored or tuple(_path(self.path.parent, text) for text in filter(None, (self.file.queries,)))
 
     @cached_property
     def partners(self) -> Partners:
-        """Return what reports are joined with, read at the first need.
+        """Return the rows that reports are joined with, read at the first need.
 
-        Raises ConfigError where a file cannot be read.
+        Raises ConfigError if a file cannot be read.
         """
         return Partners(self)
 
 
 class Partners:
-    """Queries, criteria and references by their prompts, None where there are none. `lost` are rows of no use."""
+    """Queries, criteria and references by their prompts, None for missing files. `lost` are unusable rows."""
 
     def __init__(self, reports: Reports) -> None:
         self.lost: list[BadRow] = []
@@ -151,7 +151,7 @@ class Partners:
 
 
 class _Partner(NamedTuple):
-    """A row that reports are joined with, without its texts; `query` is what a query says beside its prompt."""
+    """A row that reports are joined with, without its texts; `query` has the fields of a query besides its prompt."""
 
     id: RowId
     prompt: str
@@ -199,10 +199,10 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
 
 
 def read_reports(reports: Reports, stored: Path | None) -> Iterator[ReportItem | BadRow]:
-    """Yield the reports of a file, or, without one, those that a runner writes on each query.
+    """Yield the reports of a file, or, without one, the reports that a runner writes on each query.
 
-    Queries that the file has no report on are bad, too; after 100 bad rows the rest are only counted. Raises
-    ConfigError where a file cannot be read at all.
+    Queries without a report in the file are bad, too; after 100 bad rows the rest are only counted. Raises
+    ConfigError if a file cannot be read.
     """
     yield from _limited(_stored(reports, stored) if stored is not None else _asked(reports), stored or reports.path)
 
@@ -213,7 +213,7 @@ def lost_partners(reports: Reports) -> Iterator[BadRow]:
 
 
 def read_all_reports(reports: Reports) -> Iterator[ReportItem | BadRow]:
-    """Yield every row that is bad, and each case once, however many models have reported on it. Raises ConfigError."""
+    """Yield every bad row, and each case once, for any number of models with a report on it. Raises ConfigError."""
     seen: set[str] = set()
     for stored in reports.stored or (None,):
         for item in read_reports(reports, stored):
@@ -225,9 +225,9 @@ def read_all_reports(reports: Reports) -> Iterator[ReportItem | BadRow]:
 
 
 def report_case(reports: Reports, item: ReportItem) -> Case:
-    """Return the case of a report. What its texts say is read by `read_material`."""
+    """Return the case of a report. Its texts are read by `read_material`."""
     facts = {"language": item.language, "topic": item.topic, "domain": item.domain, "level": item.complexity_level}
-    # A stored report needs nothing of what a runner is given, so that no change of it touches stored scores.
+    # A stored report needs nothing of a runner's input, so a change of it does not touch stored scores.
     runs = item.article is None
     return Case(
         case_id=item.case_id,
@@ -259,9 +259,9 @@ def report_case(reports: Reports, item: ReportItem) -> Case:
 
 
 def _stored(reports: Reports, path: Path) -> Iterator[ReportItem | BadRow]:
-    """Yield the rows of a file of reports, then the queries that it leaves unanswered.
+    """Yield the rows of a file of reports, then the queries without a report in it.
 
-    A row without a prompt stands for one of them: where there are no more than such rows, they are not said again.
+    A row without a prompt may belong to one of them: if there are only such rows, they are not reported again.
     """
     queries = reports.partners.queries
     answered: set[str] = set()
@@ -271,7 +271,7 @@ def _stored(reports: Reports, path: Path) -> Iterator[ReportItem | BadRow]:
         if isinstance(row, LostRow):
             yield BadRow(row.line, row.message, path)
             if row.data is not None and isinstance(prompt := row.data.get("prompt"), str):
-                # A row that is lost has answered its query all the same: it is told once, as the row.
+                # A lost row has answered its query too: it is reported once, as the row.
                 answered.add(prompt_key(prompt))
             else:
                 unknown += 1
@@ -306,7 +306,7 @@ def _asked(reports: Reports) -> Iterator[ReportItem | BadRow]:
 
 
 def _item(reports: Reports, row: ReportRow | QueryRow, query: QueryRow | None, article: RowPlace | None) -> ReportItem:
-    """Return a row, joined. Raises ConfigError where it lacks a partner, or its annotations."""
+    """Return a row, joined. Raises ConfigError if it lacks a partner, or its annotations."""
     partners = reports.partners
     said: dict[str, Any] = {
         name: next((value for each in (row, query) if (value := getattr(each, name, None)) is not None), None)
@@ -362,13 +362,15 @@ def _annotated(
 
 
 def _knowledge_base(file: ReportsFile, path: Path | None, config: PoetConfig, scope: Scope) -> Path | None:
-    """Return where units of knowledge are kept, None where nobody says it.
+    """Return the path of the units of knowledge, None if not configured.
 
-    Raises ConfigError for a place that is none.
+    Raises ConfigError for an invalid place.
     """
     text = file.knowledge_base or config.knowledge_base
     try:
-        return Path(resolve_path(text, scope)) if text is not None else None
+        if text is not None:
+            return Path(resolve_path(text, scope))
+        return None
     except ValueError as error:
         raise ConfigError(f"{path}:1:1: knowledge_base_path: {error}") from error
 
@@ -404,11 +406,13 @@ def _name(file: ReportsFile, path: Path, root: Path) -> str:
 def _named_place(path: Path) -> Path:
     # `reports.yaml` is named by its folder, `gpt.reports.yaml` by folder and `gpt`.
     stem = path.stem.removesuffix("reports").rstrip(".")
-    return path.with_name(stem) if stem else path.parent
+    if stem:
+        return path.with_name(stem)
+    return path.parent
 
 
 def _path(folder: Path, text: str) -> Path:
-    # Not resolved: links stay what the user has named.
+    # Not resolved: links stay as the user has named them.
     return Path(os.path.normpath(os.path.join(folder, os.path.expanduser(text))))
 
 
@@ -430,7 +434,7 @@ class _CaseBuilder:
 
 
 class OpenedReports(OpenedSource):
-    """A reports.yaml. Stored reports are subjects of their own; others are written by the session's models."""
+    """A reports.yaml. Stored reports are separate subjects; others are written by the session's models."""
 
     alike = True
 
@@ -440,7 +444,7 @@ class OpenedReports(OpenedSource):
         self.asks_judge = any(part in JUDGED for part in reports.scoring.parts)
 
     def own_subjects(self) -> Sequence[StoredReports] | None:
-        """Return the files of stored reports, each of one model; None where a runner writes them."""
+        """Return the files of stored reports, each of one model; None if a runner writes them."""
         from pytest_agentbench.packs.research.grader import StoredReports  # grading is nothing that a list needs
 
         return [StoredReports(path) for path in self.reports.stored] or None
@@ -450,7 +454,7 @@ class OpenedReports(OpenedSource):
         return lost_partners(self.reports)
 
     def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
-        """Yield the reports of a file, else each case once, however many models have reported on it."""
+        """Yield the reports of a file, else each case once, for any number of models with a report on it."""
         reports = self.reports
         found = read_all_reports(reports) if subject is None else read_reports(reports, subject.path)
         for item in found:
@@ -462,7 +466,7 @@ class OpenedReports(OpenedSource):
 
 
 class ReportsFiles(CaseSource):
-    """Files that say how research reports are scored: reports.yaml, `<name>.reports.yaml`."""
+    """Files that configure the scoring of research reports: reports.yaml, `<name>.reports.yaml`."""
 
     holds = "research reports"
     names_data = brings_subjects = True

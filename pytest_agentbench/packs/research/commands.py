@@ -14,7 +14,7 @@ _COMMANDS = {
         "the whole pipeline: queries, criteria, RACE, FACT, efficiency, strategic, interaction, POET",
         f"{__package__}.pipeline",
     ),
-    # In the order of the pipeline, as the summary of `run` tells it.
+    # In the order of the pipeline, as in the summary of `run`.
     **{stage.command or stage.name: Command(stage.summary, f"{__package__}.{stage.module}") for stage in STAGES},
     "convert": Command("turn Markdown into JSONL", f"{__package__}.convert"),
     "lint": Command(
@@ -40,7 +40,7 @@ REFERENCES = Path("data/reference/reference.jsonl")
 RAW_DATA = Path("data/test_data/raw_data")
 ANNOTATIONS = Path("data/annotation")
 RESULTS = Path("results")
-"""Where the seed has its files, unless an option names another place."""
+"""Folder of the seed's files, unless an option names another."""
 
 
 def add(parser: argparse._ActionsContainer, *names: str, **settings: Any) -> None:
@@ -51,7 +51,7 @@ def add(parser: argparse._ActionsContainer, *names: str, **settings: Any) -> Non
 
 
 def add_judge(parser: argparse.ArgumentParser) -> None:
-    """Add who judges, what that may cost, where replies are kept."""
+    """Add the options for the judge, its cost limit and the folder of stored replies."""
     from pytest_agentbench.options import parse_money
 
     group = parser.add_argument_group("the judge")
@@ -65,7 +65,7 @@ def add_judge(parser: argparse.ArgumentParser) -> None:
 
 
 def add_script(parser: argparse._ActionsContainer, text: str) -> None:
-    """Add where a script is."""
+    """Add the option for a script."""
     add(parser, "--script", type=Path, metavar="FILE", help=text)
 
 
@@ -87,7 +87,7 @@ def add_config(parser: argparse._ActionsContainer) -> None:
 
 
 def add_compat(parser: argparse._ActionsContainer) -> None:
-    """Add the switch to what the original of seed 003 does otherwise."""
+    """Add the switch to the formulas of the original of seed 003."""
     add(parser, "--compat", action="store_true", help="compute as the original does, where that differs")
 
 
@@ -112,7 +112,7 @@ def add_rows(parser: argparse.ArgumentParser) -> None:
 
 
 def add_tasks(parser: argparse._ActionsContainer) -> None:
-    """Add where annotations and queries are, and what stands for a domain or level that they do not tell."""
+    """Add the options for annotations and queries, and for the defaults of domain and level."""
     from pytest_agentbench.options import parse_positive
 
     add(

@@ -97,7 +97,9 @@ class EvaluationSettings(_Section):
     def workers(self) -> int:
         """Return one where rows are not to be processed side by side."""
         # Two settings of the original for one thing; the switch wins.
-        return self.max_workers if self.enable_parallel_processing else 1
+        if self.enable_parallel_processing:
+            return self.max_workers
+        return 1
 
 
 # Tops that the formulas have built in: a file that sets another one means other formulas, and is refused.
@@ -223,7 +225,7 @@ class PoetConfig(_Section):
         return self.knowledge_base_path or self.system_settings.knowledge_base_path
 
     def unused(self, *, compat: bool) -> list[str]:
-        """Return what the file sets and nothing heeds, each with the reason."""
+        """Return the file's settings without effect, each with the reason."""
         found = [
             f"{name}: an unknown domain or model is an error, never a default"
             for name in ("default_expert_time", "default_expert_rate", "token_pricing")

@@ -42,7 +42,7 @@ class _FrontMatter(Record):
 
 @dataclass(frozen=True, slots=True)
 class ConvertedReport:
-    """A row of a file of reports. `model` is None where neither the file's name nor its front matter tells it."""
+    """A row of a file of reports. `model` is None if neither the file's name nor its front matter has it."""
 
     path: Path
     model: str | None
@@ -84,7 +84,7 @@ def holds_queries(text: str) -> bool:
 
 
 def query_rows(path: Path, text: str, problems: list[str]) -> list[dict[str, Any]]:
-    """Return the rows of query.jsonl for the queries of a Markdown text; what cannot be is told in `problems`."""
+    """Return the rows of query.jsonl for the queries of a Markdown text; others are listed in `problems`."""
     rows: list[dict[str, Any]] = []
     first_of: dict[int | str, int] = {}
     for query in markdown_queries(text):
@@ -227,7 +227,9 @@ def run(args: argparse.Namespace) -> int:
         _print([row for found in rows.values() for row in found])
     for problem in problems:
         print(printable(problem), file=sys.stderr)
-    return 1 if problems else 0
+    if problems:
+        return 1
+    return 0
 
 
 def _rows(texts: Mapping[Path, str], queries: Queries | None, problems: list[str]) -> _Rows:

@@ -122,7 +122,9 @@ def resource_efficiency(quality: float | None, usage: TokenUsage) -> float | Non
     if quality is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
     tokens = usage.input_tokens + usage.output_tokens
-    return 1000 * quality / tokens if tokens else None
+    if tokens:
+        return 1000 * quality / tokens
+    return None
 
 
 def _reasons(metrics: ExecutionMetrics, expert: Expert, cost: float | None, *, scored: bool) -> dict[str, str]:

@@ -42,7 +42,9 @@ class StoredReports:
     def digest(self, case: Case, repetition: int) -> str | None:
         """Return the SHA-256 of the row's article and execution_metrics."""
         article = task_of_case(case).article
-        return article.digest if article is not None else None
+        if article is not None:
+            return article.digest
+        return None
 
     async def __call__(self, case: Case, context: RunContext) -> RunEnd:
         """Return the run, which is `failed` if the article is empty. Raises ConfigError if the file has changed."""

@@ -159,7 +159,9 @@ class Grading:
         """Return the annotations, or None if no part needs any. Raises ConfigError."""
         found = self.session.annotations(self.scoring)
         # Of a domain that the annotations lack a report is collected only if that is its default
-        return None if found is None else TaskDefaults(self.task.domain).complete(found)
+        if found is None:
+            return None
+        return TaskDefaults(self.task.domain).complete(found)
 
     def _spent(self, usage: Usage) -> None:
         self.services.spend("judge", [usage], self.tape)
@@ -184,14 +186,18 @@ class Grading:
     def score(self, part: Part) -> Any:
         """Return a part's result, or None if it has none or was not requested."""
         found = self._found.get(part)
-        return None if isinstance(found, Failed) else found
+        if isinstance(found, Failed):
+            return None
+        return found
 
     def why(self, part: Part) -> str | None:
         """Return why a part has no result, or None."""
         found = self._found.get(part)
         if isinstance(found, Failed):
             return found.reason
-        return "it is not among the parts that are scored" if found is None else None
+        if found is None:
+            return "it is not among the parts that are scored"
+        return None
 
     def metrics(self) -> list[MetricResult]:
         """Return a metric for each score of the requested parts; one with an error for each failed part.
@@ -251,7 +257,9 @@ class Grading:
         if self.job.plan.first_judge().scripted and (pages := self.services.scripts.pages(self.case.case_id)):
             return ScriptedPages(pages)
         web = _Web(self.session, self.job.plan.run_profile.network)
-        return web if self.tape is None or self.tape.mode(PAGES) == "off" else _Taped(web, self.tape)
+        if self.tape is None or self.tape.mode(PAGES) == "off":
+            return web
+        return _Taped(web, self.tape)
 
     @property
     def asking(self) -> Asking:
@@ -308,4 +316,6 @@ class ItemLedger(Ledger):
 
     def used_up(self) -> str | None:
         """Return why nothing more is to be asked for this report."""
-        return self._over_budget(reduce(add, self.usages.values())) if self.usages else None
+        if self.usages:
+            return self._over_budget(reduce(add, self.usages.values()))
+        return None

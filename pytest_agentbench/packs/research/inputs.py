@@ -135,7 +135,9 @@ def require_value(row: GoodRow[R] | LostRow) -> R:
 
 def name_row(row: GoodRow[Any] | LostRow) -> str:
     """Return the name of a failed row."""
-    return f"line {row.line}" if isinstance(row, LostRow) else repr(row.value.id)
+    if isinstance(row, LostRow):
+        return f"line {row.line}"
+    return repr(row.value.id)
 
 
 def failed_row(row: GoodRow[Any] | LostRow, key: str, error: Exception) -> dict[str, Any]:
@@ -148,7 +150,9 @@ def failed_row(row: GoodRow[Any] | LostRow, key: str, error: Exception) -> dict[
 def _explain_loss(path: Path, row: LostRow) -> str:
     """Return an earlier stage's error of the row, else the row's own problem."""
     said = _find_earlier_error(row)
-    return row.message if said is None else f"{path}:{row.line}:1: {said}"
+    if said is None:
+        return row.message
+    return f"{path}:{row.line}:1: {said}"
 
 
 def _find_earlier_error(row: LostRow) -> str | None:

@@ -295,7 +295,9 @@ def _first(*values: float | None) -> float | None:
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
+    if value is None:
+        return None
+    return round(value, 2)
 
 
 REPORT = PART_STAGES["interaction"].rows
@@ -367,7 +369,9 @@ def _placed(tasks: Tasks, row: ReportRow) -> tuple[str | None, int | str | None]
 
 def _metadata(row: ReportRow) -> dict[str, Any]:
     found = (row.model_extra or {}).get("task_metadata")
-    return {name: found.get(name) for name in ("domain", "complexity_level")} if isinstance(found, dict) else {}
+    if isinstance(found, dict):
+        return {name: found.get(name) for name in ("domain", "complexity_level")}
+    return {}
 
 
 async def grade_report(grading: Grading) -> InteractionScore:

@@ -346,7 +346,9 @@ def run(args: argparse.Namespace) -> int:
             f"{counts['error']} error{'s' * (counts['error'] != 1)}, "
             f"{counts['warning']} warning{'s' * (counts['warning'] != 1)}, {counts['review']} to review"
         )
-    return 1 if counts["error"] else 0
+    if counts["error"]:
+        return 1
+    return 0
 
 
 def _files(args: argparse.Namespace) -> Files:
@@ -380,7 +382,9 @@ def _files(args: argparse.Namespace) -> Files:
 
 
 def _there(path: Path) -> Path | None:
-    return path if path.exists() else None
+    if path.exists():
+        return path
+    return None
 
 
 def _below(folder: Path) -> tuple[Path, ...]:

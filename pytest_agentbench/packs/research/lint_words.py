@@ -80,4 +80,6 @@ def _is_of(other: _Prompt, own: _Prompt, said: frozenset[str], weights: Mapping[
 def _share(words: frozenset[str], said: frozenset[str], weights: Mapping[str, float]) -> float:
     """Return the share of the words' weight, 0-1, that `said` has; 0 if none of them counts."""
     total = fsum(weights.get(word, 0.0) for word in words)
-    return fsum(weights.get(word, 0.0) for word in words & said) / total if total else 0.0
+    if total:
+        return fsum(weights.get(word, 0.0) for word in words & said) / total
+    return 0.0

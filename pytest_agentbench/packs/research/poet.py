@@ -153,9 +153,10 @@ def _reasons(row: Mapping[str, object], parts: Parts) -> dict[Missing, str]:
         why["efficiency"] = parts.efficiency.missing
     if parts.fact is not None and parts.fact.counts.accuracy is None:
         counts = parts.fact.counts
-        why["fact"] = (
-            f"none of the report's {counts.total} citations could be checked" if counts.total else "it has no citations"
-        )
+        if counts.total:
+            why["fact"] = f"none of the report's {counts.total} citations could be checked"
+        else:
+            why["fact"] = "it has no citations"
     missing = [part for part, field in PART_FIELDS.items() if row.get(field) is None]
     return {part: why.get(part, "not scored") for part in missing}
 
@@ -163,7 +164,9 @@ def _reasons(row: Mapping[str, object], parts: Parts) -> dict[Missing, str]:
 def _cap_at_one(value: float | None) -> float | None:
     """Return the value without rounding errors above the top of the scale."""
     # Weights that sum to 1 within 1e-6 give composites up to 1.000001, which rows refuse.
-    return None if value is None else min(1.0, value)
+    if value is None:
+        return None
+    return min(1.0, value)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

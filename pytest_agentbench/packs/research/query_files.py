@@ -85,7 +85,9 @@ def _unquoted(block: str) -> str:
     closing = _QUOTES.get(block[:1])
     # The last one: the content may itself contain quotes.
     end = block.rfind(closing) if closing else -1
-    return block[1:end].strip() if end > 0 else block
+    if end > 0:
+        return block[1:end].strip()
+    return block
 
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -213,17 +215,23 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
 def _number(cell: str, field: str) -> Any:
     # Back and forth the same: `007` and `1.0` stay texts, or ids of two files would no longer meet.
     whole = field in ("id", "complexity_level") and cell.isascii() and cell.isdecimal() and str(int(cell)) == cell
-    return int(cell) if whole else cell
+    if whole:
+        return int(cell)
+    return cell
 
 
 def as_cell(value: Any) -> Any:
     """Return a text that no spreadsheet takes for a formula: an apostrophe before it keeps it from being one."""
-    return f"'{value}" if isinstance(value, str) and value.lstrip("'").startswith(_FORMULA) else value
+    if isinstance(value, str) and value.lstrip("'").startswith(_FORMULA):
+        return f"'{value}"
+    return value
 
 
 def from_cell(cell: str) -> str:
     """Return the text that `as_cell` made this of."""
-    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(_FORMULA) else cell
+    if cell.startswith("'") and cell.lstrip("'").startswith(_FORMULA):
+        return cell[1:]
+    return cell
 
 
 def _row(path: Path, line: int, fields: dict[str, Any]) -> GoodRow[ProposedQuery] | LostRow:
@@ -274,7 +282,9 @@ def _chinese(content: bytes) -> str | None:
         return None
     letters = [character for character in text if not character.isascii()]
     usual = sum(_is_usual(character) for character in letters)
-    return text if usual >= _LEAST_CHINESE * len(letters) else None
+    if usual >= _LEAST_CHINESE * len(letters):
+        return text
+    return None
 
 
 def _is_usual(character: str) -> bool:
@@ -326,7 +336,9 @@ def copy_former(path: Path, text: str) -> Path | None:
             return None
         copies = (path.with_name(f"{path.name}.{number}") for number in count(1))
         copy = next(each for each in copies if not each.exists() or read_file(each) == former)
-        return None if copy.exists() else write_lines(copy, [former])
+        if copy.exists():
+            return None
+        return write_lines(copy, [former])
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -212,7 +212,9 @@ def _wrong_usage(args: argparse.Namespace) -> str | None:
     if args.raw_results is not None:
         if len({path.resolve() for path in args.raw_results}) < len(args.raw_results):
             return "found one file twice as --raw-results, expected each run once"
-        return "--raw-results needs --output-dir" if args.output_dir is None else None
+        if args.output_dir is None:
+            return "--raw-results needs --output-dir"
+        return None
     if args.model is None:
         return "found no model; name the one whose reports are judged, or stored scores with --raw-results"
     if args.pointwise and args.reference_file is not None:
@@ -265,11 +267,17 @@ async def score_reports(call: Call, reports: Path, output: Path) -> None:
 
 
 def _cleaning(args: argparse.Namespace) -> Cleaning:
-    return "none" if args.skip_cleaning else "model" if args.model_cleaning else "deterministic"
+    if args.skip_cleaning:
+        return "none"
+    if args.model_cleaning:
+        return "model"
+    return "deterministic"
 
 
 def _references(args: argparse.Namespace) -> Path | None:
-    return None if args.pointwise else args.reference_file or REFERENCES
+    if args.pointwise:
+        return None
+    return args.reference_file or REFERENCES
 
 
 def _queries(args: argparse.Namespace) -> Path | None:

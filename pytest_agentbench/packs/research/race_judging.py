@@ -109,7 +109,9 @@ def race(
 def target_share(target: float, reference: float, nothing: float | None = None) -> float | None:
     """Return the target's part of both, `nothing` if there is nothing to share."""
     # 0 of 0 points: neither is better, and 0.5 would mean equally good. The original uses 0.
-    return target / (target + reference) if target + reference > 0 else nothing
+    if target + reference > 0:
+        return target / (target + reference)
+    return nothing
 
 
 def _shares(weights: Mapping[RaceDimension, float]) -> dict[RaceDimension, float]:
@@ -448,4 +450,6 @@ def _average_draws(
 def _mean(values: Sequence[float | None]) -> float | None:
     """Return the mean, or None if any value is None."""
     known = [value for value in values if value is not None]
-    return mean(known) if len(known) == len(values) else None
+    if len(known) == len(values):
+        return mean(known)
+    return None

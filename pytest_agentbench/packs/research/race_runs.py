@@ -137,7 +137,9 @@ async def _read_run(call: Call, file: Path, output: Path | None) -> Run:
 
     def write(results: Sequence[RaceRow | AgentbenchError | None]) -> tuple[Path, ...]:
         scored = [result for result in results if isinstance(result, RaceRow)]
-        return () if output is None else (write_text(output / RESULT, result_text(race_means(scored))),)
+        if output is None:
+            return ()
+        return (write_text(output / RESULT, result_text(race_means(scored))),)
 
     results = await call.score("race", input_rows(call, file, RaceRow), score, label=name_row, write=write)
     return Run(file, tuple(result for result in results if isinstance(result, RaceRow)))

@@ -40,7 +40,9 @@ class TokenUsage(Record):
 
 
 def _none_known(usage: Any) -> Any:
-    return TokenUsage() if usage is None else usage
+    if usage is None:
+        return TokenUsage()
+    return usage
 
 
 class ExecutionMetrics(Record):

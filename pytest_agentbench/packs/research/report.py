@@ -84,7 +84,9 @@ class ResearchSection(ReportSection):
         """Return how many of a model's reports were scored with which default; None if none was."""
         told = [row["research"].get("defaults", ()) for row in rows if row.get("research")]
         counts = Counter(name for defaults in told for name in defaults)
-        return {"reports": len(told), "defaults": dict(counts)} if counts else None
+        if counts:
+            return {"reports": len(told), "defaults": dict(counts)}
+        return None
 
     def summary(
         self, models: Sequence[tuple[str, Mapping[str, Any]]], dash: str
@@ -163,7 +165,9 @@ def _dimensions(failed: Collection[str]) -> Collection[str]:
     """Return those that failed, or all where RACE as a whole did."""
     named = [name for name in RACE_DIMENSIONS if f"race_{name}" in failed]
     # Where RACE as a whole failed, each dimension may be why.
-    return named if named and not {"race", "race_weighted_dims", "quality"} & set(failed) else RACE_DIMENSIONS
+    if named and not {"race", "race_weighted_dims", "quality"} & set(failed):
+        return named
+    return RACE_DIMENSIONS
 
 
 def _weakest_criteria(criteria: Collection[CriterionScore], dimensions: Collection[str]) -> Iterator[str]:

@@ -178,9 +178,13 @@ def _threshold_problems(thresholds: Mapping[str, float], parts: tuple[Part, ...]
 
 def _or_without(parts: tuple[Part, ...], *gone: Part) -> str:
     kept = [name for name in parts if name not in gone and not (name == "poet" and set(gone) & set(_NEEDED))]
-    return f"name them, or leave it out: parts: [{', '.join(kept)}]" if kept else "name them"
+    if kept:
+        return f"name them, or leave it out: parts: [{', '.join(kept)}]"
+    return "name them"
 
 
 def _and(names: Any) -> str:
     *most, last = names
-    return f"{', '.join(most)} and {last}" if most else str(last)
+    if most:
+        return f"{', '.join(most)} and {last}"
+    return str(last)

@@ -124,11 +124,10 @@ class StageResults:
         race = _try_part(why, "race", lambda: self._race(row))
         fact = _try_part(why, "fact", lambda: self._fact(row))
         strategic = _try_part(why, "strategic", lambda: self._outcome("strategic", row, StrategicScore))
-        work = (
-            _try_part(why, "efficiency", lambda: self._outcome("efficiency", row, EfficiencyScore))
-            if efficiency
-            else None
-        )
+        if efficiency:
+            work = _try_part(why, "efficiency", lambda: self._outcome("efficiency", row, EfficiencyScore))
+        else:
+            work = None
         return Parts(race, fact, work, strategic, why)
 
     def quality(self, row: ReportRow, *, compat: bool) -> tuple[float | None, str]:
@@ -193,7 +192,9 @@ class StageResults:
 
     def _rows(self, part: EvidencePart, form: Any) -> Joined[Any] | None:
         path = self._path(part)
-        return join_rows(self._call, path, form) if path.is_file() else None
+        if path.is_file():
+            return join_rows(self._call, path, form)
+        return None
 
     @cached_property
     def _race_rows(self) -> Joined[RaceRow] | None:
@@ -203,7 +204,9 @@ class StageResults:
     def _fact_rows(self) -> Joined[_Fact] | None:
         path = self._path("fact")
         record = OriginalFactRow if self._call.args.compat else FactRow
-        return join_briefs(self._call, path, record, _summarise_fact) if path.is_file() else None
+        if path.is_file():
+            return join_briefs(self._call, path, record, _summarise_fact)
+        return None
 
     @cached_property
     def _efficiency_rows(self) -> Joined[_Outcome] | None:

@@ -90,7 +90,9 @@ def language_of(text: str) -> Language:
     """Return Chinese if a third of the letters is: queries mix in names and abbreviations."""
     letters = len(_LETTERS.findall(text))
     # A third and not a half: one Latin letter counts like one Chinese character, and `OpenAI` has six.
-    return "zh" if letters and len(_CHINESE.findall(text)) * 3 >= letters else "en"
+    if letters and len(_CHINESE.findall(text)) * 3 >= letters:
+        return "zh"
+    return "en"
 
 
 def read_research_rows(path: Path, record: type[R]) -> Iterator[GoodRow[R] | LostRow]:

@@ -154,8 +154,8 @@ class StrategicScore(Record):
 class InteractionScore(Record):
     """A row of web_interaction_report.json, in the original's structure.
 
-    `metrics` is what was recorded and what it says against an expert, `efficiency` 0-1, `strategic` proxies of at most
-    5. `missing` names the metrics that were not recorded: what needs them is None. `valid` is whether there are none.
+    `metrics` are the recorded values and their comparison with an expert, `efficiency` 0-1, `strategic` proxies of at
+    most 5. `missing` names the unrecorded metrics: values that need them are None. `valid` is whether there are none.
     """
 
     metrics: dict[str, Any]
@@ -194,7 +194,7 @@ class FactPart:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Parts of the composite as far as they are known of a report. `why` says of each part that is None why it is."""
+    """Parts of the composite as far as known of a report. `why` has the reason of each part that is None."""
 
     race: RacePart | None = None
     fact: FactPart | None = None
@@ -211,7 +211,8 @@ def quality_of(parts: Parts, weights: PoetWeights) -> float | None:
 
 def race_lines(scored: Mapping[RaceDimension, Sequence[Scored]]) -> tuple[str, ...]:
     """Return the criteria by which a report has the fewest points, one a line."""
-    # By the report's own points: what to mend is where it has the fewest, whatever the reference has.
+    # By the report's own points: the part to improve is the one with the fewest, independent of the
+    # reference.
     entries = sorted(
         ((each, name) for name, scores in scored.items() for each in scores), key=lambda entry: entry[0].target
     )

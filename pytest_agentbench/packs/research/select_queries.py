@@ -107,16 +107,16 @@ class ScoringResult(Record):
 
 
 class Classification(Record):
-    """Class of a query by a judge's guess; None where it cannot tell."""
+    """Class of a query by a judge's guess; None if it has no answer."""
 
     domain: str | None = None
     complexity_level: Annotated[StrictInt, Field(ge=LOWEST, le=TOP)] | None = None
 
 
 class ScoredQuery(QueryRow):
-    """A row of query_scores.json. `select_error` says why it has no scores.
+    """A row of query_scores.json. `select_error` is why it has no scores.
 
-    `classification` is the judge's; what the query's own file says stands beside it, and comes first.
+    `classification` is the judge's; the fields of the query's own file are separate, and come first.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
@@ -130,9 +130,7 @@ class ScoredQuery(QueryRow):
 
     @property
     def value(self) -> float:
-        """Return the score of the seven, 1-5. Raises Unscored where there are none, LackingScores where some are
-        missing.
-        """
+        """Return the score of the seven, 1-5. Raises Unscored without any, LackingScores if some are missing."""
         if self.scoring_result is None:
             raise Unscored(self.select_error or "found neither scoring_result nor select_error")
         return query_value({key: each.score for key, each in self.scoring_result.scores.items()})
@@ -162,7 +160,7 @@ def scores_row(query: ScoredQuery) -> dict[str, Any]:
 
 
 def failed_scores_row(data: Mapping[str, Any] | None, line: int, error: Exception) -> dict[str, Any]:
-    """Return the same of a query without scores, given its fields as far as they are known and the line of its file."""
+    """Return the row of a query without scores, from its known fields and the line of its file."""
     names = {"id": "query_number", "title": "query_title", "prompt": "query_content"}
     known = {names.get(field, field): value for field, value in (data or {}).items()}
     return {**(known or {"line": line}), "select_error": str(error)}
@@ -205,16 +203,18 @@ def selected_row(query: ScoredQuery) -> dict[str, Any]:
 
 
 def query_row(query: ScoredQuery, language: str) -> dict[str, Any]:
-    """Return a row of query.jsonl. Without a topic of its own the query's domain stands for it."""
+    """Return a row of query.jsonl. A query without a topic has its domain as topic."""
     domain, _ = _known(query.domain, query.classification.domain)
     return {"id": query.id, "topic": query.topic or domain, "language": language, "prompt": query.prompt}
 
 
 def _known(own: Any, judged: Any) -> tuple[Any, Literal["query", "judge"] | None]:
-    # A guess of the judge's never replaces what the query's own file says; the row tells where each comes from.
+    # A judge's guess never replaces a field of the query's own file; the row contains the origin of each.
     if own is not None:
         return own, "query"
-    return (judged, "judge") if judged is not None else (None, None)
+    if judged is not None:
+        return (judged, "judge")
+    return (None, None)
 
 
 _JUDGED_STAGE = "select"
@@ -243,7 +243,7 @@ class _Classification(ReplyPart):
 async def score_query(
     asking: Asking, case_id: str, language: Language, query: str
 ) -> tuple[dict[str, Any], Classification]:
-    """Return what query_scores.json has as `scoring_result`, and what the judge takes the query for. Raises Unscored.
+    """Return `scoring_result` for query_scores.json, and the judge's classification of the query. Raises Unscored.
 
     `scoring_result` has `scores` by dimension, each with its reason, and the `overall_score`.
     """
@@ -322,9 +322,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def score_queries(call: Call, file: Path, output: Path, ids: Mapping[str, RowId] = MappingProxyType({})) -> None:
-    """Score the queries of a file. Raises ConfigError where it cannot be read, or no judge is named.
+    """Score the queries of a file. Raises ConfigError if it cannot be read, or no judge is named.
 
-    `ids` are those that queries have elsewhere already, by the keys of their prompts.
+    `ids` are the queries' ids in other files, by the keys of their prompts.
     """
     rows = chosen_rows(call, file, keep_ids(read_queries(file, call.warn), ids))
     asking = await call.asking(file)
@@ -356,10 +356,10 @@ async def score_queries(call: Call, file: Path, output: Path, ids: Mapping[str, 
 
 
 async def prepare_queries(call: Call) -> None:
-    """Select the queries of the whole pipeline, where its options ask for that.
+    """Select the queries of the whole pipeline, if its options ask for that.
 
-    Writes query.jsonl; what follows reads selected_queries.jsonl, which has domains and levels too. Raises ConfigError:
-    without queries there is nothing to go on with.
+    Writes query.jsonl; later stages read selected_queries.jsonl, which has domains and levels too. Raises ConfigError:
+    the pipeline cannot continue without queries.
     """
     args = call.args
     if args.enable_query_selection:

@@ -35,7 +35,7 @@ def explain_missing_report(artifact: RunArtifact) -> list[str]:
 
 
 class ResearchSession:
-    """State that all reports of a session share. Files are read again where they change."""
+    """State that all reports of a session share. Changed files are read again."""
 
     def __init__(self, services: Services) -> None:
         self._output, self._subjects = services.output, services.subjects
@@ -58,7 +58,7 @@ class ResearchSession:
         return self._configs[key]
 
     def annotations(self, scoring: ResearchScoring) -> Annotations | None:
-        """Return the annotations, None where no part needs any. Raises ConfigError."""
+        """Return the annotations, or None if no part needs any. Raises ConfigError."""
         from pytest_agentbench.packs.research.config import annotations_of
 
         folder = scoring.annotations
@@ -71,19 +71,19 @@ class ResearchSession:
         return self._annotations[key]
 
     def knowledge_base(self, scoring: ResearchScoring) -> KnowledgeBase:
-        """Return the units of knowledge that reports have added. Raises ConfigError for a file that is none."""
+        """Return the units of knowledge that reports have added. Raises ConfigError for an invalid file."""
         from pytest_agentbench.packs.research.knowledge import KNOWLEDGE_BASE, KnowledgeBase
 
         path = scoring.knowledge_base or self._output / KNOWLEDGE_BASE
         days = self.config(scoring).knowledge_base_settings.knowledge_retention_days
-        # One object for all reports with this file, for it keeps what it has read.
+        # One object for all reports with this file, because it caches the read lines.
         return self._bases.setdefault((path, days), KnowledgeBase(path, days))
 
     @cached_property
     def batch(self) -> str:
-        """Return what reports know nothing of one another in: all that are or could be scored in this session.
+        """Return the batch of this session: its reports do not see each other's knowledge.
 
-        So that a score does not depend on order, selection and workers, nor on where a session was interrupted. Raises
+        So a score does not depend on order, selection and workers, nor on an interruption of the session. Raises
         ConfigError.
         """
         try:
@@ -104,7 +104,7 @@ class ResearchSession:
         return await asyncio.shield(self._pages[network])
 
     async def close(self) -> None:
-        """End what fetches pages."""
+        """Close the source of pages."""
         for opened in self._pages.values():
             if opened.done() and not opened.cancelled() and opened.exception() is None:
                 await opened.result().__aexit__(None, None, None)
@@ -119,4 +119,4 @@ def _stamp(path: Path) -> _Stamp:
 
 
 STORED_METRICS = "execution_metrics"
-"""In a run's metadata: what the file says of how the report came about."""
+"""Key in a run's metadata for the file's execution_metrics of the report."""

@@ -1,4 +1,4 @@
-"""Table of stages: what each needs, asks a judge, scores and writes. Items and commands both follow from it.
+"""Table of stages: their inputs, questions to a judge, scores and files. Items and commands both follow from it.
 
 A new stage is a row here (one that scores reports also a name of `Part`) and the module that the row names.
 """
@@ -30,25 +30,24 @@ class Stage:
 
     name: str
     summary: str
-    """What `agentbench research` says of its command."""
+    """Help text of its command in `agentbench research`."""
     module: str
     """Below this package; imported when the stage is first used."""
     command: str = ""
     """The name of its command, where that is not the stage's own."""
     asks: tuple[str, ...] = ()
-    """What it asks a judge, under the names of scripts and of costs. Whoever asks is scored anew by a new
-    PROMPT_VERSION."""
+    """Its questions to a judge, under the names of scripts and of costs. A new PROMPT_VERSION scores them again."""
     inputs: tuple[str, ...] = ()
     """Fields of reports.yaml that it cannot do without."""
     made_of: tuple[Part, ...] = ()
     """Parts whose scores it puts together; graded after these, and always: their metrics show its row too."""
     prepares: Part | None = None
-    """Of a stage of queries: the only part that uses what it makes."""
+    """For a stage of queries: the only part that uses its results."""
     metrics: tuple[str, ...] = ()
     main_metric: str = ""
-    """The one that stands for the part where it failed, and has what judging it used."""
+    """The metric that gets the part's error if it failed, and its judge's usage."""
     unbounded: frozenset[str] = frozenset()
-    """Metrics with units of their own; all others are 0-1."""
+    """Metrics with other units; all others are 0-1."""
     lower_is_better: frozenset[str] = frozenset()
     """Metrics that no threshold can be set for: thresholds are least values."""
     folder: str = ""
@@ -160,13 +159,13 @@ PARTS: tuple[Part, ...] = get_args(Part)
 PART_STAGES: dict[Part, Stage] = {part: next(stage for stage in STAGES if stage.name == part) for part in PARTS}
 
 QUESTIONS = tuple(question for stage in STAGES for question in stage.asks)
-"""What judges are asked, in the order of the pipeline."""
+"""All questions to judges, in the order of the pipeline."""
 
 SCORES: dict[Part, tuple[str, ...]] = {part: stage.metrics for part, stage in PART_STAGES.items()}
 """The scores of each part, as metrics have them."""
 
 UNBOUNDED = frozenset[str]().union(*(stage.unbounded for stage in STAGES))
-"""The scores that have units of their own."""
+"""All scores with other units than 0-1."""
 
 ANNOTATED = tuple(part for part, stage in PART_STAGES.items() if "annotations" in stage.inputs)
 """The parts that compare with an expert, so that they need annotations."""
@@ -174,4 +173,4 @@ ANNOTATED = tuple(part for part, stage in PART_STAGES.items() if "annotations" i
 JUDGED = tuple(
     part for part, stage in PART_STAGES.items() if stage.asks or any(PART_STAGES[other].asks for other in stage.made_of)
 )
-"""The parts that ask a judge, themselves or in what they are made of."""
+"""The parts that ask a judge, directly or through their inputs."""

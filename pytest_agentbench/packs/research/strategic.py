@@ -1,4 +1,4 @@
-"""Stage strategic: what a report is worth beyond its task, by a judge's scores and the knowledge that it adds."""
+"""Stage strategic: a report's value beyond its task, by a judge's scores and the knowledge that it adds."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def draw_knowledge(asking: Asking, case_id: str, language: Language, artic
 async def confirm_reuse(
     asking: Asking, case_id: str, language: Language, article: str, candidates: Sequence[Unit]
 ) -> list[Unit]:
-    """Return those of the known units that the article states, as the judge says. Raises Unscored."""
+    """Return the known units that the article states, according to the judge. Raises Unscored."""
     shown = "\n".join(json.dumps({"id": each.id, "text": each.text}, ensure_ascii=False) for each in candidates)
     messages = asking.messages(language, "reuse", {"article": article, "known": shown})
     by_id = {each.id: each for each in candidates}
@@ -140,7 +140,7 @@ async def confirm_reuse(
 
 
 _MOST_CANDIDATES = 50
-"""Known units that a judge is shown at most: those of which the article has the largest share."""
+"""Maximum number of known units that a judge sees: those of which the article has the largest share."""
 
 # Every unit of the base is compared with every report of a call.
 _words = lru_cache(maxsize=2**15)(split_words)
@@ -154,13 +154,13 @@ async def strategic_of(
     turn: AbstractAsyncContextManager[None] | None = None,
     batch: str | None = None,
 ) -> StrategicScore:
-    """Return what the judge says of a report; its knowledge is added to the base. Raises Unscored, ConfigError,
+    """Return the judge's scores of a report; its knowledge is added to the base. Raises Unscored, ConfigError,
     Unwritable.
 
-    The base is entered once, after the report's units are drawn and before it is asked which known ones it uses: what
-    is known is what reports before it added, and a repeated call changes and finds nothing else. That is done while
-    `turn` is held, where reports that are scored side by side are to enter it in an order; where they have none, they
-    are of one `batch`, and know nothing of one another.
+    The base is entered once, after the report's units are drawn and before the judge is asked which known ones it uses:
+    known are the additions of earlier reports, and a repeated call changes and finds nothing else. The base is entered
+    while `turn` is held, if concurrent reports must do so in an order; without an order, they
+    are of one `batch`, and do not see each other's additions.
     """
     settings = config.knowledge_base_settings
     judged = await judge_strategic(asking, report.case_id, report.language, report.prompt, report.article)
@@ -172,11 +172,13 @@ async def strategic_of(
         # first.
         known = base.contribute(make_contribution(report.model, report.id, report.prompt, report.article, good, batch))
     created = new_units(good, known, settings.knowledge_similarity_threshold)
-    # Words and judge both have to say so: a contradiction has the same words, and a judge is asked about few units.
+    # Words and judge both have to agree: a contradiction has the same words, and a judge is asked about few
+    # units.
     candidates = found_units(report.article, known, settings)
-    reused = (
-        await confirm_reuse(asking, report.case_id, report.language, report.article, candidates) if candidates else []
-    )
+    if candidates:
+        reused = await confirm_reuse(asking, report.case_id, report.language, report.article, candidates)
+    else:
+        reused = []
     weights = config.strategic_weights
     scores = {name: score for name, (score, _) in judged.items()}
     value = strategic_value(scores, StrategicWeights(weights.task_capability, weights.knowledge_capability))
@@ -194,7 +196,7 @@ async def strategic_of(
 
 
 def new_units(drawn: Sequence[Unit], known: Sequence[Unit], likeness: float) -> list[Unit]:
-    """Return the drawn units that neither a known one nor one drawn before says: those are at least so alike (0-1)."""
+    """Return the drawn units that are less alike than this (0-1) to every known and every earlier drawn one."""
     new: list[Unit] = []
     for each in drawn:
         words = _words(each.text)
@@ -252,8 +254,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def score_reports(call: Call, file: Path, output: Path) -> None:
-    """Score the reports of a file. Raises ConfigError where a file cannot be read, or no judge is named, and
-    UnwritableError before anything is asked where the report cannot be written.
+    """Score the reports of a file. Raises ConfigError if a file cannot be read, or no judge is named, and
+    UnwritableError before anything is asked if the report cannot be written.
     """
     args, config, model = call.args, call.config, file.stem
     tasks, stages = read_tasks(call), StageResults(call, args.results_dir, model)
@@ -301,7 +303,7 @@ def _adaptability(call: Call, tasks: Tasks, stages: StageResults, row: ReportRow
         task = task_of(tasks.annotations, call.config, *tasks.domain_and_level(row))
     except AgentbenchError as error:
         return None, str(error)
-    # Told before the quality is looked for: no RACE or FACT would change it.
+    # Reported before the quality is looked up: no RACE or FACT would change it.
     if task.expert.hours < SHORTEST_HOURS:
         return None, f"an expert needs {task.expert.hours:g} h, less than {SHORTEST_HOURS:g} h"
     quality, why = stages.quality(row, compat=call.args.compat)
@@ -332,7 +334,7 @@ class _Turns:
 
 
 async def grade_report(grading: Grading) -> StrategicScore:
-    """Return what one item's report is worth beyond its task. Raises Unscored, ConfigError, UnwritableError."""
+    """Return the value of one item's report beyond its task. Raises Unscored, ConfigError, UnwritableError."""
     base, session = grading.session.knowledge_base(grading.scoring), grading.session
     return await strategic_of(grading.asking, grading.report, base, grading.config, batch=session.batch)
 

@@ -43,7 +43,7 @@ FURTHER = ("time_saving", "automation_rate", "complexity_adaptability", "support
 
 
 class Group(Record):
-    """Reports of one domain, complexity level or language; `name` None: not told."""
+    """Reports of one domain, complexity level or language; `name` None: unknown."""
 
     name: str | None
     n_total: int
@@ -79,7 +79,7 @@ class Citations(Record):
 
 
 class JudgeCost(Record):
-    """Cost of judges at one stage; `unknown` requests told no cost, and `cost_usd` is that of the others."""
+    """Cost of judges at one stage; `unknown` requests had no cost, and `cost_usd` is that of the others."""
 
     requests: int
     input_tokens: int
@@ -89,7 +89,7 @@ class JudgeCost(Record):
 
 
 class Costs(Record):
-    """USD, hours and tokens: the agent's, the expert's, what is saved, and what judges cost in this call."""
+    """USD, hours and tokens: the agent's, the expert's, the savings, and the judges' cost in this call."""
 
     ai_usd: Total
     expert_usd: Total
@@ -105,9 +105,9 @@ class Costs(Record):
 class PoetReport(Record):
     """Business report of one model. `n_total` = scored + failed + not reached; failed ones lack a part.
 
-    `weights` are those of the configuration, and `race_score_max` and `fact_accuracy_max` what RACE and the
-    citation accuracy were divided by. No report is both among the `top` and the `bottom` ones.
-    `lost` are input rows that could not be read, which count as failed. `classes` counts scored reports, `defaults` the
+    `weights` are those of the configuration; `race_score_max` and `fact_accuracy_max` are the divisors of RACE and
+    citation accuracy. No report is both among the `top` and the `bottom` ones.
+    `lost` are unreadable input rows, which count as failed. `classes` counts scored reports, `defaults` the
     reports whose domain or complexity level is a default.
     """
 
@@ -146,11 +146,11 @@ def poet_report(
     language: Language = "en",
     race_max: float = 1.0,
 ) -> PoetReport:
-    """Return the report on a model's rows. `spent` is what judges cost for them by stage; `language` that of
+    """Return the report on a model's rows. `spent` is the judges' cost for them by stage; `language` that of
     recommendations.
 
-    `race_max` is what RACE was divided by in the quality score.
-    `lost` says of each input row that gave no PoetRow why; `not_reached` counts those that an interruption left.
+    `race_max` is the divisor of RACE in the quality score. `lost` contains the reason of each input row without a
+    PoetRow; `not_reached` counts the rows after an interruption.
     """
     thresholds, tasks = read_thresholds(config), [row.task for row in rows]
     scored = [row for row in rows if row.overall_poet_score is not None]
@@ -197,7 +197,9 @@ def poet_report(
 def _count_defaults(rows: Sequence[PoetRow]) -> dict[str, int]:
     """Return the reports with a default, by its field; nothing if there are none."""
     counts = Counter(name for row in rows for name in row.defaults)
-    return {name: counts[name] for name in get_args(DefaultField)} if counts else {}
+    if counts:
+        return {name: counts[name] for name in get_args(DefaultField)}
+    return {}
 
 
 def _weights(config: PoetConfig) -> dict[str, float]:
@@ -207,7 +209,7 @@ def _weights(config: PoetConfig) -> dict[str, float]:
 
 def _ends(n: int, reporting: ReportingSettings) -> tuple[int, int]:
     """Return how many of n reports are among the highest and the lowest: of a few each half has its own."""
-    # No report stands in both lists: of three, the highest two are the top ones and one is the bottom.
+    # No report is in both lists: of three, the highest two are the top ones and one is the bottom.
     top = min(reporting.top_tasks_count, max(n - n // 2, n - reporting.bottom_tasks_count))
     return top, min(reporting.bottom_tasks_count, n - top)
 
@@ -243,7 +245,7 @@ def _citations(rows: Sequence[PoetRow]) -> Citations:
     supported, known = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
     groups = group_by_task(zip((row.task for row in checked), pairs, strict=True))
     of_tasks = [(sum(pair[0] for pair in group), sum(pair[1] for pair in group)) for group in groups]
-    # Citations of one report stand and fall together, so that the interval is over tasks and not over citations.
+    # Citations of one report depend on each other, so the interval is over tasks and not over citations.
     enough = sum(pair[1] > 0 for pair in of_tasks) >= FEWEST_FOR_INTERVAL
     return Citations(
         n=len(checked),
@@ -271,7 +273,7 @@ def _costs(rows: Sequence[PoetRow], spent: Mapping[str, Spent]) -> Costs:
 
 def _judge_cost(spent: Spent) -> JudgeCost:
     known = {name: getattr(spent, name) for name in JudgeCost.model_fields}
-    # Where no request told its cost, 0 would be an invention.
+    # If no request had a cost, 0 would be an invention.
     return JudgeCost(**{**known, "cost_usd": spent.cost_usd if spent.unknown < spent.requests else None})
 
 
@@ -300,7 +302,7 @@ class Difference(Record):
 
 
 class Comparison(Record):
-    """`best` has the highest mean, over `n` reports: of models with at least five scored ones where there are any."""
+    """`best` has the highest mean, over `n` reports: of models with at least five scored ones if there are any."""
 
     best: str
     n: int
@@ -308,7 +310,7 @@ class Comparison(Record):
 
 
 def comparison(models: Sequence[Scored]) -> Comparison | None:
-    """Return how far models are from the best; None where fewer than two models have a score."""
+    """Return the distances of models from the best; None if fewer than two models have a score."""
     known = [each for each in models if each.report.n_scored]
     if len(known) < 2:
         return None

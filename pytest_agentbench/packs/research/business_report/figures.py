@@ -18,7 +18,7 @@ from pytest_agentbench.statistics.estimates import mean_interval, mean_of
 from pytest_agentbench.terminal_text import shorten_text, visible
 
 Missing = Literal["efficiency", "race", "fact", "strategic", "report"]
-"""What a composite can lack; `report`: the row itself could not be read, joined or annotated."""
+"""Possible missing parts of a composite; `report`: the row itself could not be read, joined or annotated."""
 
 PART_FIELDS: dict[Missing, str] = {
     "efficiency": "efficiency_score",
@@ -45,14 +45,14 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class PoetRow(Record):
-    """Row of a business report: one report of one model. Scores are 0-1; None is always told in `reasons`.
+    """Row of a business report: one report of one model. Scores are 0-1; `reasons` explains every None.
 
-    The first 13 fields are the seed's summary row. `cost_saving_usd` and the time savings are negative where the agent
+    The first 13 fields are the seed's summary row. `cost_saving_usd` and the time savings are negative if the agent
     cost more or took longer than the expert; `time_saving` is a share of the expert's hours. `prompt_key` is that of
-    the prompt: other models' reports on the same task have the same.
-    `defaults` names which of domain and complexity level is a default, as the report did not tell it.
-    `strategic_scores` are the judge's eight (1-5). `reasons` says why a part has no score. `evidence` has a few short
-    lines for a part: the criteria with the lowest scores, the statements that their pages do not back.
+    the prompt: other models' reports on the same task have the same. `defaults` names which of domain and complexity
+    level is a default, because the report lacks it. `strategic_scores` are the judge's eight (1-5). `reasons` has the
+    reason of a part without a score. `evidence` has a few short lines for a part: the criteria with the lowest scores,
+    the statements that their pages do not support.
     """
 
     task_id: RowId
@@ -108,7 +108,7 @@ class PoetRow(Record):
 
     @property
     def task(self) -> str:
-        """Return what several reports on one task have in common: their prompt, else their id."""
+        """Return the common key of several reports on one task: their prompt, else their id."""
         return self.prompt_key or str(self.task_id)
 
     @property
@@ -131,11 +131,13 @@ DASH = "–"
 
 def format_share(value: float | None) -> str:
     """Return a score: two decimals, as far as the judges' scores carry."""
-    return DASH if value is None else f"{value:.2f}"
+    if value is None:
+        return DASH
+    return f"{value:.2f}"
 
 
 def format_apart(value: float, other: float, form: str = "f") -> tuple[str, str]:
-    """Return two numbers with as many decimals as tell them apart. `form`: `f`, or `%` for percents."""
+    """Return two numbers with enough decimals to differ. `form`: `f`, or `%` for percents."""
     # `0.80, below the threshold 0.80` would look like a mistake of ours.
     for digits in range(0 if form == "%" else 2, _MOST_DIGITS):
         shown = f"{value:.{digits}{form}}", f"{other:.{digits}{form}}"
@@ -145,17 +147,19 @@ def format_apart(value: float, other: float, form: str = "f") -> tuple[str, str]
 
 
 def format_classed(value: float, thresholds: Iterable[float]) -> str:
-    """Return a score whose class is shown beside it: never rounded up to a threshold that it does not reach."""
+    """Return a score next to its class: never rounded up to a threshold that it does not reach."""
     above = min((each for each in thresholds if each > value), default=None)
-    return format_share(value) if above is None else format_apart(value, above)[0]
+    if above is None:
+        return format_share(value)
+    return format_apart(value, above)[0]
 
 
 def format_interval(value: tuple[float, float] | None, to: str) -> str:
-    """Return both ends, with a sign where one is negative; a third decimal where two do not tell them apart."""
+    """Return both ends, with a sign if one is negative; with a third decimal if two are equal."""
     if value is None:
         return DASH
     low, high = value
-    # An interval whose ends look the same says that it is no interval.
+    # An interval with equal ends would look like a point.
     digits = 2 if f"{low:.2f}" != f"{high:.2f}" else 3
     sign = "+" if low < 0 else ""
     return f"{low:{sign}.{digits}f} {to} {high:{sign}.{digits}f}"
@@ -167,7 +171,12 @@ def format_usd(value: float | None) -> str:
         return DASH
     size = abs(value)
     # Judges cost fractions of a cent, experts thousands: a fixed number of decimals shows one of them as nothing.
-    digits = 0 if size >= 1000 else 2 if size >= 1 or not size else 2 - floor(log10(size))
+    if size >= 1000:
+        digits = 0
+    elif size >= 1 or not size:
+        digits = 2
+    else:
+        digits = 2 - floor(log10(size))
     return f"{'-' * (value < 0)}${size:,.{min(digits, _MOST_DIGITS)}f}"
 
 
@@ -175,19 +184,23 @@ def format_hours(value: float | None) -> str:
     """Return one decimal, below one hour minutes."""
     if value is None:
         return DASH
-    return f"{value:,.1f} h" if abs(value) >= 1 or not value else f"{value * 60:.1f} min"
+    if abs(value) >= 1 or not value:
+        return f"{value:,.1f} h"
+    return f"{value * 60:.1f} min"
 
 
 def format_count(value: float | None) -> str:
     """Return a whole number with separators."""
-    return DASH if value is None else f"{value:,.0f}"
+    if value is None:
+        return DASH
+    return f"{value:,.0f}"
 
 
 def format_line(text: object) -> str:
     """Return one line of at most LONGEST characters of another's text, which can neither steer a terminal nor turn
     text.
     """
-    # Cut before it is split: a text of megabytes may stand here. Twice the length, for blanks go.
+    # Cut before it is split: the text may have megabytes. Twice the length, because blanks are removed.
     shown = " ".join(str(text)[: 2 * LONGEST].split())
     return visible(shorten_text(shown, LONGEST))
 
@@ -208,7 +221,7 @@ COSTS = {
 T = TypeVar("T")
 
 FEWEST_FOR_INTERVAL = 5
-"""Reports: fewer say too little about the next one."""
+"""Minimum number of reports for an interval."""
 
 PerformanceClass = Literal["excellent", "good", "acceptable", "poor", "insufficient"]
 
@@ -224,14 +237,14 @@ class Mean(Record):
 
 
 class Total(Record):
-    """Sum over the n reports that have the value; None where none has."""
+    """Sum over the n reports that have the value, or None without any."""
 
     n: int
     total: float | None
 
 
 def read_thresholds(config: PoetConfig) -> dict[PerformanceClass, float]:
-    """Return from where on a score is called so, the highest first: `evaluation_thresholds` where the file has them."""
+    """Return the lower bounds of classes, the highest first: `evaluation_thresholds` if the file has them."""
     standard, own = config.performance_thresholds, config.evaluation_thresholds
     return {
         "excellent": own.get("excellent_poet_score", standard.excellent_threshold),
@@ -247,9 +260,9 @@ def performance_class(score: float, thresholds: Mapping[PerformanceClass, float]
 
 
 def average(values: Iterable[float | None], tasks: Iterable[object] | None = None) -> Mean:
-    """Return the mean of those that are known.
+    """Return the mean of the known values.
 
-    `tasks` says of each report which task it is on (default: one of its own).
+    `tasks` has the task of each report (default: a separate one).
     """
     pairs = zip(count() if tasks is None else tasks, values, strict=False)
     known = [(task, value) for task, value in pairs if value is not None]

@@ -38,9 +38,9 @@ MOST_TASKS = 10
 MOST_LOWEST = 5
 """Reports with the lowest scores whose evidence the page shows."""
 MOST_IN_CHARTS = 8
-"""Models: more cannot be told apart."""
+"""Maximum number of models in charts: more cannot be distinguished."""
 EVIDENT = ("unfit", "inaccurate_citations", "weakest_dimension", "weak_domain")
-"""Rules about what judges say of reports: the page shows that of the tasks that they name."""
+"""Rules about judges' scores of reports, for whose tasks the page shows the evidence."""
 RADAR = ("efficiency_score", "quality_score", "strategic_score", "race_score", *RACE_DIMENSIONS, "fact_accuracy")
 COLUMNS = {
     **{name: (name, format_share) for name in (*SCORES, "automation_rate")},
@@ -51,7 +51,7 @@ COLUMNS = {
 """Of the table of all reports, after task, domain and complexity level: fields with their labels, and how shown."""
 
 
-# Where the marks of charts lie, in the units of their SVG: templates draw them.
+# Positions of marks in charts, in the units of their SVG: templates draw them.
 
 RADIUS = 150.0
 WIDTH, HEIGHT = 520.0, 320.0
@@ -72,7 +72,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of a radar: its rim, and where its label stands, with SVG's text-anchor."""
+    """An axis of a radar: its rim, and its label's position, with SVG's text-anchor."""
 
     name: str
     rim: Point
@@ -91,7 +91,7 @@ class Web:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A value of an axis and where it stands on it."""
+    """A value of an axis and its position."""
 
     value: float
     at: float
@@ -104,7 +104,12 @@ def place_axes(names: Sequence[str]) -> tuple[Axis, ...]:
 
 def _axis(name: str, number: int, of: int) -> Axis:
     rim, label = _around(number, of, 1.0), _around(number, of, 1.1)
-    anchor = "middle" if abs(label.x) < 1 else "start" if label.x > 0 else "end"
+    if abs(label.x) < 1:
+        anchor = "middle"
+    elif label.x > 0:
+        anchor = "start"
+    else:
+        anchor = "end"
     return Axis(name, rim, label, anchor)
 
 
@@ -147,12 +152,12 @@ def place_dots(pairs: Iterable[tuple[float, float]], highest: float) -> list[Poi
 
 
 def measure_bar(value: float) -> float:
-    """Return how long the bar of a score is; what an interval has outside 0-1 is cut off."""
+    """Return the length of a score's bar; the part of an interval outside 0-1 is cut off."""
     return round(BARS_WIDTH * min(1.0, max(0.0, value)), 1)
 
 
 def page(models: Sequence[Scored], made: datetime, language: Language = "en", *, charts_shown: bool = True) -> str:
-    """Return the HTML text. One model: with all its reports; several: what they come to, side by side."""
+    """Return the HTML text. One model: with all its reports; several: their figures, side by side."""
     environment = _environment()
     style, script = (_source(name) for name in ("style.css", "sort.js"))
     return environment.get_template("page.html").render(
@@ -177,7 +182,7 @@ def page(models: Sequence[Scored], made: datetime, language: Language = "en", *,
 def _policy(style: str, script: str) -> str:
     """Return nothing may be loaded, sent or run but the page's own style and script."""
     return (
-        # By hashes and not by nonce: the page is a file, the same for whoever opens it.
+        # By hashes and not by nonce: the page is a file, equal for every reader.
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
@@ -239,7 +244,7 @@ def _scatter(models: Sequence[Scored]) -> Scatter:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A model's mean in a domain; `low` and `high` are the ends of its interval, None where there is none."""
+    """A model's mean in a domain; `low` and `high` are the ends of its interval, or None."""
 
     model: int
     mean: Mean
@@ -251,7 +256,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class DomainBars:
-    """A domain's bars, one for each model that has scored reports there; `y` is where its name stands."""
+    """A domain's bars, one for each model with scored reports there; `y` is its name's position."""
 
     name: str
     y: float
@@ -302,7 +307,7 @@ def _source(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Return everything is escaped, and what a name is not there for is an error."""
+    """Return the template environment: everything is escaped, and an undefined name is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -350,5 +355,5 @@ def _radar_means(report: PoetReport) -> list[float | None]:
 
 
 def _make_visible(value: Any) -> Any:
-    """Return what others wrote cannot turn text around; the template's own markup stays."""
+    """Return a text in which untrusted characters cannot reverse text; the template's own markup stays."""
     return visible(value) if type(value) is str else value  # markup is of a type of its own

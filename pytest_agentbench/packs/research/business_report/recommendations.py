@@ -25,7 +25,7 @@ from pytest_agentbench.statistics.estimates import difference_interval, mean_int
 
 FEWEST_CITATIONS = 10
 MOST_UNREADABLE = 0.25
-"""Of a model's citations: above that their accuracy says little."""
+"""Share of a model's citations with unreadable pages, above which their accuracy is unreliable."""
 
 SMALLEST_DISTANCE = 0.02
 """Between means of scores: among many reports a smaller one may be certain, and still matters to nobody."""
@@ -35,7 +35,7 @@ Numbers = Mapping[str, float | int | str]
 
 
 class Recommendation(Record):
-    """Recommendation of a rule, with its `numbers` and its tasks, the worst first. `text` says the numbers."""
+    """Recommendation of a rule, with its `numbers` and its tasks, the worst first. `text` contains the numbers."""
 
     rule: str
     text: str
@@ -55,7 +55,7 @@ Find = Callable[[Sequence[PoetRow], Thresholds], Iterable[Finding]]
 
 
 def recommendations(rows: Sequence[PoetRow], thresholds: Thresholds, language: Language) -> tuple[Recommendation, ...]:
-    """Return what all rules of the table find, in its order."""
+    """Return the findings of all rules of the table, in its order."""
     labels = read_labels(language)
     return tuple(
         Recommendation(
@@ -70,7 +70,7 @@ def recommendations(rows: Sequence[PoetRow], thresholds: Thresholds, language: L
 
 
 def _shown(numbers: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the numbers that have a form of their own in texts."""
+    """Return the numbers that have a special form in texts."""
     forms: Mapping[str, Callable[[Any], str]] = {
         "dimension": labels.__getitem__,
         "domain": format_line,
@@ -107,7 +107,7 @@ def _inaccurate_citations(rows: Sequence[PoetRow], thresholds: Thresholds) -> It
     known = sum(row.citations_known or 0 for row in rows)
     supported = sum(row.citations_supported or 0 for row in rows if row.citations_known is not None)
     threshold = thresholds["good"]
-    # Of few citations a share says little, and one dead link would be a recommendation.
+    # A share of few citations is unreliable, and one dead link would be a recommendation.
     if known < FEWEST_CITATIONS or supported / known >= threshold:
         return
     own = ((row.citations_supported or 0, row.citations_known or 0, row.task_id) for row in rows)
@@ -153,9 +153,9 @@ def _attended(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Findi
 
 
 def _weakest_dimension(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Find RACE's lowest dimension, where the 95 % interval of its distance to the others' mean is below 0.
+    """Find RACE's lowest dimension, if the 95 % interval of its distance to the others' mean is below 0.
 
-    The lowest of four is picked, so the interval is one of four that hold at once.
+    The lowest of four is picked, so the interval is one of four simultaneous ones.
     """
     full = [
         ({name: score for name in RACE_DIMENSIONS if (score := row.race_dimensions.get(name)) is not None}, row)
@@ -215,8 +215,8 @@ def _average_by_task(scored: Sequence[tuple[float, PoetRow]]) -> list[float]:
 
 
 def _unused_knowledge(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Find that at least five reports add knowledge, none of which uses any that was there."""
-    # Reuse is None where nothing was known: such reports could not have used anything.
+    """Find that at least five reports add knowledge, and none of them uses earlier knowledge."""
+    # Reuse is None without earlier knowledge: such reports could not have used any.
     adding = [row for row in rows if row.knowledge_units_created and row.knowledge_units_reused is not None]
     if len(adding) >= FEWEST_FOR_INTERVAL and not any(row.knowledge_units_reused for row in adding):
         units = sum(row.knowledge_units_created or 0 for row in adding)
@@ -236,7 +236,7 @@ RULES: Mapping[str, Find] = {
     "weak_domain": _weak_domains,
     "unused_knowledge": _unused_knowledge,
 }
-"""By name; the texts stand in texts/labels.yaml as `rule_<name>`."""
+"""Rules by name; their texts are in texts/labels.yaml as `rule_<name>`."""
 
 
 def _negative(values: Sequence[tuple[float | None, RowId]], name: str) -> Iterable[Finding]:

@@ -117,7 +117,7 @@ class _Text:
         rows = []
         for name, show in COSTS.items():
             total = getattr(costs, name)
-            # Over those that have the figure, as the sum is: `n` stands beside both.
+            # Over the reports with the figure, as the sum is: `n` is next to both.
             mean = None if total.total is None else total.total / total.n
             rows.append((labels[name], format_count(total.n), show(total.total), show(mean)))
         self._table([labels[name] for name in ("figure", "n", "sum", "per_report")], rows)
@@ -201,7 +201,9 @@ class _Text:
 
     def _named(self, tasks: Sequence[str]) -> str:
         named = ", ".join(tasks[:MOST_TASKS])
-        return f"{named} {self._labels['more'].format(n=len(tasks) - MOST_TASKS)}" if tasks[MOST_TASKS:] else named
+        if tasks[MOST_TASKS:]:
+            return f"{named} {self._labels['more'].format(n=len(tasks) - MOST_TASKS)}"
+        return named
 
     def _interval(self, mean: Mean) -> str:
         return format_interval(mean.ci95, self._labels["to"])
@@ -247,12 +249,16 @@ class _Text:
 
 
 def _with_n(shown: str, n: int, of: int) -> str:
-    """Return a figure with its n, where that is not the one beside it."""
-    return shown if n == of else f"{shown} (n = {n})"
+    """Return a figure with its n, if it differs from the n next to it."""
+    if n == of:
+        return shown
+    return f"{shown} (n = {n})"
 
 
 def group_name(group: Group, title: str, labels: Mapping[str, str]) -> str:
-    """Return a group's name as people read it; `title` says of what the groups are."""
+    """Return a group's name for people; `title` is the kind of groups."""
     if group.name is None:
         return labels["untold"]
-    return labels[group.name] if title == "languages" else format_line(group.name)
+    if title == "languages":
+        return labels[group.name]
+    return format_line(group.name)

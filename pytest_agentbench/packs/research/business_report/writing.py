@@ -59,11 +59,11 @@ def write_poet_files(
     race_max: float = 1.0,
     made: datetime | None = None,
 ) -> tuple[Path, ...]:
-    """Write what `reporting_settings` ask for of `{model}_poet_{detailed,summary,report}.json`, text and page.
+    """Write the files of `reporting_settings`: `{model}_poet_{detailed,summary,report}.json`, text and page.
 
-    `model` is in the files' names as far as file systems bear it. `spent` is what judges cost for these reports by
-    stage; `lost` says of each input row that gave no PoetRow why; `not_reached` counts those that an interruption
-    left; `race_max` is what RACE was divided by in the quality score. `made` is the time on the reports, in UTC
+    `model` is in the files' names as far as file systems accept it. `spent` is the judges' cost for these reports by
+    stage; `lost` contains the reason of each input row without a PoetRow; `not_reached` counts the rows after an
+    interruption; `race_max` is the divisor of RACE in the quality score. `made` is the time on the reports, in UTC
     (default: now). Raises UnwritableError.
     """
     report = poet_report(
@@ -127,7 +127,9 @@ def file_stem(model: str) -> str:
     # Models are named by files and sessions of others: a name is no path, and the longest suffix still has to fit
     # into 255 bytes.
     bad = set(model) & {"/", "\\"} or model.startswith(".") or not model.isprintable()
-    return slug(model) if bad or len(os.fsencode(model)) > LONGEST_STEM else model
+    if bad or len(os.fsencode(model)) > LONGEST_STEM:
+        return slug(model)
+    return model
 
 
 def _texts(scored: Scored, config: PoetConfig, language: Language, made: datetime) -> Iterator[tuple[str, str]]:
@@ -136,7 +138,7 @@ def _texts(scored: Scored, config: PoetConfig, language: Language, made: datetim
         yield "detailed.json", format_document(_detailed(report, scored.rows))
     if reporting.generate_summary_report:
         yield "summary.json", format_document(_summary(report, scored.rows))
-    # Always written, whatever the settings leave out: other programs read this one.
+    # Always written, with any settings: other programs read this one.
     yield "report.json", format_document({"made": made.isoformat(timespec="seconds"), **report.model_dump(mode="json")})
     if reporting.generate_text_report:
         yield "report.txt", report_text(report, made, language)
@@ -166,7 +168,7 @@ def add_report_language(parser: argparse._ActionsContainer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a model's reports: rows, why others gave none, and what judges cost for them."""
+    """Results of a model's reports: rows, reasons of missing ones, and the judges' cost for them."""
 
     rows: tuple[PoetRow, ...]
     lost: tuple[str, ...]
@@ -197,7 +199,9 @@ async def write_model_report(
     output: Path,
     spent: Mapping[str, Spent],
 ) -> Outcome:
-    """Write the business report on what `row_of` makes of each row; it raises AgentbenchError for a lost one."""
+    """Write the business report from the results of `row_of` for each row, which raises AgentbenchError for a lost
+    one.
+    """
 
     async def score(row: S) -> PoetRow:
         found = row_of(row)
@@ -254,9 +258,9 @@ _NAMES = frozenset(name for names in SCORES.values() for name in names)
 
 
 def report_on_session(args: argparse.Namespace) -> int:
-    """Write the report of one model of the session, or of each; the exit status.
+    """Write the report of one model of the session, or of each; return the exit status.
 
-    Raises ConfigError where the session has no reports, or has scored them in different ways.
+    Raises ConfigError if the session has no reports, or has scored them in different ways.
     """
     # A session has scored by its own files: an option that is given and not heeded would be believed to count.
     if found := [name for name, default in _OF_SESSION.items() if getattr(args, name) != default]:
@@ -289,9 +293,9 @@ async def _reports(call: Call, session: Session) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ScoredItem:
-    """Report as the session has scored it: `scores`, or `lost` says why there are none.
+    """Report with the session's `scores`; without scores `lost` has the reason.
 
-    A repetition is a report of its own; from the second on `task_id` tells which.
+    A repetition is a separate report; from the second on `task_id` contains its number.
     """
 
     nodeid: str
@@ -303,7 +307,7 @@ class ScoredItem:
 
 
 class Session:
-    """Research reports of a pytest session. Raises ConfigError where it has none, or its files cannot be read."""
+    """Research reports of a pytest session. Raises ConfigError if it has none, or its files cannot be read."""
 
     def __init__(self, path: Path) -> None:
         report = path / _REPORT if path.is_dir() else path
@@ -321,7 +325,7 @@ class Session:
         """Return the reports by their models, without those that could not be scored here (a language is not
         supported).
         """
-        # Ids are unique in a file: of several files, the case ids tell their rows apart.
+        # Ids are unique in a file: with several files, the case ids distinguish their rows.
         named = len({row["dataset"] for row in self._rows}) > 1
         found: dict[str, list[ScoredItem]] = defaultdict(list)
         for row in self._rows:
@@ -349,7 +353,7 @@ class Session:
         return PoetConfig.model_validate(config), compat
 
     def tell(self, call: Call) -> None:
-        """Say what a reader of the figures has to know of the session."""
+        """Print notes on the session for readers of the figures."""
         name, status = self.part.name, self.part.session.get("exit_status")
         if status not in _DONE:
             call.warn(f"{name}: the session ended with exit status {status}: it may lack reports")
@@ -361,7 +365,7 @@ class Session:
             call.warn(f"{name}: {count} skipped: {reason}")
 
     def _item(self, row: Row, *, named: bool) -> ScoredItem:
-        """Return a row of report.json with its scores. `named`: ids of rows may be those of several files."""
+        """Return a row of report.json with its scores. `named`: ids of rows may be from several files."""
         task_id: RowId = row["case_id"] if named else row["research"]["row_id"]
         # As item ids have it, so that the first of several keeps the id that a single one has.
         if row["repetition"] > 1:
@@ -376,7 +380,7 @@ class Session:
         return ScoredItem(row["nodeid"], task_id, row["model_id"], row["fields"].get("language"), scores, lost)
 
     def _scores(self, row: Row, fingerprint: str) -> ResearchScores:
-        """Raise ConfigError where the evaluation is no longer stored, or another has taken its place."""
+        """Return the stored scores. Raises ConfigError if the evaluation is no longer stored, or was replaced."""
         for path, evaluation in self._evaluations(row):
             found = evaluation.part(ResearchScores)
             if evaluation.fingerprint == fingerprint and found is not None:
@@ -405,7 +409,7 @@ class Session:
 
 
 def row_of_item(item: ScoredItem) -> PoetRow:
-    """Return the report's row. Raises ConfigError where it has none."""
+    """Return the report's row. Raises ConfigError if it has none."""
     if item.scores is None:
         raise ConfigError(f"{item.nodeid}: {item.lost}")
     try:
@@ -417,7 +421,7 @@ def row_of_item(item: ScoredItem) -> PoetRow:
 
 
 def _spent(reports: Sequence[ScoredItem]) -> Mapping[str, Spent]:
-    """Return what judges cost for the reports, by stage."""
+    """Return the judges' cost for the reports, by stage."""
     found: dict[str, Spent] = defaultdict(Spent)
     for stage, cost in (entry for each in reports if each.scores for entry in each.scores.judge.items()):
         found[stage].add(Spent(**cost.model_dump()))
@@ -425,7 +429,7 @@ def _spent(reports: Sequence[ScoredItem]) -> Mapping[str, Spent]:
 
 
 def _is_left_out(row: Row) -> bool:
-    """Return whether the item was skipped for what it is; one that the session stopped before has failed."""
+    """Return whether the item was skipped by its own nature; an item after the session's stop has failed."""
     # A report in a language that is not supported is left out; one that the session never reached has no score, and
     # is a failure.
     return row["outcome"] == "skipped" and not str(row["message"]).startswith(_NOT_RUN)

@@ -1,1 +1,1 @@
-"""FACT: the citations of a report, and whether the pages that it cites say so."""
+"""FACT: the citations of a report, and whether the cited pages support them."""

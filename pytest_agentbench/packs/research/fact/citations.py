@@ -43,7 +43,7 @@ _KEPT = "/%:@!$&'()*+,;=~-._?"
 # does not.
 _URL = r"(?P<url>https?://(?:[^\s<>\"（）()\]]|\([^\s<>()]{0,200}\))++)"
 _TITLE = r"[^\n]*?"
-# The address may stand on the line below its title.
+# The address may be on the line below its title.
 _REFERENCE = re.compile(rf"^[ \t]*+(?P<markers>(?:\[\^?\d+\]:?[ \t]*+)++){_TITLE}(?:\n\s{{0,8}})?{_URL}", re.MULTILINE)
 _NUMBERED = re.compile(rf"^[ \t]*+(?P<markers>\d++)[.)、][ \t]*+{_TITLE}(?:\n\s{{0,8}})?{_URL}", re.MULTILINE)
 _NUMBER = re.compile(r"\d+")
@@ -51,7 +51,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """One statement and one citation of it, as extracted.jsonl has them. `url` "" where the article gives none."""
+    """One statement and one citation of it, as in extracted.jsonl. `url` is "" if the article has none."""
 
     fact: str
     ref_idx: str
@@ -59,15 +59,14 @@ class Citation:
 
 
 def canonical_url(url: str) -> str:
-    """Return the address under which a page is fetched once: without fragment, default port and what tracks its
-    visitors.
+    """Return the address under which a page is fetched once: without fragment, default port and tracking parameters.
 
-    A text that is no address stays what it is, but for blanks and punctuation at its end.
+    A text that is not an address is returned without blanks and punctuation at its end.
     """
     text = url.strip()
     try:
         parts = urlsplit(text.partition("#")[0].rstrip(_AT_THE_END))
-        # `port` is parsed when it is asked for and raises ValueError for `:80a`, so it has to stand within the try.
+        # `port` is parsed when it is read and raises ValueError for `:80a`, so it has to be within the try.
         host, port = (parts.hostname or "").rstrip("."), parts.port
     except ValueError:
         return text.rstrip(_AT_THE_END)
@@ -84,7 +83,7 @@ def canonical_url(url: str) -> str:
 def list_references(article: str) -> dict[str, str]:
     """Return the addresses in the article's list of references, by the markers' numbers; the first of a number counts.
 
-    Entries begin with `[1]`, `[^1]:` or, below a heading that says what the list is, with `1.`.
+    Entries begin with `[1]`, `[^1]:` or, below a heading for references, with `1.`.
     """
     found: dict[str, str] = {}
     _add(found, _REFERENCE, article)
@@ -106,13 +105,15 @@ def group_by_page(citations: Iterable[Citation]) -> dict[str, list[str]]:
 
 
 def _escaped(text: str) -> str:
-    """Return the text in one spelling (RFC 3986, 6.2.2): escapes in capitals, none of what needs none."""
+    """Return the text in one spelling (RFC 3986, 6.2.2): escapes in capitals, and only necessary ones."""
     return _PERCENT_ESCAPE.sub(_escape, quote(text, safe=_KEPT, errors="surrogatepass"))
 
 
 def _escape(found: re.Match[str]) -> str:
     character = chr(int(found[0][1:], 16))
-    return character if character in _UNRESERVED else found[0].upper()
+    if character in _UNRESERVED:
+        return character
+    return found[0].upper()
 
 
 def _add(found: dict[str, str], pattern: re.Pattern[str], text: str) -> None:
@@ -125,8 +126,8 @@ def _add(found: dict[str, str], pattern: re.Pattern[str], text: str) -> None:
 _DOMAIN = r"[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}/"
 _START = re.compile(rf"https?://|(?<![a-z0-9@./-])(?:www\.|{_DOMAIN})", re.IGNORECASE)
 _RUN = re.compile(r"[^\s<>\"]{1,4096}")
-# Where an address in prose may end: at a bracket or quote, a mark of Markdown, Chinese punctuation, a character that
-# is not ASCII behind one that is (Chinese puts no blank there), and where the next address begins.
+# Possible ends of an address in prose: a bracket or quote, a mark of Markdown, Chinese punctuation, a non-
+# ASCII character after an ASCII one (Chinese has no blank there), and the beginning of the next address.
 _MAY_END = re.compile(r"[)\]}\['*|`，。；、！？：）】」』》”’]|(?<=[!-~])[^\x00-\x7f]|(?<!^)https?://", re.IGNORECASE)
 _MARKDOWN_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 # Of each run of characters: each is an address to look up, and an article can be one run of brackets.
@@ -138,7 +139,7 @@ class Addresses:
     """Addresses of one article, of which the first 20,000 spellings count."""
 
     def __init__(self, article: str) -> None:
-        # For what is cited without a web address, such as a DOI.
+        # For sources without a web address, such as a DOI.
         self._article = article.casefold()
         self._pages: set[str] = set()
         self._likes: dict[str, str] = {}
@@ -148,34 +149,36 @@ class Addresses:
             self._likes.setdefault(_fold_address(page), page)
 
     def find(self, said: str) -> str | None:
-        """Return `said` where the article has that page, else the article's page that is the same but for spelling.
+        """Return `said` if the article has that page, else the article's page that differs only in spelling, else None.
 
-        Scheme, `www.`, capitals and a slash at the end are spelling. None where it has neither.
-
-        What is no web address has to stand there as it is.
+        Scheme, `www.`, capitals and a slash at the end are spelling. A text that is not a web address has to be in the
+        article unchanged.
         """
         address = f"https://{said}" if said[:4].lower() == "www." else said
         page = canonical_url(address)
         if page.startswith(("https://", "http://")):
-            return address if page in self._pages else self._likes.get(_fold_address(page))
-        return said if said and "//" not in said and said.casefold() in self._article else None
+            if page in self._pages:
+                return address
+            return self._likes.get(_fold_address(page))
+        if said and "//" not in said and said.casefold() in self._article:
+            return said
+        return None
 
 
 def resolve_addresses(citations: Iterable[Citation], article: str) -> list[Citation]:
-    """Return the citations with addresses of the article only.
-
-    Else what its list of references has for the marker, else none.
+    """Return the citations with addresses of the article only: else the address of the marker in its list of
+    references, else none.
     """
     if not (cited := list(citations)):
         return []
     known, listed = Addresses(article), list_references(article)
-    # A judge may make up an address that looks right; fetched, it would say something of a page that nobody cites.
+    # A judge may invent a plausible address; its page, if fetched, would be one that nobody cites.
     found = (known.find(each.url) or listed.get(each.ref_idx, "") for each in cited)
     return [Citation(each.fact, each.ref_idx, url) for each, url in zip(cited, found, strict=True)]
 
 
 def _addresses(article: str) -> Iterator[str]:
-    """Yield every text that may be an address: in prose it is not told where one ends."""
+    """Yield every text that may be an address: in prose its end is ambiguous."""
     for start in _START.finditer(article):
         # _START begins with a character that _RUN takes too, so there is always a match.
         run = _RUN.match(article, start.start())
@@ -199,7 +202,11 @@ _SMALLEST_PIECE = 400
 
 # Models write `"ref_idx": 3` and `"url": null` now and then; asking again for that would only cost.
 def _as_text(value: Any) -> Any:
-    return "" if value is None else str(value) if type(value) is int else value
+    if value is None:
+        return ""
+    if type(value) is int:
+        return str(value)
+    return value
 
 
 AnyText = Annotated[str, BeforeValidator(_as_text)]
@@ -221,10 +228,10 @@ _EXTRACT_FORMAT = structured(f"research_{EXTRACT_STAGE}", {"citations": list_sch
 
 
 async def extract(asking: Asking, case_id: str, language: Language, article: str) -> list[Citation]:
-    """Return all citations of an article, in its order. Raises Unscored where a part of it could not be had.
+    """Return all citations of an article, in its order. Raises Unscored if a part of it has no reply.
 
-    A part whose reply is cut off is asked for again in halves. An address that stands nowhere in the article is not
-    believed: the citation has the one of its marker, else none.
+    A part whose reply is cut off is asked for again in halves. An address that is not in the article is
+    replaced by the address of its marker, else removed.
     """
     if not article.strip():
         return []
@@ -256,16 +263,14 @@ def _parse(text: str) -> Any:
 
 
 def _split_article(article: str) -> list[str]:
-    return (
-        [article]
-        if len(article) <= _LARGEST_PIECE
-        else [p for half in split_text(article) for p in _split_article(half)]
-    )
+    if len(article) <= _LARGEST_PIECE:
+        return [article]
+    return [p for half in split_text(article) for p in _split_article(half)]
 
 
 DEDUPLICATE_STAGE = "deduplicate"
 _FEWEST = 2
-"""Statements that are compared, however short replies have to be."""
+"""Minimum number of statements that are compared, even if replies have to be short."""
 
 _DEDUPLICATE_FORMAT = structured(
     f"research_{DEDUPLICATE_STAGE}", {"kept": {"type": "array", "items": {"type": "integer"}}}
@@ -279,14 +284,16 @@ class _DeduplicateReply(ReplyPart):
 async def deduplicate(
     asking: Asking, case_id: str, language: Language, facts: list[str], request: int = 1
 ) -> list[str]:
-    """Return the statements that are kept, in their order. One alone is kept without asking. Raises Unscored.
+    """Return the kept statements, in their order. A single one is kept without asking. Raises Unscored.
 
-    Where the reply is cut off each half is asked about alone: two that say the same may stay then. `request` numbers
+    If the reply is cut off each half is asked about alone: two equivalent ones may stay then. `request` numbers
     the page for scripts.
     """
 
     async def kept(part: list[str]) -> list[str]:
-        return await _deduplicate(asking, case_id, language, part, request) if len(part) > 1 else part
+        if len(part) > 1:
+            return await _deduplicate(asking, case_id, language, part, request)
+        return part
 
     return await ask_list_by_halves(facts, _FEWEST, kept)
 
@@ -296,7 +303,7 @@ async def _deduplicate(asking: Asking, case_id: str, language: Language, facts: 
 
     def parse(text: str) -> list[int]:
         kept = sorted(set(read_json(text, _DeduplicateReply).kept))
-        # None kept would take a cited page out of the score without a word: of several that say the same one stays.
+        # Keeping none would silently drop a cited page from the score: of several equivalent ones one stays.
         if not kept or kept[0] < 0 or kept[-1] >= len(facts):
             raise InvalidReply(f"- kept: found {kept}, expected at least one number from 0 to {len(facts) - 1}")
         return kept
@@ -333,10 +340,10 @@ _OURS = (
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Citations of one report by what became of them; `words` is the report's length, None where unknown.
+    """Citations of one report by result; `words` is the report's length, None if unknown.
 
-    `without_url` of the unknown ones have no address, so that nobody can check them. Compat mode skips addresses that
-    could not be compared and labels that it does not know; they are in no other number.
+    `without_url` of the unknown ones have no address, so nobody can check them. Compat mode skips addresses that
+    could not be compared and unknown labels; they are in no other number.
     """
 
     supported: int = 0
@@ -360,7 +367,9 @@ class Counts:
     @property
     def accuracy(self) -> float | None:
         """Return the share of known citations that hold, 0-1."""
-        return self.supported / self.known if self.known else None
+        if self.known:
+            return self.supported / self.known
+        return None
 
     @property
     def total(self) -> int:
@@ -370,7 +379,9 @@ class Counts:
     @property
     def per_1000_words(self) -> float | None:
         """Return the supported citations for 1,000 words of the report (引用丰富度)."""
-        return 1000 * self.supported / self.words if self.words else None
+        if self.words:
+            return 1000 * self.supported / self.words
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +389,7 @@ class Statistics:
     """Statistics of reports. The first three are the original's, over reports with citations; `_all` is over all.
 
     `total_citations` and `total_valid_citations` are means per report, `valid_rate` is over all known citations,
-    `macro_accuracy` the mean of the reports' own. None where there is nothing to divide by.
+    `macro_accuracy` the mean of the reports' own. None if the divisor is 0.
     """
 
     total_citations: float | None
@@ -407,8 +418,8 @@ def compute_statistics(counts: Sequence[Counts], n_failed: int = 0) -> Statistic
 
     `n_failed` more could not be, and are in `n_total` only.
     """
-    # The original leaves reports without citations out of its means, which favours those that cite rarely. Its three
-    # figures stay what they were, to be compared with; ours over all reports stand beside them.
+    # The original leaves reports without citations out of its means, which favours reports with few
+    # citations. Its three figures are kept for comparison; ours over all reports are next to them.
     cited = [each for each in counts if each.total or each.skipped]
     supported, known = sum(c.supported for c in counts), sum(c.known for c in counts)
     accuracies = [each.accuracy for each in counts if each.accuracy is not None]
@@ -434,7 +445,7 @@ def compute_statistics(counts: Sequence[Counts], n_failed: int = 0) -> Statistic
 def format_result(found: Statistics, *, compat: bool = False) -> str:
     """Return fact_result.txt: the original's three lines, `compat` these alone; then ours.
 
-    What is not known is null.
+    Unknown is null.
     """
     values = {name: getattr(found, name) for name in (_ORIGINAL if compat else _ORIGINAL + _OURS)}
     return "".join(f"{name}: {'null' if value is None else value}\n" for name, value in values.items())

@@ -1,4 +1,4 @@
-"""`agentbench research fact`: say whether the citations of reports hold, stage by stage or all at once (seed 003)."""
+"""`agentbench research fact`: check the citations of reports, stage by stage or all at once (seed 003)."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ FILES = {
     "scrape": "scraped.jsonl",
     "validate": PART_STAGES["fact"].rows,
 }
-"""What each stage writes to the folder of a model."""
+"""File of each stage in the folder of a model."""
 RESULT = "fact_result.txt"
 
 
 async def all_stages(call: Call, source: Path, folder: Path, queries: Path | None = None) -> None:
     """Run every stage, from a file of reports to fact_result.txt, in the folder of one model.
 
-    `queries` say which language each report is in. Raises ConfigError where a file cannot be read or no judge is named.
+    `queries` contain the language of each report. Raises ConfigError if a file cannot be read or no judge is named.
     """
-    # Read once for all stages: problems of the file are told once.
+    # Read once for all stages: problems of the file are printed once.
     languages = _Languages(call, queries)
     for stage in STAGES:
         target = folder / FILES[stage]
@@ -104,13 +104,13 @@ async def count(
 ) -> None:
     """Write the statistics of validated rows, like `all_stages`.
 
-    Those of `reports` that no row is of count as failed.
+    Those of `reports` without a row count as failed.
     """
     await _count_labels(call, source, target, _Languages(call, queries), reports)
 
 
 async def _run_stage(call: Call, stage: str, source: Path, target: Path, languages: _Languages) -> None:
-    """Add to each row what a stage says of it. Rows that failed before are passed on."""
+    """Add a stage's results to each row. Rows that failed before are copied."""
     with ExitStack() as opened:
         stored = opened.enter_context(StoredRows(source))
         rows = dict(enumerate(chosen_rows(call, source, stored.heads(), languages.of)))
@@ -145,7 +145,7 @@ async def _run_stage(call: Call, stage: str, source: Path, target: Path, languag
             label=lambda number: name_row(rows[number]),
             write=lambda results: (ended.write(),),
         )
-        # That every single page failed says more of this machine's network than of the reports.
+        # If every single page failed, this machine's network is a likelier cause than the reports.
         if reached and not any(reached):
             call.mark_broken(f"none of {len(reached)} cited pages could be read; {target} says of each why")
 
@@ -153,7 +153,7 @@ async def _run_stage(call: Call, stage: str, source: Path, target: Path, languag
 def _report(
     row: HeadRow, data: Mapping[str, Any], stage: str, source: Path, languages: _Languages
 ) -> tuple[FactRow, Report]:
-    """Return what a row says. Raises AgentbenchError where it has failed before, or cannot be used."""
+    """Return the content of a row. Raises AgentbenchError if it has failed before, or cannot be used."""
     if (failed := find_failure(data, STAGES[: STAGES.index(stage)])) is not None:
         raise FailedBefore(*failed)
     language = languages.expected(require_value(row))
@@ -166,7 +166,9 @@ def _drop_traceback(error: AgentbenchError) -> AgentbenchError:
     """Return the error of its kind without its traceback."""
     if isinstance(error, FailedBefore):
         return FailedBefore(error.stage, error.reason)
-    return ConfigError(str(error)) if isinstance(error, ConfigError) else Unscored(str(error))
+    if isinstance(error, ConfigError):
+        return ConfigError(str(error))
+    return Unscored(str(error))
 
 
 async def _count_labels(
@@ -210,7 +212,7 @@ async def _count_labels(
 def _find_lost_reports(
     call: Call, source: Path, rows: Sequence[HeadRow], reports: Path, languages: _Languages
 ) -> list[LostRow]:
-    """Return the reports that no row is of: what wrote the rows has lost them without a word."""
+    """Return the reports without a row: the program that wrote the rows has lost them silently."""
     prompts = [row.value.prompt if isinstance(row, GoodRow) else (row.data or {}).get("prompt") for row in rows]
     known = {prompt_key(prompt) for prompt in prompts if isinstance(prompt, str)}
     found = chosen_rows(call, reports, read_research_rows(reports, QueryRow), languages.of)
@@ -228,7 +230,7 @@ class _Languages:
         self._queries: Joined[QueryRow] | None = None if queries is None else join_rows(call, queries, QueryRow)
 
     def expected(self, row: QueryRow) -> Language:
-        """Raise ConfigError where the queries lack the row's."""
+        """Return the query of a row. Raises ConfigError if the queries lack it."""
         partner = self._queries.partner(row) if self._queries is not None else None
         return (partner.language if partner is not None else None) or language_of_row(row)
 
@@ -241,7 +243,7 @@ class _Languages:
 
 
 async def _open_stage(call: Call, stage: str, source: Path) -> _Adding:
-    """Return what a stage adds to a row."""
+    """Return the function that adds a stage's results to a row."""
     if stage == "scrape":
         return partial(_scrape, await call.pages(source))
     judged = {"extract": _extract, "deduplicate": _deduplicate, "validate": _validate}
@@ -280,9 +282,7 @@ def _pages(row: FactRow, stage: str) -> Mapping[str, CitedPage]:
 
 
 def _add_error(data: Mapping[str, Any], stage: str, error: AgentbenchError) -> Mapping[str, Any]:
-    """Return the row as the stage's file has it, with why the stage has nothing to add. What failed before stays as it
-    is.
-    """
+    """Return the row of the stage's file, with the reason for missing results. Earlier failures are copied."""
     if find_failure(data, STAGES[: STAGES.index(stage)]) is not None:
         return data
     # Labels of the other pages are kept, in the file too: they are paid for.
@@ -291,8 +291,8 @@ def _add_error(data: Mapping[str, Any], stage: str, error: AgentbenchError) -> M
 
 
 def _drop_errors(data: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
-    """Return the row without what it said of this stage and later ones."""
-    # Of later stages too: what they said was about what this stage now says anew.
+    """Return the row without its errors of this stage and later ones."""
+    # Of later stages too: they concerned the results that this stage replaces.
     since = {f"{each}_error" for each in STAGES[STAGES.index(stage) :]}
     return {name: value for name, value in data.items() if name not in since}
 
@@ -303,7 +303,7 @@ _MOST_STATEMENTS = 300
 
 
 def add_pages(parser: argparse.ArgumentParser) -> None:
-    """Add what may be fetched, and how much at once."""
+    """Add the options for permitted pages and concurrency."""
     from pytest_agentbench.options import parse_positive
 
     group = parser.add_argument_group(
@@ -343,11 +343,11 @@ _STAGES = {
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command, and each of its stages as a command of its own."""
+    """Add the command, and each of its stages as a separate command."""
     whole = subparsers.add_parser(
         "fact",
         help="say whether the citations of reports hold",
-        # By hand: argparse cannot say that a positional and an option exclude each other.
+        # By hand: argparse cannot make a positional and an option exclude each other.
         usage="%(prog)s {MODEL | --raw-data-path FILE} [options]\n       %(prog)s STAGE [options]",
         description="Say whether the citations of reports hold: extract, deduplicate, scrape,\n"
         "validate, stat. Writes extracted.jsonl, deduplicated.jsonl, scraped.jsonl,\n"
@@ -406,7 +406,7 @@ def _add_compat(files: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the stage that is named, else all of them."""
-    # `fact extract` is a command of its own for argparse; `chosen` has both words.
+    # `fact extract` is a separate command for argparse; `chosen` has both words.
     stage = args.chosen.partition(" ")[2]
     if not stage and (args.model is None) == (args.raw_data_path is None):
         print("agentbench research fact: expected a MODEL or --raw-data-path FILE, one of them", file=sys.stderr)

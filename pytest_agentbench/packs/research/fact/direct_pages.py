@@ -1,4 +1,4 @@
-"""Pages that are fetched and read here: politely to their sites, and what their bodies say."""
+"""Pages that are fetched and read here: politely to their sites, with a text for each kind of body."""
 
 from __future__ import annotations
 
@@ -58,11 +58,10 @@ class PageSettings:
 
     @classmethod
     def of(cls, network: NetworkSettings, environ: Mapping[str, str] = os.environ) -> Self:
-        """Return the settings, with the Jina reader where the environment has a key for it.
+        """Return the settings, with the Jina reader if the environment has a key for it.
 
-        JINA_BASE_URL names another address of it.
-
-        Raises ConfigError where that is no URL, or one to which the key would travel unencrypted.
+        JINA_BASE_URL names another address of it. Raises ConfigError if that is not a URL, or one to which the key
+        would travel unencrypted.
         """
         url = environ.get(URL_VARIABLE) or JINA_URL
         if not url.startswith(("http://", "https://")):
@@ -85,7 +84,7 @@ _NOTHING = {
 
 
 def wanted_bytes(most: int) -> Wanted:
-    """Return how much of each kind of body is fetched: `most` bytes, four times that of what may be a PDF."""
+    """Return the maximum size of each kind of body: `most` bytes, four times that for a possible PDF."""
 
     def wanted(status: int, media_type: str) -> int:
         if status >= 400:
@@ -102,7 +101,7 @@ def wanted_bytes(most: int) -> Wanted:
 async def page_text(readers: Readers, reply: Reply, way: str) -> str:
     """Return title, description and text, joined by blank lines.
 
-    Raises FetchError, which says what is wrong with the page.
+    Raises FetchError with the page's problem.
     """
     where = f"{way}{reply.url}: "
     if not reply.complete:
@@ -130,7 +129,7 @@ def joined(title: str, description: str, text: str, left_out: int) -> str:
 
 
 def _kind(reply: Reply) -> Kind | None:
-    """Return what a body is by how it begins, which servers say wrongly more often than not; None for anything else."""
+    """Return the kind of a body by its beginning, because servers often declare a wrong one; None for anything else."""
     start = reply.body[:_LOOK].lower()
     # Readers of PDF take its mark anywhere in the first 1,024 bytes (PDF Reference 1.7, appendix H, note 13).
     if start.lstrip().startswith(b"%pdf-") or (reply.media_type == _PDF and b"%pdf-" in start):
@@ -142,7 +141,9 @@ def _kind(reply: Reply) -> Kind | None:
         return None
     if is_html(reply.media_type):
         return "html"
-    return "text" if is_text(reply.media_type) or reply.media_type in _UNKNOWN else None
+    if is_text(reply.media_type) or reply.media_type in _UNKNOWN:
+        return "text"
+    return None
 
 
 AGENT = "pytest-agentbench"
@@ -156,7 +157,7 @@ _ROBOTS_AT_ONCE = 20
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """A robots.txt, or why there is none that allows anything. None: all is allowed."""
+    """A robots.txt, or the reason why nothing is allowed. None: all is allowed."""
 
     body: bytes | None = None
     unreachable: str | None = None
@@ -194,12 +195,12 @@ class Sites:
             yield
 
     async def wait(self, url: httpx2.URL) -> None:
-        """Wait until the site may be asked for that page. Raises RefusedError, and FetchError where it may not."""
+        """Wait until the site may be asked for that page. Raises RefusedError, and FetchError if it may not."""
         site = await self._site(url)
         await self._allowed(site, url)
         now = time.monotonic()
         begin = max(now, site.next_at)
-        # Booked before the wait, so that all who wait get times of their own.
+        # Booked before the wait, so that all waiting requests get different times.
         site.next_at = begin + site.delay
         if begin > now:
             await asyncio.sleep(begin - now)
@@ -216,7 +217,7 @@ class Sites:
 
     async def _allowed(self, site: _Site, url: httpx2.URL) -> None:
         if site.rules is None:
-            # A task of its own, shared by all pages of the site: the page that asked first may be cancelled.
+            # A separate task, shared by all pages of the site: the page that asked first may be cancelled.
             site.rules = asyncio.create_task(self._rules(site.origin))
         rules = await asyncio.shield(site.rules)
         where = f"robots.txt of {host_of(url)}"
@@ -234,7 +235,7 @@ class Sites:
         site.delay = max(site.delay, min(says.delay or 0.0, _LONGEST_DELAY))
 
     async def _rules(self, origin: str) -> _Rules:
-        """Return what the site has: 2xx is read, 4xx allows all, anything else forbids all."""
+        """Return the site's rules: 2xx is read, 4xx allows all, anything else forbids all."""
         hops: list[Hop] = []
         try:
             async with self._asking, asyncio.timeout(self._settings.seconds):
@@ -252,9 +253,13 @@ class Sites:
         except (FetchError, RefusedError) as error:
             return _Rules(unreachable=str(error))
         if 200 <= reply.status < 300:
-            return _Rules(body=reply.body) if reply.body.strip() else _Rules()
+            if reply.body.strip():
+                return _Rules(body=reply.body)
+            return _Rules()
         # RFC 9309, 2.3.1.3 and 2.3.1.4: 4xx means no robots.txt; 5xx one that cannot be had, which forbids all.
-        return _Rules() if 400 <= reply.status < 500 else _Rules(unreachable=f"HTTP {reply.status}")
+        if 400 <= reply.status < 500:
+            return _Rules()
+        return _Rules(unreachable=f"HTTP {reply.status}")
 
 
 _REDIRECTS = 10
@@ -294,8 +299,8 @@ class Direct:
         await self._opened.aclose()
 
     async def content(self, url: str) -> str:
-        """Return as the protocol `Source` says: few of one site at once, few in all; who waits to be read holds no
-        place.
+        """Implement `Source.content`: few requests to one site at once, few in all; waiting for a reader occupies no
+        slot.
         """
         hops: list[Hop] = []
         target = check_url(url, self._settings.network)
@@ -337,7 +342,7 @@ class _BodyMemory:
 class _PageRequests:
     """Requests for one page: in turn with the site's others, never twice for one URL, in limited time.
 
-    What a site says about coming back soon (429 or 503 with Retry-After) is done.
+    A site's request to come back soon (429 or 503 with Retry-After) is honoured.
     """
 
     def __init__(self, settings: PageSettings, client: WebClient, sites: Sites) -> None:

@@ -60,7 +60,7 @@ _REFUSALS = {
 
 
 class Jina:
-    """Asks the Jina reader. A context manager. Addresses that are not public are not told to it."""
+    """Client of the Jina reader. A context manager. Private addresses are not sent to it."""
 
     version = "jina-1"
 
@@ -89,12 +89,10 @@ class Jina:
         await self._opened.aclose()
 
     async def content(self, url: str) -> str:
-        """Return as the protocol `Source` says. Raises ProviderError where the key is refused, from then on for all
-        pages.
-        """
+        """Implement `Source.content`. Raises ProviderError if the key is refused, from then on for all pages."""
         target = check_url(url, self._settings.network)
         try:
-            # The reader, which lies elsewhere, could not reach a private host, but would be told its name.
+            # The reader is elsewhere: it could not reach a private host, but would learn its name.
             await check_addresses(target, self._settings.network, self._resolve)
         except (OSError, UnicodeError) as error:
             raise FetchError(f"the name {host_of(target)} cannot be resolved") from error
@@ -116,7 +114,7 @@ class Jina:
         return joined(title[:MAX_TEXT], description[:MAX_TEXT], text[:MAX_TEXT], left_out)
 
     async def _ask(self, url: str) -> tuple[int, Mapping[str, Any]]:
-        """Return status and JSON of its answer, after a wait where it asks for one (429) or fails (5xx)."""
+        """Return status and JSON of its answer, after a wait if it asks for one (429) or fails (5xx)."""
         wait = _FIRST_JINA_WAIT
         for left in reversed(range(_TRIES)):
             status, retry_after, reply = await self._post(url)
@@ -169,7 +167,7 @@ _log = logging.getLogger(__name__)
 
 
 class KeptPage(Record):
-    """Content of a kept file: what was read at an address, and when it was fetched."""
+    """Content of a stored file: the text of an address, and the time of fetching."""
 
     schema_version: Literal[1] = 1
     key: str
@@ -196,7 +194,7 @@ class KeptPages:
             self._warn_once(error)
 
     def close(self) -> None:
-        """Let go of what is claimed."""
+        """Release all claims."""
         if self._claims is not None:
             os.close(self._claims)
             self._claims = None
@@ -207,16 +205,18 @@ class KeptPages:
         return hashlib.sha256(f"{version} {url}".encode("utf-8", "replace")).hexdigest()
 
     def find(self, key: str) -> str | None:
-        """Return what the page says; None where it is not kept, or in no file that this version can read."""
+        """Return the page's text, or None if it is not stored, or in no file that this version can read."""
         try:
             page = KeptPage.model_validate_json(read_file("/".join(self._place(key))))
         except (OSError, ValidationError):
             return None
-        return page.content if page.key == key else None
+        if page.key == key:
+            return page.content
+        return None
 
     async def get(self, key: str, url: str, fetch: Callable[[str], Awaitable[str]]) -> tuple[str, bool]:
-        """Return what another session has fetched meanwhile, else what `fetch` gives; and whether it is kept now."""
-        # Looked for again inside: who waited for the claim finds what its holder has fetched.
+        """Return another session's page of the meantime, else the result of `fetch`; and whether it is stored now."""
+        # Looked up again inside: a waiter for the claim finds the page that its holder has fetched.
         async with self._claim(key):
             if (known := self.find(key)) is not None:
                 return known, True
@@ -226,7 +226,7 @@ class KeptPages:
 
     @contextlib.asynccontextmanager
     async def _claim(self, key: str) -> AsyncIterator[None]:
-        """Hold the key among all processes; without, where the folder's file system has no locks."""
+        """Hold the key among all processes, or not at all if the folder's file system has no locks."""
         place, pause = int(key, 16) % _OFFSETS, _FIRST_CLAIM_WAIT
         while not self._lock(place):
             await asyncio.sleep(pause)
@@ -279,11 +279,11 @@ PAGES = "research/pages"
 
 
 class Source(Protocol):
-    """Source of pages. `version` names what changes how a page is fetched or read."""
+    """Source of pages. `version` changes with the method of fetching and reading."""
 
     @property
     def version(self) -> str:
-        """Return as the protocol says."""
+        """Implement `Source.version`."""
         ...
 
     async def content(self, url: str) -> str:
@@ -306,7 +306,7 @@ class Pages:
         self._source: Source | None = None
 
     async def __aenter__(self) -> Self:
-        """Raise UnavailableError where a library is missing, or the network settings deny the web."""
+        """Raise UnavailableError if a library is missing, or the network settings deny the web."""
         require_web(self._settings.network, "fetching the pages that are cited")
         if self._settings.jina_key is not None:
             self._source = await self._opened.enter_async_context(Jina(self._settings))
@@ -332,8 +332,8 @@ class Pages:
     async def content(self, url: str) -> str:
         """Return title, description and text of the page, joined by blank lines, or `scrape failed: <reason>`.
 
-        Raises ProviderError where the Jina reader refuses its key or has no balance, and SandboxError where pages
-        cannot be read here at all: either says nothing of the page.
+        Raises ProviderError if the Jina reader refuses its key or has no balance, and SandboxError if pages
+        cannot be read here at all: neither is the page's fault.
         """
         address = canonical_url(url)
         if (task := self._asked.get(address)) is None:
@@ -360,11 +360,13 @@ class Pages:
         return content
 
     async def _fetched(self, address: str) -> str:
-        """Return what the page says; a page that itself begins like a failure does not become one."""
+        """Return the page's text; a page that itself begins like a failure does not become one."""
         assert self._source is not None
         content = await self._source.content(address)
         # Such a page would take its statements out of the accuracy, which who writes it could mean to do.
-        return f" {content}" if content.startswith(SCRAPE_FAILED) else content
+        if content.startswith(SCRAPE_FAILED):
+            return f" {content}"
+        return content
 
     def _key(self, address: str) -> str:
         assert self._source is not None

@@ -40,7 +40,7 @@ class StoredRows:
         self._file.close()
 
     def heads(self, record: type[FactRow] = FactRow) -> Iterator[HeadRow]:
-        """Yield all rows, each checked whole. Raises ConfigError where the file cannot be read at all."""
+        """Yield all rows, each validated. Raises ConfigError if the file cannot be read."""
         for row in read_research_rows(self._path, record):
             if isinstance(row, LostRow):
                 yield replace(row, data=None if row.data is None else _keep_head(row.data))
@@ -51,9 +51,9 @@ class StoredRows:
                 yield GoodRow(row.line, head, _keep_head(row.data), row.offset, row.size)
 
     def data(self, row: HeadRow) -> Mapping[str, Any]:
-        """Return all that the row says; where that cannot be read, its line.
+        """Return the row's content, or its line if it cannot be parsed.
 
-        Raises ConfigError where it has changed.
+        Raises ConfigError if it has changed.
         """
         if row.data is None:
             return {"line": row.line}
@@ -73,8 +73,9 @@ class EndedRows:
         self._path = path
         self._places: dict[int, tuple[int, int]] = {}
         require_writable(path)
-        # In the folder of the result, so that a full disk is told before the next model is paid. Rows have whole
-        # pages, of up to 200,000 characters each: in memory, a thousand reports would be some gigabytes.
+        # In the folder of the result, so that a full disk is noticed before the next model is paid. Rows have
+        # whole pages, of up to 200,000 characters each: in memory, a thousand reports would be some
+        # gigabytes.
         self._file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> Self:

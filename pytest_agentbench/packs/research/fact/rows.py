@@ -50,7 +50,7 @@ _OVERLAP = 2_000
 _MOST_PARTS = 4
 _NOTE = 100
 _LONGEST = _SHOWN + (_MOST_PARTS - 1) * (_SHOWN - _OVERLAP) - _NOTE
-"""Characters of a page: more than pages are kept with. `_NOTE` are those that tell how many are left out of others."""
+"""Characters of a page: more than stored pages have. `_NOTE` is the size of the note on omitted ones."""
 
 _LABEL = {"type": "string", "enum": list(LABELS)}
 _FORMAT = structured(
@@ -59,11 +59,13 @@ _FORMAT = structured(
 
 
 def _lower(value: Any) -> Any:
-    return value.strip().lower() if isinstance(value, str) else value
+    if isinstance(value, str):
+        return value.strip().lower()
+    return value
 
 
 AnyCaseLabel = Annotated[Label, BeforeValidator(_lower)]
-"""A label, however it is written."""
+"""A label in any case."""
 
 
 class _Entry(ReplyPart):
@@ -78,16 +80,15 @@ class _Reply(ReplyPart):
 async def validate(
     asking: Asking, case_id: str, language: Language, page: str, facts: list[str], request: int = 1
 ) -> list[Label]:
-    """Return a label for each statement. Of a page that could not be had all are unknown without asking. Raises
-    Unscored.
+    """Return a label for each statement. Statements on an unavailable page are unknown without asking. Raises Unscored.
 
-    A long page is shown in parts that overlap, as long as there are statements that none has backed: one is supported
-    where a part backs it, unsupported where all parts say so, else unknown.
+    A long page is shown in overlapping parts, as long as there are statements without support: one is supported
+    if a part supports it, unsupported if all parts contradict, else unknown.
 
-    Requests are numbered from `request`: `requests_for` many, less those whose statements are all backed. One whose
+    Requests are numbered from `request`: `requests_for` many, less those whose statements are all supported. One whose
     reply is cut off is asked again in halves.
     """
-    # A judge that is shown an error page says `unsupported`, and a dead link would count as a false statement.
+    # A judge that sees an error page answers `unsupported`, and a dead link would count as a false statement.
     if not _readable(page):
         return ["unknown"] * len(facts)
     groups = [facts[at : at + MOST_AT_ONCE] for at in range(0, len(facts), MOST_AT_ONCE)]
@@ -137,11 +138,13 @@ def _part(text: str, start: int) -> str:
 
 
 def _merge_labels(said: set[Label]) -> Label:
-    """Return what all parts of a page say of a statement."""
+    """Return the label of a statement from all parts of a page."""
     if "supported" in said:
         return "supported"
-    # One part that cannot tell leaves it open: what backs the statement may stand there.
-    return "unsupported" if said == {"unsupported"} else "unknown"
+    # One undecided part leaves it open: the supporting text may be there.
+    if said == {"unsupported"}:
+        return "unsupported"
+    return "unknown"
 
 
 async def _validate(
@@ -227,15 +230,17 @@ class CitedPage(Record):
 
 
 class FactRow(ReportRow):
-    """A row of a stage's file; what stages to come will add is None. Such a row may have failed: see `find_failure`."""
+    """A row of a stage's file; fields of later stages are None. Such a row may have failed: see `find_failure`."""
 
     citations: tuple[CitationEntry, ...] | None = None
     citations_deduped: dict[str, CitedPage] | None = None
 
 
 class OriginalFactRow(FactRow):
-    """A row as the original's `stat` reads it: without addresses that have a `validate_error`, and without labels that
-    are none of the three. `skipped` counts both.
+    """A row as the original's `stat` reads it: without addresses that have a `validate_error`, and without unknown
+    labels.
+
+    `skipped` counts both.
     """
 
     skipped_addresses: int = 0
@@ -256,7 +261,7 @@ class OriginalFactRow(FactRow):
             pages[url] = page
             said = page.get("validate_res") if isinstance(page, Mapping) else None
             if isinstance(said, list):
-                # What is no object stays, and is told as what it is.
+                # A value that is not an object stays, and is reported.
                 good = [each for each in said if not isinstance(each, Mapping) or _lower(each.get("result")) in LABELS]
                 labels += len(said) - len(good)
                 pages[url] = {**page, "validate_res": good}
@@ -266,7 +271,7 @@ class OriginalFactRow(FactRow):
 class FactPagesFailed(Unscored):
     """Error of a report with statements that have no labels.
 
-    `pages` are all of the report's, with `validate_error` at those of such statements.
+    `pages` are all of the report's, with `validate_error` on those with such statements.
     """
 
     def __init__(self, pages: Mapping[str, CitedPage]) -> None:
@@ -286,7 +291,7 @@ class FactScore:
 
     @property
     def statistics(self) -> Statistics:
-        """Return those of this report alone."""
+        """Return the statistics of this report alone."""
         return compute_statistics([self.counts])
 
 
@@ -304,10 +309,9 @@ async def extract_citations(asking: Asking, report: Report) -> tuple[Citation, .
 
 
 async def deduplicate_pages(asking: Asking, report: Report, citations: Iterable[Citation]) -> dict[str, CitedPage]:
-    """Return each cited page by its canonical address with its statements, those that say the same once. Raises
-    Unscored.
+    """Return each cited page by its canonical address with its statements, equivalent ones once. Raises Unscored.
 
-    The address "" has those that are cited without one: nothing is asked about them.
+    The address "" has the statements cited without one: nothing is asked about them.
     """
 
     async def page(number: int, url: str, facts: list[str]) -> CitedPage:
@@ -321,10 +325,7 @@ async def deduplicate_pages(asking: Asking, report: Report, citations: Iterable[
 
 
 async def scrape_pages(pages: Contents, cited: Mapping[str, CitedPage]) -> dict[str, CitedPage]:
-    """Return the pages with their contents:
-
-    `scrape failed: ...` for those that cannot be had. What is there is kept.
-    """
+    """Return the pages with their contents: `scrape failed: ...` for unavailable ones. Existing contents are kept."""
 
     async def page(url: str, page: CitedPage) -> CitedPage:
         # A row that is scraped again, as after an interruption, keeps the pages that it has.
@@ -359,18 +360,15 @@ async def validate_pages(asking: Asking, report: Report, cited: Mapping[str, Cit
 
 
 def find_failure(row: Mapping[str, Any], stages: Sequence[str] = STAGES) -> tuple[str, str] | None:
-    """Return the stage in which a row of a stage's file has failed, with the reason; None where it has in none of
-    `stages`.
-    """
+    """Return the stage in which a row of a stage's file has failed, with the reason, or None."""
     errors = ((stage, row.get(f"{stage}_error")) for stage in stages)
     return next(((stage, str(error)) for stage, error in errors if error is not None), None)
 
 
 def count_row(row: FactRow) -> Counts:
-    """Return the citations of a row of validated.jsonl by their labels. Raises Unscored where it has failed, or lacks
-    any.
+    """Return the citations of a row of validated.jsonl by their labels. Raises Unscored if it has failed, or lacks any.
 
-    An OriginalFactRow counts by the labels that it has, also if single addresses have failed.
+    An OriginalFactRow counts by its labels, also if single addresses have failed.
     """
     original = isinstance(row, OriginalFactRow)
     if (failed := find_failure(row.model_extra or {}, COUNTED_STAGES[original])) is not None:
@@ -386,9 +384,10 @@ def count_row(row: FactRow) -> Counts:
         # Rows of other programs may have labels twice, or not for every statement: shares of these would be shares of
         # nothing.
         if not len(labelled) == len(page.validate_res or ()) == len(page.facts):
-            found = (
-                "none" if page.validate_res is None else f"{len(page.validate_res)}, {len(labelled)} of them different"
-            )
+            if page.validate_res is None:
+                found = "none"
+            else:
+                found = f"{len(page.validate_res)}, {len(labelled)} of them different"
             raise Unscored(
                 f"citations_deduped: {url}: validate_res: found {found}, expected one for each of its "
                 f"{len(page.facts)} facts"
@@ -412,7 +411,7 @@ def count_pages(pages: Mapping[str, CitedPage], article: str) -> Counts:
 
 
 def dump_pages(pages: Mapping[str, CitedPage]) -> dict[str, dict[str, Any]]:
-    """Return as `citations_deduped` has them, without what no stage has said yet."""
+    """Return the pages as in `citations_deduped`, without fields of later stages."""
     return {url: page.model_dump(mode="json", exclude_unset=True) for url, page in pages.items()}
 
 
