@@ -11,7 +11,6 @@ from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.cli.additions import additions_below, additions_for, verified_names
 from pytest_agentbench.cli.findings import Finding, find_problems
 from pytest_agentbench.cli.obstacles import Obstacles
-from pytest_agentbench.cli.output import count_things
 from pytest_agentbench.cli.places import enclosing_root
 from pytest_agentbench.config.base import COMMANDS_FILE, DATA_SUFFIXES, ConfigFile, Known, load
 from pytest_agentbench.config.case_file import TestCaseFile
@@ -54,6 +53,7 @@ from pytest_agentbench.sources.discovery import (
 from pytest_agentbench.sources.names import describe_expected_rows, is_table
 from pytest_agentbench.sources.rows import DATASETS, unregistered
 from pytest_agentbench.sources.test_yaml import CASE_FILES, TEST_YAML
+from pytest_agentbench.terminal_text import count_text
 from pytest_agentbench.tools.mcp.launching import server_refusal
 
 _IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": "docker"})
@@ -208,7 +208,7 @@ class Checker:
         for problem in golds.problems():
             self.findings += find_problems(problem, is_error=self._strict)
         for first, *others in alike.values():
-            more = f" (and {count_things(len(others), 'more row')})" if others else ""
+            more = f" (and {count_text(len(others), 'more row')})" if others else ""
             self.findings.append(replace(first, text=first.text + more))
 
     def _obstacles_of(self, root: ConfigRoot) -> Obstacles:

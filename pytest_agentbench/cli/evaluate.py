@@ -11,14 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.output import list_first
+from pytest_agentbench.cli.output import list_first, refuse_usage
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 
 if TYPE_CHECKING:
     from pytest_agentbench.benchmark.benchmark import Benchmark
     from pytest_agentbench.records.case import MetricSpec
-
-_USAGE = 2
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -70,9 +68,9 @@ def run(args: argparse.Namespace) -> int:
     """Print a table for each metric; problems of the input go to stderr."""
     for path in (args.data, args.predictions):
         if not path.is_file():
-            return _refuse(f"{path}: {_describe_missing_file(path)}")
+            return refuse_usage("evaluate", f"{path}: {_describe_missing_file(path)}")
     if args.output is not None and args.output.is_dir():
-        return _refuse(f"--output: found the folder {args.output}, expected a file to write")
+        return refuse_usage("evaluate", f"--output: found the folder {args.output}, expected a file to write")
     from pytest_agentbench.benchmark.benchmark import Benchmark, BenchmarkWarning
     from pytest_agentbench.cli.scorecards import SHOWN
     from pytest_agentbench.sources.predictions import read_mapped_predictions, read_predictions
@@ -90,10 +88,12 @@ def run(args: argparse.Namespace) -> int:
             _require_file_order(benchmark, args.predictions)
         specs = args.metric or list(benchmark.metrics)
         if not specs:
-            by_session = "pytest DATASET --agentbench-predictions FILE"
-            return _refuse(f"{args.data}: `verify` decides its rows, which only a session does: {by_session}")
+            message = (
+                "`verify` decides its rows, which only a session does: pytest DATASET --agentbench-predictions FILE"
+            )
+            return refuse_usage("evaluate", f"{args.data}: {message}")
         if problem := _find_metric_problem(specs, benchmark):
-            return _refuse(problem)
+            return refuse_usage("evaluate", problem)
         for error in benchmark.load_errors:
             print(error, file=sys.stderr)
         if args.model and not any(_asks_model(benchmark, spec) for spec in specs):
@@ -229,8 +229,3 @@ def _describe_missing_file(path: Path) -> str:
     if path.is_dir():
         return "found a folder, expected a file"
     return "found no regular file, expected one"
-
-
-def _refuse(message: str) -> int:
-    print(f"agentbench evaluate: {message}", file=sys.stderr)
-    return _USAGE

@@ -13,8 +13,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.output import count_things, list_first
+from pytest_agentbench.cli.output import list_first
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.cli.dataset_guesses import DatasetGuess
@@ -276,7 +277,7 @@ def _print_guess(guess: DatasetGuess, output: Path, rows: int) -> None:
     from pytest_agentbench.cli.dataset_text import escape_name, metric_of, show_value
 
     path = shlex.quote(os.path.relpath(output))
-    print(f"{path} written, from {'the first ' if rows == ROWS else ''}{count_things(rows, 'row')}:")
+    print(f"{path} written, from {'the first ' if rows == ROWS else ''}{count_text(rows, 'row')}:")
     for name, found in guess.parts.items():
         note = f" (not sure: {found.doubt})" if found.doubt else ""
         note = " (any of these is right)" if found.several else note

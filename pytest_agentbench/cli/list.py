@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.output import count_things, mark_as_warning, printable
+from pytest_agentbench.cli.output import mark_as_warning, printable
 from pytest_agentbench.errors import CodeNotRun, ConfigError
+from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot
@@ -151,4 +152,4 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         table.add_row(*(Text(printable(text)) for text in texts))
     console = Console()
     console.print(table)
-    console.print(f"{count_things(len(rows), 'case')}")
+    console.print(f"{count_text(len(rows), 'case')}")

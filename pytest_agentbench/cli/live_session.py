@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_agentbench.cli.output import count_things
 from pytest_agentbench.cli.serve import foreign_problem
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.journal import JournalReader, journals
@@ -18,6 +17,7 @@ from pytest_agentbench.reports.progress import Progress
 from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.reports.table import format_seconds
+from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -190,7 +190,7 @@ def _make_page(report: dict[str, Any], output: Path, live: dict[str, Any]) -> di
 
 
 def _count_runs(count: int) -> str:
-    return count_things(count, "run")
+    return count_text(count, "run")
 
 
 def _make_link(session: _Session, shown: bool) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.cli.commands import Command, Parts, add_commands, find_commands, run_chosen
-from pytest_agentbench.cli.output import count_things, printable
+from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import ConfigError, McpCallError
-from pytest_agentbench.terminal_text import shorten_text, visible
+from pytest_agentbench.terminal_text import count_text, shorten_text, visible
 
 if TYPE_CHECKING:
     from pytest_agentbench.cli.servers import DeclaredServers, ListedServer
@@ -113,7 +113,7 @@ def _write_tools(asked: ListedServer, schemas: bool) -> Iterator[str]:
 
 
 def _count_tools(listing: Listing) -> str:
-    return count_things(len(listing.tools), "tool")
+    return count_text(len(listing.tools), "tool")
 
 
 def _list_parameters(tool: ServerTool) -> Iterator[str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.cli.output import Standard
+from pytest_agentbench.cli.output import Standard, refuse_usage
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 
 
@@ -44,8 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.reports.terminal import write_summary
 
     if args.output is not None and (twin := _find_same_file(args.output, args.reports)) is not None:
-        print(f"agentbench merge: -o: found {args.output}, which is one of the reports: {twin}", file=sys.stderr)
-        return 2
+        return refuse_usage("merge", f"-o: found {args.output}, which is one of the reports: {twin}")
     parts = [read_report(path) for path in args.reports]
     try:
         report = merge_reports(

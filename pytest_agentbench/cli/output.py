@@ -22,11 +22,10 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in shown)
 
 
-def count_things(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 case`, `2,000 files`."""
-    if number == 1:
-        return f"{number:,} {noun}"
-    return f"{number:,} {noun}s"
+def refuse_usage(command: str, message: str) -> int:
+    """Print why a command cannot be run as it was called. Return its exit status."""
+    print(f"agentbench {command}: {message}", file=sys.stderr)
+    return 2
 
 
 def list_first(texts: Sequence[str], most: int) -> str:

@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.cli.output import Standard
+from pytest_agentbench.cli.output import Standard, refuse_usage
 from pytest_agentbench.errors import ConfigError, missing
 from pytest_agentbench.terminal_text import on_github
 
@@ -71,8 +71,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Read the report. Write the files that options name, or print the summary without one."""
     if (problem := _find_problem(args)) is not None:
-        print(f"agentbench report: {problem}", file=sys.stderr)
-        return 2
+        return refuse_usage("report", problem)
     from pytest_agentbench.reports.sections import find_format
 
     for name, _ in args.format:

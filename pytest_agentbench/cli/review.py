@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.cli.output import Standard, count_things
+from pytest_agentbench.cli.output import Standard
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.terminal_text import visible
+from pytest_agentbench.terminal_text import count_text, visible
 
 if TYPE_CHECKING:
     from pytest_agentbench.cli.reviewing import Reviewable
@@ -76,12 +76,12 @@ def run(args: argparse.Namespace) -> int:
     terminal = Standard()
     terminal.write_line(_describe_begin(found.runs, todo, annotator))
     if found.without_case:
-        runs = count_things(found.without_case, "run")
+        runs = count_text(found.without_case, "run")
         why = "whose case is not here, or is another one since (run it again)"
         terminal.write_line(f"left out: {runs} {why}", yellow=True)
     added = Reviewer(path, annotator, args.runs or source.parent, terminal).ask(todo)
     if added:
-        terminal.write_line(f"{count_things(added, 'label')} added to {path}")
+        terminal.write_line(f"{count_text(added, 'label')} added to {path}")
     return 0
 
 
@@ -90,7 +90,7 @@ def _describe_begin(runs: list[Reviewable], todo: list[Reviewable], annotator: s
         return "no run to review: a model has to have judged it, and its case has to be here as it was then"
     done = len(runs) - len(todo)
     said = f"; {annotator} has labelled {done} before" if done else ""
-    return f"{count_things(len(todo), 'run')} to review{said}"
+    return f"{count_text(len(todo), 'run')} to review{said}"
 
 
 def _group_labels(annotator: str, labels: list[Label]) -> dict[str, list[Label]]:

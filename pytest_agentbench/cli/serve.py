@@ -9,6 +9,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_agentbench.cli.output import refuse_usage
+from pytest_agentbench.errors import InfrastructureError
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -38,18 +41,18 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.models.script_trees import ScriptTree
 
     if not args.path.exists():
-        return _refuse(f"{args.path}: no such file or folder")
+        return refuse_usage("serve", f"{args.path}: no such file or folder")
     path = args.path.resolve()
     scripts = ScriptTree(path if path.is_dir() else path.parent)
     for problem in scripts.problems:
         print(problem, file=sys.stderr)
     if scripts.count == 0:
         what = "a demo.yaml next to a test.yaml, or a <name>.demo.yaml next to a dataset"
-        return _refuse(f"no scripts under {args.path}: add {what}")
+        return refuse_usage("serve", f"no scripts under {args.path}: add {what}")
     try:
         listener = listen(args.port)
-    except (OSError, OverflowError) as error:
-        return _refuse(f"cannot listen on {HOST}:{args.port}: {error}; choose another --port, or 0 for a free one")
+    except InfrastructureError as error:
+        return refuse_usage("serve", str(error))
     with listener:
         _serve_scripts(_guard_app(scripted_app(scripts, latency_seconds=args.latency)), listener, scripts.count)
     return 0
@@ -112,7 +115,10 @@ def serve_app(app: ASGIApp, listener: socket.socket) -> None:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a listening socket, so that clients can connect as soon as the address is printed."""
+    """Return a listening socket, so that clients can connect as soon as the address is printed.
+
+    Raises InfrastructureError if the port is taken or invalid.
+    """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         # Or a server that was just stopped blocks its port for a minute.
@@ -120,12 +126,9 @@ def listen(port: int) -> socket.socket:
         listener.bind((HOST, port))
         # Hundreds of runs connect at once; beyond Python's own backlog of 128 the kernel makes clients try again later.
         listener.listen(2048)
-    except BaseException:
+    except (OSError, OverflowError) as error:
         listener.close()
-        raise
+        raise InfrastructureError(
+            f"cannot listen on {HOST}:{port}: {error}; choose another --port, or 0 for a free one"
+        ) from error
     return listener
-
-
-def _refuse(message: str) -> int:
-    print(f"agentbench serve: {message}", file=sys.stderr)
-    return 2

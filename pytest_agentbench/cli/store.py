@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.output import count_things, find_differences, format_difference, printable
+from pytest_agentbench.cli.output import find_differences, format_difference, printable
 from pytest_agentbench.errors import ConfigError, InfrastructureError
-from pytest_agentbench.terminal_text import shorten_text
+from pytest_agentbench.terminal_text import count_text, shorten_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.records.run import RunArtifact
@@ -245,7 +245,7 @@ def run_verify(args: argparse.Namespace) -> int:
         print(printable(problem))
         problems += 1
     looked_at = [f"{count:,} {kind}" for kind, count in verification.counts.items() if count]
-    print(f"{', '.join(looked_at) or 'nothing stored'}: {count_things(problems, 'problem')}")
+    print(f"{', '.join(looked_at) or 'nothing stored'}: {count_text(problems, 'problem')}")
     return int(bool(problems))
 
 

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.cli.output import count_things, printable
+from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.session_roots import SessionRoots
@@ -72,15 +73,15 @@ def run(args: argparse.Namespace) -> int:
         from pytest_agentbench.cli.verifier_trials import try_canaries
 
         findings += try_canaries(checker.verified, roots, args.run_profile)
-        canaries = f"{count_things(len(checker.verified), 'case')} tried with wrong solutions; "
+        canaries = f"{count_text(len(checker.verified), 'case')} tried with wrong solutions; "
     problems = sort_problems(findings)  # paths may overlap (`validate . cases`), so problems repeat
     for line in write_lines(problems):
         print(line)
     # On standard error: scripts read the problems from standard output.
     print(printable(f"configuration root: {roots.describe()}"), file=sys.stderr)
     errors = sum(finding.is_error for finding in problems)
-    print(f"{canaries}{count_things(checker.files, 'file')} checked, {count_things(checker.cases, 'case')}: ", end="")
-    print(f"{count_things(errors, 'error')}, {count_things(len(problems) - errors, 'warning')}")
+    print(f"{canaries}{count_text(checker.files, 'file')} checked, {count_text(checker.cases, 'case')}: ", end="")
+    print(f"{count_text(errors, 'error')}, {count_text(len(problems) - errors, 'warning')}")
     return int(bool(errors))
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
+
+from pytest_agentbench.cli.output import refuse_usage
+from pytest_agentbench.errors import InfrastructureError
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,19 +34,14 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.cli.serve import HOST, listen, serve_app
 
     if args.output.exists() and not args.output.is_dir():
-        return _refuse(f"{args.output}: is no folder; name the output folder of a session")
+        return refuse_usage("watch", f"{args.output}: is no folder; name the output folder of a session")
     try:
         listener = listen(args.port)
-    except (OSError, OverflowError) as error:
-        return _refuse(f"cannot listen on {HOST}:{args.port}: {error}; choose another --port, or 0 for a free one")
+    except InfrastructureError as error:
+        return refuse_usage("watch", str(error))
     with listener:
         from pytest_agentbench.reports.html.page import live_page
 
         print(f"watching {args.output}: http://{HOST}:{listener.getsockname()[1]}/  (Ctrl-C stops)", flush=True)
         serve_app(live_app(LiveData(args.output.absolute()), live_page().encode()), listener)
     return 0
-
-
-def _refuse(message: str) -> int:
-    print(f"agentbench watch: {message}", file=sys.stderr)
-    return 2

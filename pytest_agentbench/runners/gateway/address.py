@@ -1,15 +1,24 @@
-"""Addresses and environment variables by which an agent reaches its run's gateway."""
+"""Addresses and environment variables by which an agent reaches its run's gateway, and the keys that it sends."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
+from urllib.parse import parse_qsl
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.runners.gateway.keys import RUN_HEADER
+
+NO_KEY = "none"
+"""The key of a gateway that requires none: only the run's agent can reach its socket."""
+
+RUN_HEADER = "x-agentbench-run"
+"""Names the run by its token, for clients whose key and URL are set once for all runs."""
+
+_HEADERS = (RUN_HEADER, "x-api-key", "x-goog-api-key", "api-key")
+_MOST_OF_A_PATH = 200
 
 _ALWAYS = MappingProxyType({"OPENAI_AGENTS_DISABLE_TRACING": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"})
 """Variables that stop two frameworks from contacting their vendors' hosts, which they do regardless of the base URL."""
@@ -79,3 +88,20 @@ class GatewayAddress:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
+
+
+def list_keys(headers: Mapping[str, str], query: str) -> Iterator[str]:
+    """Yield the keys of a request, by its headers (their names in lower case) and its query."""
+    for name in _HEADERS:
+        if value := headers.get(name):
+            yield value
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    if scheme and (key := value.strip() or scheme):
+        yield key
+    yield from (value for name, value in parse_qsl(query) if name == "key")
+
+
+def name_path(path: str, token: str | None) -> str:
+    """Return a path for traces and errors: shortened, and without the run's token."""
+    bare = path if token is None else path.removeprefix(f"/r/{token}")
+    return bare[:_MOST_OF_A_PATH] or "/"

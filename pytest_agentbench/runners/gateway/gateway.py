@@ -40,10 +40,10 @@ from pytest_agentbench.records.run import Unsettled, Usage
 from pytest_agentbench.runners.asking import Asking
 from pytest_agentbench.runners.base import RUN, Recorder, RunEnd, clean, make_end
 from pytest_agentbench.runners.chat import Requests, settled
+from pytest_agentbench.runners.gateway.address import NO_KEY, list_keys, name_path
 from pytest_agentbench.runners.gateway.answering import ReplyStream, canned_reply, count_tokens
 from pytest_agentbench.runners.gateway.bounds import Pace, RequestSlots, is_deep, is_plain
 from pytest_agentbench.runners.gateway.conversations import Conversations, KeptThoughts
-from pytest_agentbench.runners.gateway.keys import NO_KEY, list_keys, name_path
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 from pytest_agentbench.runners.gateway.server import listening
 from pytest_agentbench.runners.gateway.trace import GatewayFacts, ToolTrace, restore_case_words
@@ -78,7 +78,7 @@ class Gateway:
 
     Who owns what: all methods run on the engine's event loop, so plain attributes need no lock. `app` runs in tasks of
     the server, which many runs share. Each model call gets a task with a copy of the run's context variables
-    (`_variables`). `turn` owns `_in_turn`, `_failure`, `_refused` and `_server_tool`: it resets them, and requests set
+    (`_variables`). `turn` owns `_in_turn`, `failure`, `refused` and `_server_tool`: it resets them, and requests set
     them. The slots of `_slots` belong to requests, and a request keeps its slots until its usage is booked.
     """
 
@@ -116,8 +116,8 @@ class Gateway:
         self._asked = 0
         self._slots, self._pace = RequestSlots(), Pace(_PAUSE_SECONDS)
         self._over_budget = over_budget
-        self._failure: BaseException | None = None
-        self._refused: str | None = None
+        self.failure: BaseException | None = None
+        self.refused: str | None = None
         self._server_tool: str | None = None
         # Requests are handled in tasks of a listener that all runs share. Those tasks lack the run's context
         # variables, so they know neither its time limit nor its logs.
@@ -154,7 +154,7 @@ class Gateway:
         and refusals of the previous turn are cleared at the beginning. Those of this turn can be read after the block.
         """
         self._turns += texts
-        self._failure = self._refused = self._server_tool = None
+        self.failure = self.refused = self._server_tool = None
         self._in_turn = True
         try:
             yield
@@ -170,28 +170,18 @@ class Gateway:
         return len(self._asking) + self._meter.pending
 
     @property
-    def failure(self) -> BaseException | None:
-        """Return the turn's outage, else the provider's refusal of the last request, else None."""
-        return self._failure
-
-    @property
     def outage(self) -> BaseException | None:
         """Return the turn's outage, or None. Agents hide outages, so the gateway has to report them.
 
         An outage counts also if the agent hung up while its request waited, and no later request had an answer.
         """
-        if _is_outage(self._failure):
-            return self._failure
+        if _is_outage(self.failure):
+            return self.failure
         trouble = None if self._clock is None else self._clock.trouble
         if trouble is None:
             return None
         message = f"the model's endpoint failed, and no later request of the run had an answer: {trouble}"
         return ProviderError(message, code="timeout", retryable=True)
-
-    @property
-    def refused(self) -> str | None:
-        """Return the name of another model that was asked for, if any."""
-        return self._refused
 
     def find_end(self, *, answered: bool) -> RunEnd | None:
         """Return how the turn ended according to its requests, or None if they decide nothing.
@@ -203,13 +193,13 @@ class Gateway:
             raise outage
         if self.fault is not None and not answered:
             raise InfrastructureError(f"the run's gateway failed, and its agent may have failed by that: {self.fault}")
-        if self._failure is not None and not answered:
-            raise self._failure
+        if self.failure is not None and not answered:
+            raise self.failure
         if self._server_tool is not None:
             message = f"the agent asked for the tool {self._server_tool!r}, which its provider would run"
             return make_end("failed", "server_tool", message)
-        if self._refused is not None and not answered:
-            message = f"the agent asked for the model {self._refused!r}, and a run has one model only"
+        if self.refused is not None and not answered:
+            message = f"the agent asked for the model {self.refused!r}, and a run has one model only"
             return make_end("failed", "other_model", message)
         return None
 
@@ -284,17 +274,17 @@ class Gateway:
         """Raise RequestRefused if the turn allows no further request, or none in this API."""
         if not self._in_turn:
             raise RequestRefused(409, "the agent's turn is over", "no_turn")
-        if _is_outage(self._failure):
+        if _is_outage(self.failure):
             self._facts.note(asked_after_outage=self._facts.count("asked_after_outage") + 1)
         elif (reason := self._over_budget(self._trace.usage)) is not None:
-            self._failure = ProviderError(f"the model was not asked again: {reason}", code="over_budget")
+            self.failure = ProviderError(f"the model was not asked again: {reason}", code="over_budget")
         elif not (passes or self._policy.translates or self._model.scripted):
-            self._failure = _refuse_translation(self._model, dialect.name)
+            self.failure = _refuse_translation(self._model, dialect.name)
         elif self._clock is not None and self._clock.trouble_seconds > self._requests.longest_outage:
             # An agent that hangs up and retries begins a new request, but the outage continues
-            self._failure = self.outage
-        if self._failure is not None and _is_outage(self._failure):
-            raise self._make_refusal(self._failure)
+            self.failure = self.outage
+        if self.failure is not None and _is_outage(self.failure):
+            raise self._make_refusal(self.failure)
         if self._asked >= _MOST_REQUESTS:
             raise RequestRefused(400, f"this run has asked its model {self._asked:,} times, and may not again", "limit")
         self._asked += 1
@@ -307,7 +297,7 @@ class Gateway:
         if asked.model not in self._names:
             if self._policy.pin == "refuse":
                 require_model(asked)
-                self._refused = asked.model
+                self.refused = asked.model
                 name = clean(asked.model)[:_MOST_OF_A_NAME]
                 if self._facts.note(refused_models=[name]):
                     self._trace.event("refused_model", model=name, path=path)
@@ -360,8 +350,8 @@ class Gateway:
             return
         failure = asking.exception()
         # Concurrent requests do not replace an outage as the reason for the turn's end.
-        if not _is_outage(self._failure):
-            self._failure = failure
+        if not _is_outage(self.failure):
+            self.failure = failure
         if failure is not None:
             # A response that has begun has sent status 200 already, so its refusal is sent as an event.
             if stream.begun:

@@ -18,9 +18,9 @@ from starlette.requests import Request
 from pytest_agentbench.models.apis.base import Route
 from pytest_agentbench.models.apis.choice import AGENT_APIS, find_route
 from pytest_agentbench.models.completions_http import JSONReply
+from pytest_agentbench.runners.gateway.address import RUN_HEADER, list_keys
 from pytest_agentbench.runners.gateway.callers import Callers
 from pytest_agentbench.runners.gateway.gateway import Gateway
-from pytest_agentbench.runners.gateway.keys import RUN_HEADER, list_keys
 from pytest_agentbench.runners.gateway.server import Server
 
 if TYPE_CHECKING:
