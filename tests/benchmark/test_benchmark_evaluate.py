@@ -43,7 +43,7 @@ def scores(results):
     return [result.score for result in results]
 
 
-def test_mapping_and_list_say_the_same(load):
+def test_a_mapping_and_a_list_give_the_same_result(load):
     benchmark = load()
     by_id = benchmark.evaluate({"pe": "Lima", "fr": "Paris", "jp": "Kyoto"})
     assert scores(by_id) == [1.0, 0.0, 1.0]
@@ -217,7 +217,7 @@ def test_file_that_cannot_be_read_is_refused(tmp_path):
         create_benchmark(tmp_path / "nothing.jsonl")
 
 
-def test_bad_rows_are_told_and_the_others_kept(tmp_path):
+def test_bad_rows_are_reported_and_the_others_kept(tmp_path):
     class Custom(Benchmark):
         def _parse_item(self, data, line_num):
             return super()._parse_item({"question": data["problem"], "answer": data["solution"]}, line_num)

@@ -240,7 +240,7 @@ def test_saved_results_keep_several_answers(tmp_path):
     assert restored.evaluate(["b"])[0].score == 1
 
 
-def test_an_item_whose_answer_is_changed_is_compared_with_the_new_text(tmp_path):
+def test_an_item_with_a_changed_answer_is_compared_with_the_new_text(tmp_path):
     (tmp_path / "rows.jsonl").write_text(json.dumps({"question": "?", "answer": ["a", "b"]}))
     benchmark = create_benchmark(tmp_path / "rows.jsonl")
     benchmark.items[0].answer = "c"

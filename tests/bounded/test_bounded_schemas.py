@@ -221,7 +221,7 @@ def test_a_pattern_that_would_take_all_memory_is_not_compiled(pattern):
 
 
 @pytest.mark.parametrize("pattern", ["(?x)(a?)#[\n{99999999}]", "(?iV1)[]a]", "a" * 10_001])
-def test_a_pattern_whose_size_cannot_be_told_is_not_compiled(pattern):
+def test_a_pattern_of_unknown_size_is_not_compiled(pattern):
     assert "a pattern has" in refusal({"properties": {"a": {"pattern": pattern}}}, {"a": "aaa"})
 
 

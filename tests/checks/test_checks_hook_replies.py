@@ -53,7 +53,7 @@ def test_an_exception_of_the_hook_is_an_error():
         (b"", {"killed": "processes"}, "because it had more than 64 processes and threads"),
     ],
 )
-def test_all_else_is_an_error_that_says_why(result, ended, said):
+def test_every_other_reply_is_an_error_with_the_reason(result, ended, said):
     found = _verdict(done(result, **ended), KEY)
     assert (found.outcome, found.outputs) == ("error", {})
     assert found.message.startswith("the hook ")

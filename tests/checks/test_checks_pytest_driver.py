@@ -116,7 +116,7 @@ def test_a_line_that_comes_in_pieces_is_one(told):
     assert told.heard.told()["loaded"]
 
 
-def test_of_what_was_printed_the_end_is_kept(told):
+def test_the_end_of_the_printed_text_is_kept(told):
     told.heard.take(b"x" * 20_000 + b"end\xff", printed=True)
     found = told.heard.told()["output"]
     assert (len(found), found[-4:]) == (16_384, "end\ufffd")
@@ -186,7 +186,7 @@ def test_a_module_that_shadows_a_test_file_is_found(tmp_path):
     assert driver._root_and_shadow(str(tmp_path / "test_a.py")) == (str(tmp_path), shadow)
 
 
-def test_an_exit_code_and_a_signal_are_told_apart():
+def test_an_exit_code_and_a_signal_are_distinguished():
     for code, expected in (("import sys; sys.exit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)):
         child = os.posix_spawn(sys.executable, [sys.executable, "-I", "-S", "-c", code], {})
         assert driver._exit_code(os.waitpid(child, 0)[1]) == expected

@@ -200,7 +200,7 @@ def test_a_changed_hidden_file_is_reported(staging):
     assert hidden_content(verifier, staging.target)["a.txt"] == "missing"
 
 
-def test_the_digest_of_a_hidden_file_is_of_what_it_holds(tmp_path):
+def test_the_digest_of_a_hidden_file_covers_its_content(tmp_path):
     def digest(path: Path) -> str:
         return source_digest(HiddenFile(target="x", source=path))
 

@@ -74,7 +74,7 @@ def test_every_named_test_has_to_run():
     assert judged({}).message == "0 of 0 tests passed: t.py did not run"
 
 
-def test_five_faults_are_told_and_the_others_counted():
+def test_five_faults_are_listed_and_the_others_counted():
     found = judged({f"t.py::{n}": "failed" for n in range(7)}, ended=1, exit=1)
     told = "; ".join(f"t.py::{n} failed" for n in range(5))
     assert found.message == f"0 of 7 tests passed: {told}; and 2 more"

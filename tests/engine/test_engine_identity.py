@@ -685,7 +685,7 @@ def test_any_file_has_imports(source):
     list(find_imports(source))
 
 
-def test_imports_of_a_module_and_of_its_functions_are_told_apart():
+def test_imports_of_a_module_and_of_its_functions_are_distinguished():
     found = find_imports(
         b"import a, b.c as d\nfrom .e import f\n"
         b"if a:\n    from g import h\nelse:\n    try:\n        import i\n    except ImportError:\n        import j\n"

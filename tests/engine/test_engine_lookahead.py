@@ -231,7 +231,7 @@ def test_an_exception_of_the_work_is_the_error_of_its_job():
     assert [type(error) for error in errors] == [ValueError, KeyboardInterrupt, RuntimeError]
 
 
-def test_halting_cancels_and_keeps_what_is_done():
+def test_halting_cancels_and_keeps_finished_results():
     async def work(job, runner):
         if job.case_id == "c2":
             await asyncio.Event().wait()
@@ -247,7 +247,7 @@ def test_halting_cancels_and_keeps_what_is_done():
         assert engine.result(planned[3]).path == "c3"
 
 
-def test_a_step_that_breaks_is_told_to_every_waiter():
+def test_an_exception_of_a_step_is_raised_for_every_waiter():
     with Engine(ok) as engine:
         engine.plan(planned := jobs(3))
         engine.result(planned[0])
@@ -419,7 +419,7 @@ def test_tick_is_called_while_pytest_waits():
     assert ticked.is_set()
 
 
-def test_draining_lets_what_is_in_flight_end_and_starts_nothing_more():
+def test_draining_finishes_jobs_in_flight_and_starts_nothing_more():
     started, go = [], asyncio.Event()
 
     async def work(job, runner):

@@ -100,7 +100,7 @@ def test_a_run_of_which_no_check_has_run_is_an_error(outcomes, metrics, fields, 
     ],
     ids=["check", "hook", "expectations", "judge-alone", "metric", "report-only"],
 )
-def test_a_case_with_checks_or_judges_is_decidable(case, profile):
+def test_a_case_with_any_deciding_part_is_accepted(case, profile):
     require_decision(case, profile)
 
 

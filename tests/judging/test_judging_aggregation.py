@@ -51,7 +51,7 @@ def test_the_result_is_between_the_lowest_and_the_highest_score(method, values, 
 
 
 @given(methods, scores, st.integers(1, 9), scores)
-def test_equal_scores_stay_what_they_are(method, value, count, bar):
+def test_equal_scores_are_unchanged(method, value, count, bar):
     assert combine(method, [value] * count, bar) == value
 
 

@@ -95,7 +95,7 @@ def test_the_timeout_of_a_judge_limits_the_wait():
         answered.set()
 
 
-def test_an_invalid_reply_is_asked_again_with_what_is_wrong():
+def test_an_invalid_reply_is_requested_again_with_its_problems():
     with JudgeEndpoint(in_order("I say 8.", reply(11), reply(8))) as endpoint:
         result = ask(endpoint).result
     assert [len(body["messages"]) for body in endpoint.bodies] == [2, 4, 4]

@@ -122,7 +122,7 @@ def test_every_part_is_needed(key):
     assert f"{key}: missing" in problems(answer)
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_are_reported_at_once():
     answer = changed("overall", "score", to=12)
     del answer["summary"]
     answer["dimensions"]["task"]["evidence"] = "a text"
@@ -189,7 +189,7 @@ def test_no_reply_breaks_the_reader(value):
 
 
 @pytest.mark.parametrize("expectations", [NONE, EXPECTATIONS])
-def test_the_schema_accepts_what_the_contract_accepts(expectations):
+def test_the_schema_and_the_contract_accept_the_same_replies(expectations):
     given = response_format(expectations)
     assert (given["type"], given["json_schema"]["name"], given["json_schema"]["strict"]) == (
         "json_schema",

@@ -174,7 +174,7 @@ def test_a_vote_with_its_cost():
     assert body["messages"] == MESSAGES
 
 
-def test_an_invalid_reply_is_asked_again_with_what_is_wrong():
+def test_an_invalid_reply_is_requested_again_with_its_problems():
     with JudgeEndpoint(in_order("Correct!", {"reason": "r", "correct": "yes"}, YES)) as endpoint:
         asked = ask(endpoint)
     assert [len(body["messages"]) for body in endpoint.bodies] == [2, 4, 4]

@@ -129,7 +129,7 @@ def test_lists_and_objects_as_json(value, text):
         ({"a": 1}, False),
     ],
 )
-def test_whole_numbers_are_told_from_other_answers(value, are):
+def test_whole_numbers_are_distinguished_from_other_answers(value, are):
     assert are_integers(value) is are
 
 

@@ -118,7 +118,7 @@ def test_rows_of_public_reports_are_scored_right(row, prediction):
         ("\\{x|x>2\\}", "\\{x | x > 2\\}", 1),
     ],
 )
-def test_answers_in_text_are_compared_by_their_type(ground_truth, prediction, expected):
+def test_answers_in_different_notations_are_compared_by_value(ground_truth, prediction, expected):
     assert score("math_equal", ground_truth, prediction) == expected
 
 

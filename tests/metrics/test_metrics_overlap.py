@@ -155,7 +155,7 @@ for name in ("bleu_score", "rouge_score", "math_equal"):
 
 
 @pytest.mark.slow
-def test_a_metric_whose_library_is_missing_says_how_to_install_it():
+def test_the_error_of_a_missing_library_names_the_command_to_install_it():
     done = subprocess.run([sys.executable, "-c", MISSING], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     assert len(lines) == 3

@@ -88,7 +88,7 @@ def test_a_model_that_is_still_being_loaded_is_waited_for():
 
 
 @pytest.mark.slow
-def test_an_outage_takes_no_retries_and_is_told_once():
+def test_an_outage_uses_no_retries_and_is_reported_once():
     began: list[float] = []
 
     def choose(message: str, nth: int) -> str:

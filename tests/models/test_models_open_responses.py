@@ -196,6 +196,6 @@ def test_a_tool_is_called_and_its_result_goes_back(stream):
         ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "filtered"),
     ],
 )
-def test_an_incomplete_response_says_why(stream, changed, end):
+def test_an_incomplete_response_has_its_reason(stream, changed, end):
     with answering({**RESOURCE, "output": [TEXT], **changed}) as (url, _):
         assert ask(url, [USER], stream=stream).end == end

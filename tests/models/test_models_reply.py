@@ -267,7 +267,7 @@ def test_cache_writes_have_their_own_price():
     assert read_usage(split, listed.model_copy(update={"prices": prices}), "m").cost_usd == pytest.approx(0.0087)
 
 
-def test_large_binary_parts_are_told_by_size_and_hash():
+def test_large_binary_parts_are_described_by_size_and_hash():
     picture = bytes(range(256)) * 300
     coded = base64.b64encode(picture).decode()
     told = {"size": len(picture), "sha256": hashlib.sha256(picture).hexdigest()}

@@ -204,7 +204,7 @@ def test_the_web_is_scripted_too(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_schemas_accept_what_the_loader_accepts():
+def test_the_schemas_and_the_loader_accept_the_same_scripts():
     import jsonschema
     import yaml
 

@@ -130,7 +130,7 @@ def test_a_cassette_of_another_case_model_or_repetition_is_refused(tmp_path, mod
     assert getattr(read_cassette(path), field) != other
 
 
-def test_equal_exchanges_are_told_apart_by_their_places():
+def test_equal_exchanges_are_distinguished_by_their_places():
     first, second = (Slot(Exchange(asked="m", request=question("?"), reply=Answer(content="x"))) for _ in range(2))
     later = [Slot(Exchange(asked="m", request=question("again"), cut_off="run"), slot) for slot in (second, first)]
     assert [exchange.after for exchange in number_exchanges([first, second, *later])] == [None, None, 2, 1]

@@ -32,7 +32,7 @@ THOUGHTS = "The user asks.. maybe Lyon?"
         ("```\nx\n```\n</think>Paris", "Paris", "```\nx\n```"),
     ],
 )
-def test_thoughts_are_told_apart_from_the_answer(text, answer, thoughts):
+def test_thoughts_are_separated_from_the_answer(text, answer, thoughts):
     assert split_thoughts(text) == (answer, thoughts)
     assert drop_thoughts(text).strip() == answer or "<reasoning>" in text
 

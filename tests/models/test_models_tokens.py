@@ -43,7 +43,7 @@ def test_others_are_estimated_by_their_scripts(name: str, text: str) -> None:
     assert REAL[text] * 0.6 < counter(name).count(text) < REAL[text] * 1.6
 
 
-def test_an_estimate_follows_what_the_provider_counts() -> None:
+def test_an_estimate_follows_the_counts_of_the_provider() -> None:
     guessing = counter("claude-sonnet-4")
     before = guessing.count(PROSE)
     guessing.learn(JSON, None)

@@ -37,7 +37,7 @@ print(*sorted(ours | {"docker", "openai", "mcp", "starlette", "uvicorn"} & sys.m
         ("importers", "command", "import", ""),
     ],
 )
-def test_an_entry_point_loads_what_it_needs(pack: str, seam: str, name: str, modules: str) -> None:
+def test_an_entry_point_loads_only_required_modules(pack: str, seam: str, name: str, modules: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOADED, seam, name, f"pytest_agentbench.packs.{pack}"],
         capture_output=True,

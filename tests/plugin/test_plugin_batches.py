@@ -171,7 +171,7 @@ def test_a_line_that_failed_ends_its_item_alone(bench, code):
 
 
 @pytest.mark.slow
-def test_a_batch_whose_lines_all_failed_has_no_output_file(bench):
+def test_a_batch_of_only_failed_lines_has_no_output_file(bench):
     lines = dict.fromkeys(ITEMS, failed_line(400, "invalid_prompt", "Invalid prompt: flagged"))
     with BatchServer(lines=lines) as server:
         project(bench, server)
@@ -203,7 +203,7 @@ def test_a_batch_that_somebody_cancelled_is_not_made_again(bench):
 
 
 @pytest.mark.slow
-def test_a_batch_that_is_refused_as_a_whole_is_told_to_each(bench):
+def test_a_refused_batch_is_an_error_of_each_of_its_runs(bench):
     errors = ({"code": "invalid_json_line", "line": 2, "message": "bad", "param": None},)
     with BatchServer(states=("validating", "failed"), errors=errors) as server:
         project(bench, server)

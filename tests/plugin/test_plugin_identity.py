@@ -148,7 +148,7 @@ def test_fixtures_that_cases_do_not_ask_for_do_not_count(bench):
 
 
 @pytest.mark.parametrize("scope", ["session", "module", "function"])
-def test_agents_of_parameters_are_told_apart(bench, scope):
+def test_agents_of_different_parameters_are_distinguished(bench, scope):
     bench.agent(
         "import pytest\n"
         f"@pytest.fixture(scope='{scope}', params=['Paris', 'Paris.'])\ndef word(request): return request.param\n"

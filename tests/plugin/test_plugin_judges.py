@@ -96,7 +96,7 @@ def test_a_judge_of_the_same_maker_is_warned_of_also_where_all_is_reused_and_mer
 
 
 @pytest.mark.slow
-def test_a_session_whose_runs_are_not_scored_does_not_import_scipy(bench: Bench) -> None:
+def test_a_session_without_scored_runs_does_not_import_scipy(bench: Bench) -> None:
     bench.agent(
         "import sys\nimport pytest\n\n"
         "@pytest.fixture(scope='session')\ndef agentbench_runner():\n    return lambda case: 'Paris'\n\n"

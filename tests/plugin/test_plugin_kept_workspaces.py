@@ -99,7 +99,7 @@ def test_secrets_are_not_kept(project, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["missing", "cut", "changed"])
-def test_a_run_whose_files_are_lost_is_made_again(project, damage):
+def test_a_run_with_lost_files_is_repeated(project, damage):
     project.case("one", metadata={"left": "files"}, deterministic_checks=[ANSWER])
     runs(project)
     [archive] = (project.path / "outputs/runs").rglob("*.tar")

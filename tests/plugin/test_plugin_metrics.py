@@ -96,7 +96,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("asked", "said"), WRONG)
-def test_a_case_is_refused_whose_metric_cannot_be_computed(project, asked, said):
+def test_a_case_with_an_uncomputable_metric_is_refused(project, asked, said):
     project.case("measured", metrics=[asked], reference="Paris")
     finished = refused(project, f"metric {asked['name']}: ")
     assert said in finished.text
@@ -111,7 +111,7 @@ def test_a_case_is_refused_whose_metric_cannot_be_computed(project, asked, said)
         ({"name": "numeric_match", "args": {"tol": 1}}, "unexpected keyword argument 'tol'"),
     ],
 )
-def test_a_check_is_refused_whose_metric_cannot_be_computed(project, asked, said):
+def test_a_check_with_an_uncomputable_metric_is_refused(project, asked, said):
     project.case("checked", deterministic_checks=[check("it", kind="metric", reference="Paris", **asked)])
     refused(project, said)
 

@@ -210,7 +210,7 @@ def test_workers_split_a_part_further(campaign):
 
 
 @pytest.mark.slow
-def test_a_part_whose_workers_all_crashed_is_not_merged(bench, capsys):
+def test_a_part_is_not_merged_if_all_its_workers_crashed(bench, capsys):
     bench.agent("import os, pytest\n@pytest.fixture(scope='session')\ndef agentbench_runner():\n    os._exit(3)\n")
     bench.questions(2)
     bench.run("-n", "1", "--max-worker-restart=0", "--agentbench-shard=1/1", "--agentbench-json=lost.json")

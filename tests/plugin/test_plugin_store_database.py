@@ -85,7 +85,7 @@ def test_an_old_store_is_used_as_it_is_and_what_is_added_goes_to_the_database(ca
     assert campaign.asked("--agentbench-repetitions=3") == (0, 0)
 
 
-def test_a_session_shows_all_of_what_it_found(bench):
+def test_a_session_lays_out_all_reused_results(bench):
     bench.agent(ECHO_TO_FILE)
     bench.case("one")
     output = bench.path / "outputs"

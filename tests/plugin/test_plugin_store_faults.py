@@ -239,7 +239,7 @@ def test_a_disk_that_is_full_already_is_said_before_anything_is_paid(bench, disk
 
 
 @pytest.mark.slow
-def test_a_read_only_store_gives_what_it_holds(bench, disk):
+def test_results_of_a_read_only_store_are_reused(bench, disk):
     bench.agent(ECHO_TO_FILE)
     bench.case("one")
     runs(bench)
@@ -311,7 +311,7 @@ ODD = [
 
 
 @pytest.mark.slow
-def test_rows_with_odd_names_are_told_apart(project):
+def test_rows_with_odd_names_are_distinguished(project):
     project.rows("cases/odd.jsonl", *({"id": name, "question": f"What is {name}?", "answer": "Paris"} for name in ODD))
     assert len(runs(project)) == len(ODD), project.finished.text
     places = [row["artifact"] for row in project.finished.runs.values()]
@@ -326,7 +326,7 @@ def test_rows_with_odd_names_are_told_apart(project):
 @pytest.mark.parametrize(
     "names", [("openai/GPT-4o", "openai/gpt-4o"), ("../../up", "..", "."), ("m" * 300, "Ünï code")]
 )
-def test_models_with_odd_names_are_told_apart(bench, names):
+def test_models_with_odd_names_are_distinguished(bench, names):
     bench.case("one")
     with FaultEndpoint(answer=lambda body: {"role": "assistant", "content": "Paris"}) as endpoint:
         bench.models(*({"model_id": n, "base_url": endpoint.base_url, "api_key_env": "none"} for n in names))

@@ -204,7 +204,7 @@ def test_hostile_text_is_carried(bench, spans, monkeypatch):
 
 
 @pytest.mark.slow
-def test_workers_send_what_they_run(bench, collector):
+def test_workers_send_spans_of_their_runs(bench, collector):
     bench.agent(ECHO)
     bench.questions(6)
     finished = bench.spawn("--agentbench-otel", "-n2", "--agentbench-metric=contains_answer")

@@ -74,7 +74,7 @@ def test_a_case_with_servers_is_measured_by_every_rate(mcp: McpBench) -> None:
 
 
 @pytest.mark.slow
-def test_a_broken_schema_is_told_once_and_scores_nothing(mcp: McpBench) -> None:
+def test_an_invalid_schema_is_reported_once_and_scores_nothing(mcp: McpBench) -> None:
     mcp.servers(Test=mcp.server("one", "--broken-schemas"))
     for case_id in ("first", "second"):
         mcp.case(case_id, ("Test__remote", {"text": "x"}), ("Test__recursive", {}), servers=["Test"])

@@ -93,7 +93,7 @@ def test_a_verdict_that_is_known_needs_no_sandbox(project, monkeypatch):
     assert project.lines("runs.txt") == ["one"]
 
 
-def test_a_case_whose_verifier_cannot_run_is_skipped_before_it_costs(project):
+def test_a_case_without_a_runnable_verifier_is_skipped_before_it_costs(project):
     project.profile("plain", sandbox={"type": "docker"})
     decided(project)
     finished = run(project)

@@ -63,7 +63,7 @@ def test_without_restarts_what_never_ran_fails_the_session(bench):
 
 
 @pytest.mark.slow
-def test_a_session_whose_every_worker_is_lost_before_the_first_result_fails(bench):
+def test_a_session_fails_if_every_worker_is_lost_before_the_first_result(bench):
     bench.agent(crashing(["q0"]))
     bench.questions(4)
     finished = bench.run("-n", "1", "--max-worker-restart=0", "--agentbench-concurrency", "1")

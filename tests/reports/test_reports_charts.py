@@ -81,7 +81,7 @@ def test_tags_without_a_verdict_take_no_room_from_those_that_have_one():
     assert "most frequent" not in chart.note
 
 
-def test_two_models_of_one_label_are_told_apart_and_hostile_names_are_only_text():
+def test_models_of_one_label_are_distinguished_and_hostile_names_are_only_text():
     twin = Model(model_id="gpt4o-b", requested_model="gpt-4o", label="GPT-4o")
     hostile = Model(model_id="x", requested_model="x", label="<b>\x1b[31m\u202egnp")
     report = build_report([make_row(), make_row(model=twin), make_row(model=hostile)], {})

@@ -59,7 +59,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("others", OTHERS)
-def test_cases_that_cannot_be_told_to_be_one_are_not_compared(others):
+def test_ambiguous_renamed_cases_are_not_compared(others):
     there, here = OTHERS[others]
     cases = only_model(compared(rows(*there), rows(*here)))["cases"]
     assert (cases["paired"], len(cases["only_baseline"]), len(cases["only_current"])) == (0, len(there), len(here))

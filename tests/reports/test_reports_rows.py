@@ -222,7 +222,7 @@ def test_messages_are_bounded():
     assert row["message"] == "x" * (MESSAGE_LIMIT - 1) + "…"
 
 
-def test_says_who_answered():
+def test_a_row_names_the_model_that_answered():
     scripted, own = make_row(model=DEMO), make_row(model="my_agent")
     assert (scripted["model_id"], scripted["scripted"], scripted["own_agent"]) == ("demo", True, False)
     assert (own["model_id"], own["scripted"], own["own_agent"], own["label"]) == ("my_agent", False, True, None)

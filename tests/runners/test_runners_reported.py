@@ -203,7 +203,7 @@ OLDER = "asked with anthropic-version 2023-06-01: 2026-10-21 takes no "
         ({"temperature": 0.5}, {"headers": {"Anthropic-Version": "2023-06-01"}}, None),
     ],
 )
-def test_the_reason_for_an_older_version_of_anthropics_api_is_told_once(
+def test_the_reason_for_an_older_version_of_anthropics_api_is_reported_once(
     settings: dict[str, Any], fields: dict[str, Any], names: str | None
 ) -> None:
     call = {"type": "tool_use", "id": "c", "name": "list_files", "input": {}}

@@ -159,7 +159,7 @@ def test_errors_in_a_predictions_file_contain_their_place(write, content, found)
     assert [text.startswith(start) for text, start in zip(told, found, strict=False)] == [True] * len(found), told
 
 
-def test_every_bad_line_is_told_and_of_many_the_first_twenty(write):
+def test_at_most_twenty_bad_lines_are_reported(write):
     good = {"id": 1, "prediction": "a"}
     bad = lines(good) + "{bad\n" + lines({"id": 2, "answer": "b"}, good)
     told = problems(write(bad, "preds.jsonl"))

@@ -257,7 +257,7 @@ def test_text_decoded_with_the_wrong_encoding_is_noticed(text):
         assert encoding_damage(misread) is not None
 
 
-def test_of_a_kind_twenty_are_told_and_the_rest_are_counted(doubts):
+def test_twenty_of_a_kind_are_listed_and_the_rest_are_counted(doubts):
     found = doubts(*[(f"Question {number}?", "n/a") for number in range(1, 36)], ("2?", "2\ufffd"))
     assert [place for place, _ in found[:20]] == [at(line) for line in range(1, 21)]
     assert found[20:] == [

@@ -239,7 +239,7 @@ def test_a_conversation_may_hold_calls_and_their_results(root, write):
         ),
     ],
 )
-def test_calls_without_results_and_results_without_calls_are_told_at_their_place(root, write, messages, problems):
+def test_unpaired_calls_and_results_are_errors_with_their_place(root, write, messages, problems):
     text = "".join(f"  - {message}\n" for message in messages)
     path = write(f"input:\n  messages:\n{text}")
     with pytest.raises(ConfigError) as error:

@@ -387,7 +387,7 @@ def in_child(code: str, output: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_full_disk_keeps_what_was_written(model_store, tmp_path):
+def test_a_full_disk_keeps_earlier_results(model_store, tmp_path):
     path = Stored(tmp_path, model_store.write_run(artifact("kept"), RUN_INPUT))
     code = """
 import resource

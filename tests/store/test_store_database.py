@@ -539,7 +539,7 @@ def test_a_document_larger_than_any_record_is_refused(documents, asked):
 # -- disks
 
 
-def test_a_full_disk_keeps_what_was_stored(tmp_path):
+def test_a_full_disk_keeps_stored_documents(tmp_path):
     with small_disk(tmp_path / "disk"):
         documents = open_documents(tmp_path / "disk/outputs")
         documents.put(RUN, b"paid")

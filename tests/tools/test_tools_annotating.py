@@ -64,7 +64,7 @@ def test_an_agent_may_report_calls_by_the_names_that_providers_see():
     assert [event.sequence for event in made] == [0, 1, 2]
 
 
-def test_a_broken_schema_is_told_with_its_tool_and_the_reason():
+def test_an_invalid_schema_is_reported_with_its_tool_and_the_reason():
     warnings = []
     judged(call("Odd:broken", {}), warnings=warnings)
     assert warnings == [

@@ -329,7 +329,7 @@ def test_web_deny_keeps_both_tools_from_the_web(site: str) -> None:
             call(tool, arguments, network=NetworkSettings(web="deny"), search=None)
 
 
-def test_a_missing_library_is_told_before_the_run() -> None:
+def test_a_missing_library_is_an_error_before_the_run() -> None:
     context = ToolContext(lambda: None, None, None)  # type: ignore[arg-type, return-value]
     with pytest.raises(UnavailableError, match=r"pip install 'pytest-agentbench\[web\]'"):
         Toolbox([BUILTIN_TOOLS["web_fetch"]], context)

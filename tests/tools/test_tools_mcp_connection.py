@@ -434,7 +434,7 @@ def test_a_cancelled_wait_for_a_start_does_not_end_it_for_others(tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_server_that_does_not_come_up_is_told_with_its_last_words_and_no_key(kind: str) -> None:
+def test_a_server_that_fails_to_start_is_reported_with_its_last_output_and_no_key(kind: str) -> None:
     async def scene(connection: Connection) -> None:
         with pytest.raises(McpServerError) as raised:
             await connection.listing()
@@ -519,7 +519,7 @@ def test_a_list_without_an_end_is_refused(options: tuple[str, ...]) -> None:
     play(scene, *options)
 
 
-def test_a_server_that_lists_nothing_is_told_in_its_words() -> None:
+def test_a_failed_listing_has_the_message_of_the_server() -> None:
     async def scene(connection: Connection) -> None:
         with pytest.raises(McpServerError, match="MCP server Test: it lists no tools: Method not found: tools/list"):
             await connection.listing()
@@ -528,7 +528,7 @@ def test_a_server_that_lists_nothing_is_told_in_its_words() -> None:
     play(scene, "--no-list")
 
 
-def test_a_server_that_dies_while_it_lists_is_told_with_its_last_words() -> None:
+def test_a_server_that_dies_during_a_listing_is_reported_with_its_last_output() -> None:
     async def scene(connection: Connection) -> None:
         with pytest.raises(McpServerError) as raised:
             await connection.listing()

@@ -161,7 +161,7 @@ def test_a_program_with_an_address_is_started_once_and_ended() -> None:
     asyncio.run(main())
 
 
-def test_a_program_with_an_address_that_ends_at_once_is_told_with_its_last_words() -> None:
+def test_a_program_with_an_address_that_ends_at_once_is_reported_with_its_last_output() -> None:
     port = free_port()
     program = "import sys; sys.exit('the port is taken')"
     server = McpServer(command="python3", args=("-c", program), url=f"http://127.0.0.1:{port}/mcp", scope="session")

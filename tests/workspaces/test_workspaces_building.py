@@ -69,7 +69,7 @@ def test_an_endless_check_of_an_image_is_killed_and_removed(
     assert not running(f"sleep {seconds}")
 
 
-def test_a_build_that_fails_says_why(builder: ImageBuilder, name: str, tmp_path: Path) -> None:
+def test_a_failed_build_is_an_error_with_the_reason(builder: ImageBuilder, name: str, tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nRUN echo the reason >&2; exit 3\n")
     with pytest.raises(SandboxError, match="the reason"):
         builder.build(tmp_path, name, {})

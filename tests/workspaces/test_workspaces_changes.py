@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def test_every_kind_of_change_is_told_once(folder):
+def test_every_kind_of_change_is_listed_once(folder):
     for name in ("same", "edited", "moved", "gone", "locked"):
         (folder.path / name).write_text(f"{name}\n")
     (folder.path / "was empty").touch()

@@ -110,7 +110,7 @@ def test_refuses_hard_links_without_emptying_what_they_lead_to(workspace: Worksp
     assert secret.read_text() == "the key"
 
 
-def test_refuses_what_is_no_plain_file_and_never_waits_for_it(workspace: Workspace) -> None:
+def test_refuses_a_path_that_is_not_a_plain_file_without_waiting(workspace: Workspace) -> None:
     os.mkfifo(workspace.path / "fifo")
     with socket.socket(socket.AF_UNIX) as unix:
         unix.bind(str(workspace.path / "s"))

@@ -294,7 +294,7 @@ def test_an_image_with_a_volume(tmp_path: Path, volume: str, cli: str | None) ->
 
 
 @needs_compose
-def test_a_service_that_fails_is_told_and_removed(tmp_path: Path) -> None:
+def test_a_failed_service_is_reported_and_removed(tmp_path: Path) -> None:
     text = f"services:\n  broken: {{image: '{IMAGE}', command: [sh, -c, 'echo the reason; exit 7']}}\n"
     compose = project(tmp_path / "case", text)
 

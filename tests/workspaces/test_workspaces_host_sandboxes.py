@@ -231,7 +231,7 @@ def test_errors_of_what_stays_can_be_kept_apart(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_stopping_the_sandbox_ends_what_stays(bench: Bench) -> None:
+def test_stopping_the_sandbox_ends_open_processes(bench: Bench) -> None:
     async def scene(sandbox: Sandbox) -> None:
         shell = await sandbox.open(["sh", "-c", f"(setsid sleep {NAP} &); echo up; sleep {NAP}"])
         assert await shell.read() == b"up\n"

@@ -64,7 +64,7 @@ def test_a_template_with_a_fifo_is_an_error_before_any_run(template, workspace):
         fill_workspace(workspace, template)
 
 
-def test_a_template_that_is_too_large_says_how_large_it_may_be(template, workspace):
+def test_the_error_of_a_large_template_names_the_limit(template, workspace):
     with (template / "hole").open("wb") as file:
         file.truncate(513 * 2**20)
     for made in (lambda: template_digest(template), lambda: fill_workspace(workspace, template)):

@@ -181,7 +181,7 @@ def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_rows_on_one_line_are_told_apart_and_counted(importing: Importing):
+def test_rows_on_one_line_are_distinguished_and_counted(importing: Importing):
     rows = [{"input": ""}, {"input": "x", "expected_output": "y"}, {"input": ""}]
     found = importing.call("deepeval", importing.write("g.json", "\n" + json.dumps(rows)))
     assert [line.split(" ")[0] for line in found.err.splitlines()] == ["g.json:2:2:", "g.json:2:57:"]
@@ -281,7 +281,7 @@ def test_called_tools_become_calls_of_the_prediction(importing: Importing, calle
     assert row["prediction"] == {"output": "8849 m", "tool_calls": prediction}
 
 
-def test_an_answer_whose_tool_calls_are_unknown_is_not_scored(importing: Importing):
+def test_an_answer_with_unknown_tool_calls_is_not_scored(importing: Importing):
     found = importing.call("deepeval", importing.write("g.json", json.dumps([tool_golden()])))
     assert "g.json:1:2: actual_output: not scored: expected_tools need tools_called" in found.err
     assert "to score" not in found.out

@@ -180,7 +180,7 @@ def test_a_dockerfile_comes_along_and_other_sandboxes_are_named(importing: Impor
         ("f1", {}, ["Paris", "the city of Paris"], "Paris.", "It may be Paris, Rome or Bern"),
     ],
 )
-def test_patterns_of_scorers_take_what_inspect_takes(
+def test_patterns_of_scorers_match_like_those_of_inspect(
     importing: Importing, scorer: str, options: dict[str, object], target: object, right: str, wrong: str
 ):
     log = {
@@ -229,7 +229,7 @@ def test_a_log_of_another_form_is_an_error(importing: Importing, log: dict[str, 
     assert reason in found.err
 
 
-def test_a_sample_whose_run_failed_leaves_no_answer_and_is_named(importing: Importing):
+def test_a_sample_with_a_failed_run_has_no_answer_and_is_named(importing: Importing):
     samples = [
         {"id": "x", "epoch": epoch, "input": "Where?", "target": "y", "output": {"completion": "y"}, "error": error}
         for epoch, error in ((1, None), (2, {"message": "lost"}))

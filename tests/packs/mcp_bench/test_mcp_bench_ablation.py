@@ -174,7 +174,7 @@ def test_a_second_call_pays_nothing_and_says_the_same(ablation, endpoint):
     assert second["scores"] == first["scores"]
 
 
-def test_a_dry_run_counts_what_is_missing(ablation, endpoint):
+def test_a_dry_run_counts_missing_verdicts(ablation, endpoint):
     assert ablation(*BY_ALL, "--dry-run")[:2] == (
         0,
         "2 runs x 3 judges x 6 verdicts: 36 requests to make, 0 verdicts are kept from before\n",

@@ -168,7 +168,7 @@ def test_a_run_that_two_reports_have_is_refused(report, tmp_path, capsys):
     assert main(["mcp", "report", report, report]) == 1
 
 
-def test_a_report_without_mcp_tasks_says_so(tmp_path, capsys):
+def test_a_report_without_mcp_tasks_is_an_error_with_the_reason(tmp_path, capsys):
     assert main(["mcp", "report", save(tmp_path / "other.json", [])]) == 1
     assert "other.json: found no run of an MCP task" in capsys.readouterr().err
 

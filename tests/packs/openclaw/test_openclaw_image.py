@@ -327,7 +327,7 @@ def test_without_an_engine_it_says_so(
         *(("--tag", tag) for tag in ("name", "name:latest", "host:5000/name", "Name:1", "a b:1", "name:1 x")),
     ],
 )
-def test_an_option_without_a_pinned_version_is_a_usage_error(
+def test_a_version_or_tag_that_is_not_pinned_is_a_usage_error(
     options: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):

@@ -123,7 +123,7 @@ def test_an_agent_that_crashes_has_failed(project: Project) -> None:
 
 
 @pytest.mark.parametrize("project", [SLOW_STUB, IN_DOCKER], indirect=True)
-def test_a_link_that_leads_out_is_told_and_not_followed(project: Project) -> None:
+def test_a_link_that_leads_out_is_reported_and_not_followed(project: Project) -> None:
     project.case("link", "Produce report.md.")
     project.script("link", steps(shell("ln -s /etc/passwd report.md"), says="report.md is written."))
     finished = project.run()

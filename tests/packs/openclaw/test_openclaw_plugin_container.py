@@ -104,7 +104,7 @@ def test_programs_of_the_agent_are_unprivileged_on_the_host(project: Project) ->
 
 
 @pytest.mark.parametrize("project", [SLOW_STUB, IN_DOCKER], indirect=True)
-def test_odd_things_in_the_workspace_are_told_and_not_followed(project: Project) -> None:
+def test_special_files_in_the_workspace_are_reported_and_not_followed(project: Project) -> None:
     artifact = one_run(project, shell(ODD))
     changes = {each["path"]: each for each in artifact["changes"]}
     links = {path: each["after"]["target"] for path, each in changes.items() if each["after"]["kind"] == "link"}

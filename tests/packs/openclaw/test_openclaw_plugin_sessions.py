@@ -129,7 +129,7 @@ def test_x_ends_the_runs_that_are_still_going(project: Project, tier: Tier) -> N
     assert tier.containers() == []
 
 
-def test_an_interrupt_keeps_what_is_done_and_ends_the_containers(project: Project, tier: Tier) -> None:
+def test_an_interrupt_keeps_finished_runs_and_ends_the_containers(project: Project, tier: Tier) -> None:
     project.case("a")
     project.case("b", "Take forever.")
     with FaultEndpoint(lambda message, _: "hang" if "forever" in message else "ok") as endpoint:

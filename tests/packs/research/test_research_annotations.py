@@ -40,7 +40,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize("files", [FLAT, NESTED])
-def test_both_spellings_say_the_same(folder, files):
+def test_both_spellings_are_equivalent(folder, files):
     found = read_annotations(folder(**files))
     assert found.domain("finance") == DomainExpert(avg_task_time_hours=2.5, avg_hourly_rate_usd=200)
     assert found.price("gpt-4") == TokenPrice(input_price_per_1k=0.01, output_price_per_1k=0.03)
@@ -73,7 +73,7 @@ def test_the_cost_of_an_expert_must_be_a_non_negative_number(folder, field, valu
         read_annotations(folder(**{**FLAT, "domain_expert_data": experts}))
 
 
-def test_all_that_is_wrong_with_all_files_is_told_at_once(folder):
+def test_all_errors_of_all_files_are_reported_at_once(folder):
     files = {
         "domain_expert_data": [1],
         "complexity_level_data": {"one": {}, "2": {"expert_time_multiplier": 0, "difficulty_score": 6}},
@@ -91,7 +91,7 @@ def test_all_that_is_wrong_with_all_files_is_told_at_once(folder):
         assert part in said
 
 
-def test_a_file_that_is_cut_off_says_where(folder):
+def test_the_error_of_a_truncated_file_has_its_place(folder):
     with pytest.raises(ConfigError, match=r"token_pricing_data.json:\d+:\d+: not valid YAML"):
         read_annotations(folder(**{**FLAT, "token_pricing_data": '{"gpt": {"input_price'}))
 

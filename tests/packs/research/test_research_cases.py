@@ -111,7 +111,7 @@ def test_a_row_that_has_changed_is_not_scored(project, change):
         read_material(report_case(reports, item).research)
 
 
-def test_wrong_configuration_is_told_when_the_file_is_opened(project):
+def test_invalid_configuration_is_an_error_when_the_file_is_opened(project):
     project.json("config.json", {"poet_weights": {"efficiency_value": 2}})
     with pytest.raises(ConfigError, match=r"config\.json:.*expected 1"):
         opened(project, config="config.json")

@@ -53,7 +53,7 @@ def test_queries_become_rows_with_the_topic_of_their_section(convert):
     ]
 
 
-def test_queries_without_content_or_with_a_number_twice_are_told_and_left_out(convert):
+def test_empty_or_repeated_queries_are_reported_and_left_out(convert):
     write(
         "q.md",
         "#### **Query 1: a**\nOne?\n#### **Query 2: b**\n\n#### **Query 1: c**\nTwo?\n#### **Query 4: d**\nOne?\n",

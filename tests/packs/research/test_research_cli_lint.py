@@ -103,7 +103,7 @@ def test_ids_and_prompts_that_repeat(lint):
     ]
 
 
-def test_rows_that_cannot_be_read_are_told_with_their_field(lint):
+def test_unreadable_rows_are_reported_with_their_field(lint):
     write("q.jsonl", "{bad", {"id": True, "prompt": "a"}, query(language="fr"), [1], {"prompt": "b"})
     code, lines = lint("--query-file", "q.jsonl")
     assert code == 1

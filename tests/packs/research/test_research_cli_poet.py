@@ -63,7 +63,7 @@ def test_poet_takes_nothing_from_a_row_of_another_query(rows: list[dict[str, Any
     assert "found no row with the prompt of 1" in two["reasons"]["fact"]
 
 
-def test_poet_without_other_results_says_what_is_missing(rows: list[dict[str, Any]]) -> None:
+def test_poet_without_other_results_names_the_missing_files(rows: list[dict[str, Any]]) -> None:
     rows[1]["domain"] = "art"
     assert poet(rows, "gpt") == 1
     one, two, _ = read("results/poet/gpt/gpt_poet_detailed.json")["results"]

@@ -305,9 +305,7 @@ def test_wrong_usage(options: tuple[str, ...], capsys: pytest.CaptureFixture[str
     assert "error: " in capsys.readouterr().err
 
 
-def test_files_that_cannot_be_written_are_told_before_anything_is_paid_for(
-    judge: RaceJudge, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unwritable_files_are_errors_before_any_request(judge: RaceJudge, capsys: pytest.CaptureFixture[str]) -> None:
     write("data/prompt_data/query.jsonl", {"id": 1, "prompt": "What is tea?"})
     Path("folder").mkdir()
     source = ("--input_file", "query_analysis/raw_query.md")
@@ -323,7 +321,7 @@ def test_files_that_cannot_be_written_are_told_before_anything_is_paid_for(
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(judge: RaceJudge) -> None:
+def test_the_same_command_continues_after_ctrl_c(judge: RaceJudge) -> None:
     waiting = threading.Event()
 
     def choose(message: str, nth: int) -> str:

@@ -157,9 +157,7 @@ def cut(reply: Any) -> Any:
         (cut, "JSON"),
     ],
 )
-def test_a_reply_that_keeps_no_form_is_asked_for_again_with_what_is_wrong(
-    judge: RaceJudge, wrong: Any, reason: str
-) -> None:
+def test_a_malformed_reply_is_requested_again_with_its_problems(judge: RaceJudge, wrong: Any, reason: str) -> None:
     judge.says["race"] = lambda reply, shown, before: wrong(reply) if before == 0 else reply
     assert race("--only-zh") == 0
     assert len(judge.requests) == 2

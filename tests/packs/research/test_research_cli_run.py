@@ -246,7 +246,7 @@ def test_wrong_input_ends_it_at_once(
     assert not (project / "results").exists()
 
 
-def test_a_stage_that_cannot_be_run_is_told_and_the_others_go_on(
+def test_a_stage_that_cannot_run_is_reported_and_the_others_continue(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / "results").mkdir()

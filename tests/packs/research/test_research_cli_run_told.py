@@ -32,9 +32,7 @@ def prepare(folder: Path, site: Site) -> None:
     write_project(folder, {model: {1: article(8, cited), 2: article(6, cited)} for model in ("alpha", "beta")})
 
 
-def test_rows_that_are_lost_are_told_once(
-    judge: ReportJudge, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lost_rows_are_reported_once(judge: ReportJudge, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Site({"/owls": "Owls hunt at night."}) as site:
         prepare(tmp_path, site)
         with (tmp_path / "data/test_data/raw_data/alpha.jsonl").open("a", encoding="utf-8") as file:

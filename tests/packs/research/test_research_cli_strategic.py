@@ -287,7 +287,7 @@ def test_an_id_with_half_a_surrogate_pair_ends_nobody(reports: Reports) -> None:
     assert [row["task_id"] for row in reports.base] == [1, 2, "3?"]
 
 
-def test_a_report_that_cannot_be_written_is_told_before_anything_is_asked(
+def test_an_unwritable_report_is_an_error_before_any_request(
     reports: Reports, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (reports.folder / "file").write_text("")
@@ -303,7 +303,7 @@ def test_results_contain_the_digest_of_their_article(reports: Reports) -> None:
     assert digests == [row["article"] for row in reports.base] != digests[::-1]
 
 
-def test_a_knowledge_base_that_is_none_is_told_before_anything_is_asked(
+def test_an_invalid_knowledge_base_is_an_error_before_any_request(
     reports: Reports, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (reports.folder / "base.json").write_text('{"units": []}\n')

@@ -196,7 +196,7 @@ def test_options_of_the_seed_and_a_file_that_is_missing(
     assert not Path("out").exists()
 
 
-def test_a_folder_of_annotations_that_is_missing_is_told_once(
+def test_a_missing_folder_of_annotations_is_reported_once(
     rows: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("data").rename("elsewhere")
@@ -213,7 +213,7 @@ def test_wrong_usage(rows: list[dict[str, Any]], capsys: pytest.CaptureFixture[s
     assert "expected TOPIC=DOMAIN" in capsys.readouterr().err
 
 
-def test_interaction_has_null_for_what_was_not_recorded(rows: list[dict[str, Any]]) -> None:
+def test_interaction_has_null_for_unrecorded_values(rows: list[dict[str, Any]]) -> None:
     rows[1]["execution_metrics"] = {
         **METRICS,
         "error_rate": 0.1,

@@ -227,7 +227,7 @@ def test_unrecorded_metrics_are_none_and_listed_as_missing() -> None:
     ("calls", "rate"),
     [([], None), ([{"call_count": 0, "success_rate": 1.0}], None), ([{"call_count": 2}, {"success_rate": 1.0}], None)],
 )
-def test_the_success_rate_is_none_unless_every_call_has_its_count(calls, rate) -> None:
+def test_the_success_rate_is_none_without_calls_or_with_unknown_rates(calls, rate) -> None:
     row = {"interaction_metrics": {"interaction_details": {"tool_calls": calls}}}
     found = scored(row)
     assert found.metrics["successful_tool_rate"] is rate

@@ -181,7 +181,7 @@ def test_a_process_that_dies_within_a_line_leaves_the_lines_before(
     assert [json.loads(line)["task_id"] for line in path.read_text().splitlines()] == ["1", "3"]
 
 
-def test_a_full_and_a_read_only_disk_are_told_and_lose_nothing(tmp_path: Path) -> None:
+def test_a_full_or_read_only_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "64k") as remount:
         path = tmp_path / "disk" / "base.jsonl"
         base = KnowledgeBase(path)

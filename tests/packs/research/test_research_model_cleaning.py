@@ -59,7 +59,7 @@ def test_an_article_loses_its_apparatus_only() -> None:
 
 
 @pytest.mark.slow
-def test_an_article_whose_reply_is_cut_is_cleaned_in_pieces(tmp_path: Path) -> None:
+def test_an_article_with_a_truncated_reply_is_cleaned_in_pieces(tmp_path: Path) -> None:
     with Judge(limited(500), kept=tmp_path) as judge:
         assert cleaned(judge) == CLEAN
         asked = [shown(body) for body in judge.bodies]

@@ -179,7 +179,7 @@ def test_reports_that_were_scored_differently_are_not_put_together(project, caps
 
 
 @pytest.mark.slow
-def test_ids_of_several_files_of_reports_are_told_apart(project):
+def test_ids_of_several_files_of_reports_are_distinguished(project):
     ResearchProject(project.bench.path / "cases" / "other").reports(name="other")
     session(project, "--model=gpt")
     assert poet() == 0
@@ -203,7 +203,7 @@ def test_repetitions_are_reports_of_their_own_and_no_tasks_of_their_own(project)
     assert means["ci95"] is None  # six reports, but two tasks
 
 
-def test_a_language_that_was_skipped_is_told_and_left_out(project, capsys):
+def test_a_skipped_language_is_reported_and_left_out(project, capsys):
     project.json("config.json", {"evaluation_settings": {"language_support": ["en"]}})
     project.reports(config="config.json")
     session(project, "--model=gpt")

@@ -59,7 +59,7 @@ def table(header: list[str], rows: list[list[str]], delimiter: str = ",") -> str
     names=st.tuples(*(st.sampled_from(ALIASES[field]) for field in ("id", "title", "prompt"))),
     upper=st.booleans(),
 )
-def test_a_table_says_the_same_in_any_form(
+def test_a_table_has_the_same_queries_in_every_format(
     rows: list[tuple[int, str, str]], encoding: str, delimiter: str, names: tuple[str, str, str], upper: bool
 ) -> None:
     header = [name.upper() if upper else name for name in names]
@@ -126,7 +126,7 @@ def test_rows_contain_their_line_and_optional_columns() -> None:
     assert second.value.model_extra == {}
 
 
-def test_json_and_jsonl_say_the_same() -> None:
+def test_json_and_jsonl_have_the_same_queries() -> None:
     rows = [{"query_number": 7, "query_title": "T", "query_content": "tea"}, {"id": "x", "text": "milk"}, 5, {"id": 3}]
     lines = queries("\n".join(map(json.dumps, rows)).encode(), ".jsonl")
     document = queries(json.dumps(rows, indent=1).encode(), ".json")

@@ -62,7 +62,7 @@ def test_a_bad_row_takes_no_other_down_and_keeps_its_line(read):
     assert [text.split(" ", 1)[0] for text in lost(rows)] == ["3:2:", "4:40:", "5:1:", "6:1:"]
 
 
-def test_every_problem_of_a_row_is_told_with_its_column(read):
+def test_every_problem_of_a_row_is_reported_with_its_column(read):
     metrics = {"automation_level": 1.5, "token_usage": {"input_tokens": -1}, "total_duration_seconds": "long"}
     [message] = lost(read({"id": 1, "prompt": "Why?", "language": "fr", "execution_metrics": metrics}))
     assert {line.split(" ")[1].rstrip(":") for line in message.splitlines()} == {

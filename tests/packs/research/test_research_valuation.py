@@ -279,7 +279,7 @@ def test_a_missing_part_leaves_the_composite_none_and_the_other_parts_as_they_ar
         assert getattr(row, field) == getattr(whole, field)
 
 
-def test_no_citation_and_none_that_could_be_checked_are_told_apart() -> None:
+def test_no_citation_and_no_checkable_citation_are_distinguished() -> None:
     none = poet_of(report(WHOLE), Parts(fact=FactPart(Counts())), CONFIG)
     unchecked = poet_of(report(WHOLE), Parts(fact=FactPart(Counts(unknown=3))), CONFIG)
     assert none.reasons["fact"] == "it has no citations"

@@ -139,7 +139,7 @@ def test_material_stays_material(language, attack) -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
-def test_any_two_texts_are_told_apart_by_the_boundary(query, article) -> None:
+def test_any_two_texts_are_separated_by_the_boundary(query, article) -> None:
     system, user = stage_messages("en", "TASK", query=query, article=article)
     boundary = re.search(r"<<<DATA ([0-9a-f]{32})", system["content"])[1]
     assert boundary not in query + article

@@ -237,7 +237,7 @@ def test_an_answer_does_not_hide_the_outage_of_a_request_beside_it(tmp_path):
         asyncio.run(run(model))
 
 
-def test_a_request_that_the_provider_refuses_is_told_in_its_words(tmp_path):
+def test_a_refused_request_has_the_message_of_the_provider(tmp_path):
     async def run(model: Model) -> None:
         async with served(model, tmp_path) as it:
             response = await it.ask()
@@ -302,7 +302,7 @@ def test_a_request_whose_agent_has_gone_is_read_on_for_a_while_and_then_its_usag
         asyncio.run(run(endpoint))
 
 
-def test_the_end_of_the_block_cancels_what_is_in_flight(tmp_path):
+def test_the_end_of_the_block_cancels_requests_in_flight(tmp_path):
     async def run(endpoint: FaultEndpoint) -> None:
         asked = hanging_until_second(endpoint)
         async with asyncio.timeout(10), served(at(endpoint), tmp_path) as it:

@@ -248,7 +248,7 @@ def test_an_answer_that_nobody_reads_ends_with_the_block(tmp_path: Path) -> None
     asyncio.run(run())
 
 
-def test_a_fault_of_the_app_is_logged_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_of_the_app_is_logged_and_answered(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def broken(scope: Scope, receive: Receive, send: Send) -> None:
         raise ValueError("a fault")
 

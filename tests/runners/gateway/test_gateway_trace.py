@@ -42,7 +42,7 @@ def test_a_reply_without_calls_is_left_to_the_runner():
     assert trace.events == ()
 
 
-def test_ids_that_repeat_are_told_apart():
+def test_repeated_ids_are_distinguished():
     tools, history = ToolTrace(trace := Recorder()), [user("Go.")]
     for number in range(3):
         call = ("call_0", "ls", {})
@@ -79,7 +79,7 @@ def test_results_that_are_shown_together_go_to_their_own_replies():
     ]
 
 
-def test_conversations_that_begin_alike_are_told_apart_by_arguments():
+def test_conversations_that_begin_alike_are_distinguished_by_arguments():
     tools, opening = ToolTrace(trace := Recorder()), [user("Read your file.")]
     for path in ("a", "b"):
         tools.replied(opening, reply((f"id-{path}", "read", {"path": path})))

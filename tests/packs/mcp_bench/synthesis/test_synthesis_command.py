@@ -352,7 +352,7 @@ def test_a_secret_reaches_neither_the_model_nor_the_drafts(maker: Maker, monkeyp
         assert "tk-0123456789abcdef-secret" not in path.read_text(encoding="utf-8"), path
 
 
-def test_an_endpoint_that_fails_is_told_and_nothing_is_rejected(maker: Maker) -> None:
+def test_a_failed_endpoint_is_reported_and_no_task_is_rejected(maker: Maker) -> None:
     maker.endpoint.choose = lambda message, nth: "401"
     done = maker.make("--count", "2")
     assert done.returncode == 1

@@ -80,7 +80,7 @@ def test_rows_that_cannot_be_used_are_passed_on_whole(judge: FactJudge) -> None:
     assert third == {"line": 1, "validate_error": "rows.jsonl:1:1: found a number, expected an object"}
 
 
-def test_a_folder_that_cannot_be_written_to_is_told_before_anything_is_asked(
+def test_an_unwritable_folder_is_an_error_before_any_request(
     judge: FactJudge, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write("rows.jsonl", {"id": 1, "prompt": "Q?", "article": "- A."})

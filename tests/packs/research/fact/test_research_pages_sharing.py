@@ -298,7 +298,9 @@ def test_a_crawl_delay_is_kept(tmp_path: Path) -> None:
         assert time.monotonic() - begun >= 0.3
 
 
-def test_a_missing_library_is_told_once_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_once_with_the_package_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pypdf", None)
     with pytest.raises(UnavailableError, match=r"needs pypdf: pip install 'pytest-agentbench\[web\]', or set JINA_API"):
         contents(tmp_path, "http://127.0.0.1/")
