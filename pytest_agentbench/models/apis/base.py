@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -30,7 +30,7 @@ T = TypeVar("T")
 BLOCKS, PARTS, ITEMS = "content_blocks", "content_parts", "output_items"
 """Keys of an assistant message for its source in Messages, Gemini and Responses."""
 KEPT = frozenset({BLOCKS, PARTS, ITEMS})
-SYSTEM_ROLES = frozenset({"system", "developer"})
+_SYSTEM_ROLES = frozenset({"system", "developer"})
 
 REFUSED = frozenset(
     {"previous_response_id", "conversation", "background", "prompt", "container", "mcp_servers"}
@@ -370,6 +370,14 @@ def find_schema(response_format: object) -> Any:
     """Return the JSON Schema of a response format, or None if it has none."""
     described = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
     return described.get("schema") if isinstance(described, Mapping) else None
+
+
+def split_system(
+    messages: Sequence[Mapping[str, Any]],
+) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """Return the messages with instructions, and all other messages."""
+    instructions = [message for message in messages if message.get("role") in _SYSTEM_ROLES]
+    return instructions, [message for message in messages if message.get("role") not in _SYSTEM_ROLES]
 
 
 def find_limit(request: Mapping[str, Any]) -> Any:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.models.apis.base import (
     PARTS,
-    SYSTEM_ROLES,
     AgentApi,
     Asked,
     Draft,
@@ -34,6 +33,7 @@ from pytest_agentbench.models.apis.base import (
     parse_arguments,
     refuse_fields,
     split_data_url,
+    split_system,
     split_words,
     take,
     take_objects,
@@ -324,13 +324,10 @@ def _describe_model(name: str) -> JsonObject:
 def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request; its other fields go as they are, and win over what is translated."""
     made: dict[str, Any] = {name: value for name, value in request.items() if name not in _TRANSLATED}
-    messages = request["messages"]
-    system = [
-        part for each in messages if each.get("role") in SYSTEM_ROLES for part in _write_parts(each.get("content"))
-    ]
-    if system:
+    instructions, messages = split_system(request["messages"])
+    if system := [part for message in instructions for part in _write_parts(message.get("content"))]:
         made.setdefault("systemInstruction", {"parts": system})
-    made["contents"] = _write_contents([each for each in messages if each.get("role") not in SYSTEM_ROLES])
+    made["contents"] = _write_contents(messages)
     if tools := [tool["function"] for tool in request.get("tools") or () if "function" in tool]:
         made.setdefault("tools", [{"functionDeclarations": [_write_tool(tool) for tool in tools]}])
     if (choice := request.get("tool_choice")) is not None:

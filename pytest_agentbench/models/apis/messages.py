@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.models.apis.base import (
     BLOCKS,
-    SYSTEM_ROLES,
     AgentApi,
     Asked,
     Draft,
@@ -38,6 +37,7 @@ from pytest_agentbench.models.apis.base import (
     refuse_fields,
     split_arguments,
     split_data_url,
+    split_system,
     split_words,
     take,
     take_model,
@@ -46,7 +46,7 @@ from pytest_agentbench.models.apis.base import (
     unsupported,
     write_event,
 )
-from pytest_agentbench.models.messages import ToolCall, read_text
+from pytest_agentbench.models.messages import read_text
 from pytest_agentbench.records.case import Model
 
 if TYPE_CHECKING:
@@ -226,12 +226,12 @@ def _list_blocks(reply: ChatReply) -> Iterator[JsonObject]:
     if reply.content:
         yield text_part(reply.content)
     for call in reply.tool_calls:
-        yield _write_tool_use(call)
+        # Arguments that are no object cannot be written
+        yield _make_tool_use(call.id, call.name, call.arguments or {})
 
 
-def _write_tool_use(call: ToolCall) -> JsonObject:
-    # What was no object can be none here
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
+def _make_tool_use(call_id: str, name: str, arguments: JsonObject) -> JsonObject:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
 def _write_usage(usage: Usage) -> JsonObject:
@@ -330,13 +330,10 @@ def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request; its other fields go as they are, and win over what is translated."""
     made: dict[str, Any] = {name: value for name, value in request.items() if name not in _TRANSLATED}
     made["max_tokens"] = find_limit(request) or _choose_limit(request)
-    said, others = (
-        [each for each in request["messages"] if (each.get("role") in SYSTEM_ROLES) is wanted]
-        for wanted in (True, False)
-    )
-    if system := _write_system(said):
+    instructions, messages = split_system(request["messages"])
+    if system := _write_system(instructions):
         made.setdefault("system", system)
-    made["messages"] = _write_messages(others)
+    made["messages"] = _write_messages(messages)
     if stop := request.get("stop"):
         made.setdefault("stop_sequences", list_stops(stop))
     if tools := request.get("tools"):
@@ -427,11 +424,10 @@ def _write_blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         kept = {call["id"] for call in calls}
         return [each for each in own if each.get("type") != "tool_use" or each.get("id") in kept]
     text = read_text(message.get("content"))
-    return [*([{"type": "text", "text": text}] if text else ()), *(_write_call(call) for call in calls)]
-
-
-def _write_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": parse_arguments(call)}
+    blocks: list[Mapping[str, Any]] = [text_part(text)] if text else []
+    for call in calls:
+        blocks.append(_make_tool_use(call["id"], call["function"]["name"], parse_arguments(call)))
+    return blocks
 
 
 def _write_parts(content: Any) -> Any:
