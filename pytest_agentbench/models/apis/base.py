@@ -1,7 +1,6 @@
-"""What an agent asks, whatever dialect it asks in, and what a dialect is: data, and functions without any IO.
+"""The internal form of requests and replies, and the shared functions of the codecs. No IO.
 
-The internal form is that of Chat Completions: messages, tools and parameters in, a `ChatReply` out. How an endpoint is
-asked in one of the same APIs is in the module of the API.
+The internal form is Chat Completions: messages, tools and parameters of a request, and a `ChatReply`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ REFUSED = frozenset(
     {"previous_response_id", "conversation", "background", "prompt", "container", "mcp_servers"}
     | {"cachedContent", "cached_content"}
 )
-"""Fields that reach for what a provider keeps: refused where they say anything."""
+"""Fields that refer to data stored at a provider. A request that sets one is refused."""
 
 _TYPES = {str: "a text", list: "a list", dict: "an object", int: "an integer", bool: "true or false"}
 
@@ -53,10 +52,11 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Tell where a request goes: `model` is the one in the path, `token` the run's behind `/r/`; None: there is none.
+    """The route of an agent's request.
 
-    Of an `unknown` route the dialect is a guess, for the body of the error. `stream` and `as_list` are Gemini's, whose
-    streams are told by the path, and are a JSON array unless they are asked for as events.
+    `model` is the model in the path, and `token` the run's token after `/r/`; None if the path has none. The dialect of
+    an `unknown` route is a guess for the body of the error. `stream` and `as_list` are set for Gemini only: the path
+    asks for a stream, and the stream is a JSON array unless the query asks for events.
     """
 
     dialect: ApiName
@@ -68,7 +68,7 @@ class Route:
 
 
 class ToolName(NamedTuple):
-    """Tell what a tool is called in its dialect, where that is no function, or has a namespace."""
+    """The name and the kind of a tool in the agent's API, if it has a namespace or is no function."""
 
     name: str
     namespace: str | None = None
@@ -79,11 +79,14 @@ class ToolName(NamedTuple):
 class Asked:
     """A request in the internal form.
 
-    `parameters` are those that the model gets, by the names of Chat Completions. `include_usage` is whether a stream
-    tells its usage. `ignored` are fields that go nowhere, `server_tools` are tools that the provider would run, which
-    are none of `tools`, `lost` is what another protocol has no words for. `refusal` says why the request cannot be
-    translated at all, None where it can. `names` has what tools are called in the dialect, by their name in `tools`.
-    `echo` has the fields of the request that the dialect's replies repeat.
+    - `parameters`: the parameters for the model, by the names of Chat Completions.
+    - `include_usage`: whether a stream reports its usage.
+    - `ignored`: fields of the request that are not sent on.
+    - `server_tools`: tools that the provider would run; they are not in `tools`.
+    - `lost`: details that other APIs cannot express.
+    - `refusal`: why the request cannot be translated, or None.
+    - `names`: the tools' names in the agent's API, by their names in `tools`.
+    - `echo`: fields of the request that replies in the agent's API repeat.
     """
 
     model: str
@@ -103,13 +106,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class AgentApi:
-    """A dialect as data and functions.
+    """An API as agents use it: data and functions.
 
-    `read` takes a request's body and raises RequestRefused where it is none. `write` returns the body of a reply,
-    `events` those of a stream; both are the same for the same reply. `error` returns the body of an error by its
-    status, code and text, `error_events` what ends a stream that has begun with one. `keep_alive` may be sent between
-    any two events, and before the first. `list_models` and `describe_model` answer who asks for models by the one that
-    there is, `count` who asks for a number of tokens.
+    `read` parses the body of a request, and raises RequestRefused if it is invalid. `write` returns the body of a
+    reply, `events` the events of a streamed reply; equal replies have equal bodies. `error` returns the body of an
+    error from its status, code and text; `error_events` returns the events that end a started stream with an error.
+    `keep_alive` may be sent before the first event and between any two. `list_models` and `describe_model` describe the
+    run's model, `count` returns the body with a number of tokens.
     """
 
     name: ApiName
@@ -126,11 +129,11 @@ class AgentApi:
 
 @dataclass(frozen=True, slots=True)
 class EndpointApi:
-    """An API as endpoints are asked in it: data and functions.
+    """An API as endpoints serve it: data and functions.
 
     `path` is appended to the endpoint's address; `{model}` in it is the name of the model. `streamed` is the path of
     requests for a stream, None if it is the same. `write` translates a request of Chat Completions, and `read`
-    translates a reply into a chat completion; `read` raises ValueError for anything that is no reply. `headers` returns
+    translates a reply into a chat completion; `read` raises ValueError if the reply is invalid. `headers` returns
     the headers of a translated request. `defaults` are fields of every request that does not set them. `stream` are
     fields that ask for events. `limit` is the name of the field for the maximum tokens to generate, `least` the lowest
     accepted maximum. `statuses` maps codes of errors in replies with status 200 to HTTP statuses.
@@ -149,30 +152,30 @@ class EndpointApi:
 
 
 def refuse_fields(body: Mapping[str, Any]) -> None:
-    """Raise RequestRefused for a field that reaches for what the provider keeps."""
+    """Raise RequestRefused if a request refers to data stored at the provider."""
     for name in sorted(REFUSED & body.keys()):
         if body[name]:
             raise unsupported(name)
 
 
-def unsupported(name: str, why: str = "nothing of a run is kept at the provider") -> RequestRefused:
+def unsupported(name: str, why: str = "a run stores nothing at the provider") -> RequestRefused:
     """Return the refusal of a field."""
     return RequestRefused(400, f"{name!r} is not supported here: {why}", "unsupported_parameter")
 
 
 def unsupported_content(kind: str) -> RequestRefused:
     """Return the refusal of content that cannot be translated."""
-    said = f"content of the type {kind!r} cannot be translated for the run's model; there are text and images"
+    said = f"content of the type {kind!r} cannot be translated for the run's model: only text and images can"
     return RequestRefused(400, said, "unsupported_content")
 
 
 def malformed(where: str, expected: str) -> RequestRefused:
-    """Return the refusal of what is not as its dialect has it."""
-    return RequestRefused(400, f"{where!r} is to be {expected}", "invalid_request")
+    """Return the refusal of a malformed field."""
+    return RequestRefused(400, f"{where!r} must be {expected}", "invalid_request")
 
 
 def take(body: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
-    """Return a field, None where it is missing or null. Raises RequestRefused where it is of another type."""
+    """Return a field, or None if it is missing or null. Raises RequestRefused if it has another type."""
     value = body.get(name)
     if value is not None and not isinstance(value, kind):
         raise malformed(name, _TYPES[kind])
@@ -180,7 +183,7 @@ def take(body: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
 
 
 def need(body: Mapping[str, Any], name: str, kind: type[T]) -> T:
-    """Return a field. Raises RequestRefused where it is missing, too."""
+    """Return a field. Raises RequestRefused if it is missing or has another type."""
     value = take(body, name, kind)
     if value is None:
         raise malformed(name, _TYPES[kind])
@@ -188,13 +191,13 @@ def need(body: Mapping[str, Any], name: str, kind: type[T]) -> T:
 
 
 def require_model(asked: Asked) -> None:
-    """Raise RequestRefused for a request that names no model."""
+    """Raise RequestRefused if a request names no model."""
     if not asked.model:
         raise malformed("model", "the name of a model")
 
 
 def take_objects(body: Mapping[str, Any], name: str) -> list[JsonObject]:
-    """Return a field that is a list of objects, [] where it is missing. Raises RequestRefused for anything else."""
+    """Return a field that is a list of objects, [] if it is missing. Raises RequestRefused if it has another type."""
     value = take(body, name, list) or []
     if not all(isinstance(item, dict) for item in value):
         raise malformed(name, "a list of objects")
@@ -202,44 +205,44 @@ def take_objects(body: Mapping[str, Any], name: str) -> list[JsonObject]:
 
 
 def take_model(body: Mapping[str, Any]) -> str:
-    """Return the model that is asked for, "" where none is."""
+    """Return the name of the model in a request, "" if it is missing."""
     return take(body, "model", str) or ""
 
 
 def kind_of(item: Mapping[str, Any]) -> str:
-    """Return the type of an object, "" where it says none."""
+    """Return the type of an object, "" if it has none."""
     kind = item.get("type")
     return kind if isinstance(kind, str) else ""
 
 
 def list_ignored(body: Mapping[str, Any], known: frozenset[str]) -> tuple[str, ...]:
-    """Return the fields that say something and are not known."""
-    # Not to be stored is what every request is here
+    """Return the fields that are not in `known`."""
+    # No request is stored, so `"store": false` is not reported as ignored.
     return tuple(
         sorted(name for name, value in body.items() if name not in known and (name, value) != ("store", False))
     )
 
 
 def custom_function(described: Mapping[str, Any], name: str | None = None) -> JsonObject:
-    """Return a custom tool as a function with one text: its grammar, if any, is left to its description."""
+    """Return a custom tool as a function with one text argument. Its grammar is dropped."""
     schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
     return make_function({**described, "parameters": schema, "strict": None}, "parameters", name)
 
 
 def write_custom_input(text: str) -> str:
-    """Return the arguments of that function."""
+    """Return the arguments of a custom tool's function."""
     return json.dumps({"input": text}, ensure_ascii=False)
 
 
 def read_custom_input(arguments: Mapping[str, Any] | None, raw: str) -> str:
-    """Return the text of a custom tool's call; what is no such call goes as the model wrote it."""
+    """Return the input of a custom tool's call, or `raw` if the arguments have no text `input`."""
     given = (arguments or {}).get("input")
     return given if isinstance(given, str) else raw
 
 
 @dataclass(slots=True)
 class Draft:
-    """A request as it is read, for dialects that are not the internal form itself."""
+    """A request of an API other than Chat Completions while it is translated into the internal form."""
 
     messages: list[JsonObject] = field(default_factory=list)
     tools: list[JsonObject] = field(default_factory=list)
@@ -250,15 +253,15 @@ class Draft:
     _images: list[JsonObject] = field(default_factory=list)
 
     def refuse(self, refusal: RequestRefused) -> None:
-        """Note why the request cannot be translated: what is said first counts."""
+        """Record why the request cannot be translated. The first reason counts."""
         self.refusal = self.refusal or refusal
 
     def lose(self, what: str) -> None:
-        """Note what another protocol has no words for."""
+        """Record a detail that other APIs cannot express."""
         self.lost[what] = None
 
     def add(self, role: str, parts: list[JsonObject]) -> None:
-        """Add a message of content parts, a single text as that."""
+        """Add a message of content parts. A single text is written as a string."""
         self.add_message({"role": role, "content": join_parts(parts)})
 
     def add_message(self, message: JsonObject) -> None:
@@ -267,12 +270,12 @@ class Draft:
         self.messages.append(message)
 
     def add_answer(self, message: JsonObject) -> None:
-        """Add a message of the model's, unless it holds nothing, or nothing but readable thoughts."""
+        """Add an assistant message, unless it is empty or has only readable thoughts."""
         if message["content"] or message.keys() - {"role", "content", "reasoning_content"}:
             self.add_message(message)
 
     def add_result(self, call_id: str, parts: list[JsonObject], *, failed: bool = False) -> None:
-        """Add what a tool returned: its texts, behind a mark where it failed. Images go behind the last result."""
+        """Add the result of a tool: its texts, with a mark if the call failed. Its images follow the last result."""
         said = "\n".join(part["text"] for part in parts if part["type"] == "text")
         images = [part for part in parts if part["type"] != "text"]
         for what, there in (("marks of failed results", failed), ("places of images in results", images)):
@@ -284,19 +287,19 @@ class Draft:
         self._images += images
 
     def end_results(self) -> None:
-        """Add the images of results as a user message: those of one request's calls stand together."""
+        """Add the images of consecutive results as one user message."""
         if images := self._images:
             self._images = []
             self.messages.append({"role": "user", "content": images})
 
     def add_tool(self, tool: JsonObject, own: ToolName | None = None) -> None:
-        """Add a function, and what it is called in the dialect where that is not the same."""
+        """Add a function, and its name in the agent's API if that differs."""
         self.tools.append(tool)
         if own is not None:
             self.names[tool["function"]["name"]] = own
 
     def read_part(self, url: str | None, kind: str, **more: Any) -> JsonObject:
-        """Return an image by its URL; what has none cannot be translated, and is named in its place."""
+        """Return an image by its URL. Other content (None) is refused and replaced by the name of its type."""
         if url is not None:
             return {"type": "image_url", "image_url": {"url": url, **more}}
         self.refuse(unsupported_content(kind))
@@ -312,7 +315,7 @@ class Draft:
         return "medium" if tokens <= 16_384 else "high"
 
     def finish(self, body: Mapping[str, Any], known: frozenset[str], **fields: Any) -> Asked:
-        """Return the request; of the body's fields those not `known` go nowhere."""
+        """Return the request. Fields of the body that are not in `known` are listed as ignored."""
         self.end_results()
         if not self.messages:
             raise RequestRefused(400, "the request needs at least one message", "invalid_request")
@@ -329,7 +332,7 @@ class Draft:
 
 
 FAILED = "[error] "
-"""What the result of a tool begins with that failed: the internal form has no other mark for it."""
+"""Prefix of the result of a failed call. The internal form has no other mark for it."""
 
 
 def text_part(text: str) -> JsonObject:
@@ -338,14 +341,14 @@ def text_part(text: str) -> JsonObject:
 
 
 def join_parts(parts: list[JsonObject]) -> str | list[JsonObject]:
-    """Return content parts, a single text as that."""
+    """Return content parts. A single text is returned as a string."""
     if not parts:
         return ""
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
 def make_function(described: Mapping[str, Any], schema: str, name: str | None = None) -> JsonObject:
-    """Return a tool whose parameters are under the key `schema`. Raises RequestRefused where it is none."""
+    """Return a tool whose parameters have the key `schema`. Raises RequestRefused if it is invalid."""
     function: JsonObject = {"name": name or need(described, "name", str)}
     if (said := take(described, "description", str)) is not None:
         function["description"] = said
@@ -397,7 +400,9 @@ def split_data_url(url: str) -> tuple[str, str] | None:
 
 
 def parse_arguments(call: Mapping[str, Any]) -> JsonObject:
-    """Return the arguments of a call, or {} if they are no object: the result of the call explains the error."""
+    """Return the arguments of a call, or {} if they are no object: the result of the call reports that error to the
+    model.
+    """
     with suppress(ValueError, RecursionError):
         arguments = json.loads(call["function"]["arguments"] or "{}")
         if isinstance(arguments, dict):
@@ -416,7 +421,7 @@ def make_completion(reply_id: Any, model: Any, choice: JsonObject, usage: Any) -
 
 
 def count_cached(usage: Usage) -> JsonObject:
-    """Return the tokens of a request that the prompt cache read and, if known, wrote: Chat Completions' fields."""
+    """Return the counts of tokens read from the prompt cache and, if known, written to it."""
     written = {} if usage.cache_write_tokens is None else {"cache_write_tokens": usage.cache_write_tokens}
     return {"cached_tokens": usage.cached_tokens or 0, **written}
 
@@ -429,12 +434,12 @@ def read_content(content: Any, draft: Draft, read_part: Callable[[JsonObject, Dr
 
 
 def keep_given(**parameters: Any) -> JsonObject:
-    """Return the parameters that say something."""
+    """Return the parameters that are not None."""
     return {name: value for name, value in parameters.items() if value is not None}
 
 
 def finish_of(reply: ChatReply) -> Literal["length", "filtered", "stop"]:
-    """Return how a reply ends, with its calls or without."""
+    """Return how a reply ends, regardless of its calls."""
     meant = read_finish(reply.finish_reason)[1]
     return meant if meant in ("length", "filtered") else "stop"
 
@@ -446,9 +451,9 @@ def write_event(data: Mapping[str, Any], name: str | None = None) -> bytes:
 
 
 def _write_ascii(data: Mapping[str, Any]) -> bytes:
-    """Return JSON in ASCII: some clients end a line where Unicode does, in the middle of an event."""
+    """Return JSON in ASCII, because some clients split lines at Unicode line separators inside an event."""
     with suppress(PydanticSerializationError):
-        text = to_json(data, inf_nan_mode="constants")  # a sixth of the standard library's time
+        text = to_json(data, inf_nan_mode="constants")  # takes a sixth of the time of the standard library
         if text.isascii():
             return text
     return json.dumps(data).encode()
@@ -458,19 +463,19 @@ _MOST_PIECES = 256
 
 
 def split_words(text: str | None) -> list[str]:
-    """Return a text in the pieces that it is streamed in: words, of a long one several each."""
+    """Return the pieces of a streamed text: one word each, or several words each if the text is long."""
     words = re.findall(r"\s*\S+|\s+$", text or "")
     size = -(-len(words) // _MOST_PIECES)
     return words if size <= 1 else ["".join(words[at : at + size]) for at in range(0, len(words), size)]
 
 
 def split_arguments(arguments: str) -> tuple[str, str]:
-    """Return the arguments of a call in the pieces that they are streamed in."""
+    """Return the two pieces in which the arguments of a call are streamed."""
     middle = len(arguments) // 2
     return arguments[:middle], arguments[middle:]
 
 
 def make_id(prefix: str, reply: ChatReply) -> str:
-    """Return an id for what a reply consists of: the same for the same reply."""
+    """Return an id made from the reply, the same for equal replies."""
     told = reply.response_id or json.dumps(reply.message, sort_keys=True, default=str)
     return prefix + hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:24]

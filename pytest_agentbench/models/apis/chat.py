@@ -1,4 +1,7 @@
-"""Chat Completions as agents ask in them: the internal form itself, but for custom tools."""
+"""OpenAI's Chat Completions: requests that agents send, and requests to endpoints.
+
+It is the internal form, except for custom tools: these are functions there.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.records.run import Usage
 
 UNKNOWN = "*unknown"
-"""In a dialect's `never_back`: all keys that the protocol does not have."""
+"""In a dialect's `never_back`: all keys that the API does not define."""
 _MESSAGE_KEYS = frozenset({"role", "content", "name", "tool_calls"})
 _CALL_KEYS = frozenset({"id", "type", "function"})
 LAST_EVENT = b"data: [DONE]\n\n"
@@ -69,14 +72,14 @@ PASSED_ON = frozenset(
         "verbosity",
     }
 )
-"""Fields of a request that the model gets. Not those that would ask another model, search the web or store anything."""
+"""Fields that are passed to the model. Fields that select another model, search the web or store data are not."""
 _OF_THE_PROTOCOL = frozenset({"model", "messages", "tools", "stream", "stream_options", "n", "web_search_options"})
 
 _MEDIA = frozenset({"file", "input_audio", "video_url"})
 
 
 def read_request(body: Mapping[str, Any], route: Route) -> Asked:
-    """Return what a request asks. Raises RequestRefused where it is none."""
+    """Parse an agent's request. Raises RequestRefused if it is invalid."""
     refuse_fields(body)
     messages = require_messages(body)
     tools: list[JsonObject] = []
@@ -87,7 +90,7 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
         kind = tool.get("type")
         described = tool.get(kind) if kind in ("function", "custom") else None
         if not isinstance(kind, str) or (kind in ("function", "custom") and not _is_named(described)):
-            raise RequestRefused(400, "'tools' is to be a list of functions", "invalid_request")
+            raise RequestRefused(400, "'tools' must be a list of functions", "invalid_request")
         if described is None:
             served.append(kind)
         elif kind == "function":
@@ -97,7 +100,7 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
             tools.append(custom_function(described))
             names[name] = ToolName(name, kind="custom")
             lost += ["grammars of custom tools"] if described.get("format") else []
-    refusal = None if body.get("n") in (None, 1) else unsupported("n", "there is one answer to a request")
+    refusal = None if body.get("n") in (None, 1) else unsupported("n", "a request gets one reply")
     return Asked(
         model=take_model(body),
         messages=[_read_message(message) for message in messages],
@@ -114,7 +117,7 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
 
 
 def require_messages(body: Mapping[str, Any]) -> list[JsonObject]:
-    """Return the messages of a request. Raises RequestRefused where there is none."""
+    """Return the messages of a request. Raises RequestRefused if there are none."""
     messages = take_objects(body, "messages")
     if not messages:
         raise RequestRefused(400, "the request needs 'messages', a list of at least one message", "invalid_request")
@@ -122,13 +125,13 @@ def require_messages(body: Mapping[str, Any]) -> list[JsonObject]:
 
 
 def wants_usage(body: Mapping[str, Any]) -> bool:
-    """Return whether a request wants its stream to tell the usage."""
+    """Return whether the stream of a reply must report its usage."""
     options = body.get("stream_options")
     return isinstance(options, dict) and bool(options.get("include_usage"))
 
 
 def _refuse_content(messages: Sequence[Mapping[str, Any]]) -> RequestRefused | None:
-    """Return why messages cannot be translated, None where they can. Raises RequestRefused for a stored file."""
+    """Return why messages cannot be translated, or None. Raises RequestRefused for a stored file."""
     found = None
     for message in messages:
         parts = message.get("content")
@@ -147,7 +150,7 @@ def _is_named(described: object) -> bool:
 
 
 def _read_message(message: JsonObject) -> JsonObject:
-    """Return a message, its calls of custom tools as those of functions."""
+    """Return a message. Its calls of custom tools become calls of functions."""
     calls = message.get("tool_calls")
     if not isinstance(calls, list) or not any(isinstance(call, dict) and "custom" in call for call in calls):
         return message
@@ -166,7 +169,7 @@ def _read_call(call: Any) -> Any:
 def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
     """Return a reply as a chat completion."""
     told = {name: value for name, value in drop_empty(reply.message).items() if name not in KEPT}
-    # Its parts as one text: agents take no others
+    # The content is one text, because agents accept no parts in a reply.
     message = {**told, **reply.reasoning, "content": reply.content}
     if reply.tool_calls and asked.names:
         message["tool_calls"] = [
@@ -198,8 +201,8 @@ def _write_call(call: ToolCall, sent: JsonObject, asked: Asked) -> JsonObject:
 
 
 def write_usage(usage: Usage) -> JsonObject | None:
-    """Return the provider's own account, or one like it; None where the tokens are unknown."""
-    # Responses and Messages count by other names, which an agent that asks for completions does not read
+    """Return the provider's usage, or one made from the counts. None if the tokens are unknown."""
+    # Usage of Responses and Messages has other field names, which clients of Chat Completions do not read.
     if usage.raw and "prompt_tokens" in usage.raw[-1]:
         return usage.raw[-1]
     if usage.input_tokens is None or usage.output_tokens is None:
@@ -214,12 +217,12 @@ def write_usage(usage: Usage) -> JsonObject | None:
 
 
 def write_events(reply: ChatReply, asked: Asked) -> Iterator[bytes]:
-    """Yield the chunks of a reply, with usage where the request wants it."""
+    """Yield the chunks of a reply, with usage if the request asks for it."""
     return list_events(write_reply(reply, asked), include_usage=asked.include_usage)
 
 
 def list_events(completion: Mapping[str, Any], *, include_usage: bool) -> Iterator[bytes]:
-    """Yield a completion's events, its text word by word."""
+    """Yield a completion's events. The text is split into words."""
     head = {key: completion[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
     choice = completion["choices"][0]
     for delta in _split_message(choice["message"]):
@@ -231,7 +234,7 @@ def list_events(completion: Mapping[str, Any], *, include_usage: bool) -> Iterat
 
 
 def _split_message(message: Mapping[str, Any]) -> Iterator[JsonObject]:
-    """Yield the message in pieces: its text word by word, the arguments of each call in two, and all else as it is."""
+    """Yield a message in pieces: its text in words, the arguments of each call in two pieces, other fields at once."""
     whole = {name: value for name, value in message.items() if name not in ("content", "tool_calls")}
     yield {**whole, "content": None if message["content"] is None else ""}
     for word in split_words(message["content"]):
@@ -253,19 +256,20 @@ def _error_events(status: int, code: str, text: str) -> bytes:
 
 
 def describe_model(name: str) -> JsonObject:
-    """Return a model as the lists of OpenAI's protocols have it."""
+    """Return the description of a model in Chat Completions and Responses."""
     return {"id": name, "object": "model", "created": 0, "owned_by": "agentbench"}
 
 
 def list_models(name: str) -> JsonObject:
-    """Return the list of models: this one."""
+    """Return the list of models, which has one entry."""
     return {"object": "list", "data": [describe_model(name)]}
 
 
 def fit_message(message: Mapping[str, Any], never: Collection[str], always: Collection[str]) -> dict[str, Any]:
-    """Return the part of a model's message that is sent back: nothing empty, and no key that the endpoint refuses."""
+    """Return the part of a model's message that is sent back: no empty fields, and no key that the endpoint refuses."""
     kept = {name: value for name, value in message.items() if _goes_back(name, value, _MESSAGE_KEYS, never, always)}
-    # The one key that the protocol demands; of an empty text some make a block, which they refuse then
+    # `content` is required. It must not be "" next to calls: some servers make an empty block of it, which
+    # they refuse.
     kept["content"] = message.get("content") or (None if kept.get("tool_calls") else message.get("content"))
     calls = kept.get("tool_calls")
     if isinstance(calls, list):
@@ -303,7 +307,7 @@ AGENT = AgentApi(
     events=write_events,
     error=error,
     error_events=_error_events,
-    # Without a choice: clients that limit the time between two events do not see comments
+    # A chunk without choices: clients that limit the time between two events do not count comments.
     keep_alive=write_event({"object": "chat.completion.chunk", "choices": []}),
     list_models=list_models,
     describe_model=describe_model,

@@ -1,4 +1,4 @@
-"""The APIs by name: how agents ask in them, how models are asked in them, and the routes of agents' requests."""
+"""The APIs by name, and the routes of agents' requests."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SERVED = (
     "POST /v1/chat/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens and "
     "/v1beta/models/M:generateContent, :streamGenerateContent, :countTokens, and GET /v1/models"
 )
-"""What there is, for who asks for anything else."""
+"""The existing routes, for the error about an unknown route."""
 _PATH = re.compile(r"(?:/r/(?P<token>[^/]+))?(?P<rest>/.*|)", re.DOTALL)
-# Behind any prefix there is `/v1`; without one it may be missing, too
+# The prefix `/v1` may follow any path, and may be missing if there is no path before it.
 _VERSION = r"(?:.*/v1(?:beta)?)?"
 _ASKED = re.compile(_VERSION + r"/(chat/completions|responses|messages)(/count_tokens)?", re.DOTALL)
 _GEMINI = re.compile(_VERSION + r"/models/(.+):(generateContent|streamGenerateContent|countTokens)", re.DOTALL)
@@ -29,7 +29,7 @@ _NAMES: Mapping[str, ApiName] = {"chat/completions": "chat", "responses": "respo
 
 
 def find_route(method: str, target: str, headers: Mapping[str, str]) -> Route:
-    """Return the route of a request by its path, with a query where there is one, and by its headers in lower case."""
+    """Return the route of a request. `target` is its path with an optional query, `headers` have lower-case names."""
     path, _, query = target.partition("?")
     split = _PATH.fullmatch(path)
     token, rest = (split["token"], split["rest"].rstrip("/")) if split else (None, path)
@@ -49,7 +49,7 @@ def find_route(method: str, target: str, headers: Mapping[str, str]) -> Route:
 
 
 def _guess_dialect(path: str, headers: Mapping[str, str]) -> ApiName:
-    """Return the dialect of a route that several have, or none."""
+    """Return the API of a route that is shared by several APIs, or unknown."""
     if "x-goog-api-key" in headers or "/v1beta" in path:
         return "gemini"
     if "anthropic-version" in headers or "/messages" in path:

@@ -1,7 +1,7 @@
 """Google's generateContent: requests that agents send, and requests to endpoints.
 
-Keys of agents' requests are in camelCase or snake_case, and calls may lack an id. An assistant message keeps the parts
-that it was made of (`content_parts`) if one is signed: Gemini refuses a call without its signature.
+Keys of agents' requests are in camelCase or snake_case, and calls may lack an id. An assistant message keeps its
+original parts (`content_parts`) if one is signed: Gemini refuses a call without its signature.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _SNAKE = re.compile(r"_([a-z])")
 
 
 def read_request(body: Mapping[str, Any], route: Route) -> Asked:
-    """Return what a request asks. Raises RequestRefused where it is none."""
+    """Parse an agent's request. Raises RequestRefused if it is invalid."""
     body = _camel(body)
     if route.kind == "count":
         body = _camel(take(body, "generateContentRequest", dict) or body)
@@ -117,7 +117,7 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
 
 
 def _camel(given: Mapping[str, Any]) -> JsonObject:
-    """Return an object with its own keys in camelCase."""
+    """Return an object with its top-level keys in camelCase."""
     if not any("_" in name for name in given):
         return dict(given)
     return {_SNAKE.sub(lambda found: found[1].upper(), name): value for name, value in given.items()}
@@ -144,7 +144,7 @@ def _read_part(part: JsonObject, draft: Draft) -> JsonObject:
 
 
 class _Contents:
-    """Contents of a request, read one after the other: a result belongs to a call by its id, else by its name."""
+    """A reader of a request's contents, in order. It matches results to calls by id, or by name if they have no id."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
@@ -152,7 +152,7 @@ class _Contents:
         self._answered: set[str] = set()
 
     def read(self, contents: list[JsonObject]) -> None:
-        """Add all of them."""
+        """Add all contents to the draft."""
         for turn, content in enumerate(contents):
             parts = [_camel(part) for part in take_objects(content, "parts")]
             if take(content, "role", str) == "model":
@@ -173,13 +173,13 @@ class _Contents:
                 name, call_id = need(call, "name", str), take(call, "id", str) or f"call_{turn}_{number}"
                 part["functionCall"] = {**call, "id": call_id, "args": take(call, "args", dict) or {}}
                 self._open[call_id] = name
-                self._answered.discard(call_id)  # some count their calls anew in each turn
+                self._answered.discard(call_id)  # some agents restart the numbers of calls in each turn
             elif not isinstance(part.get("text"), str):
                 self._draft.lose(f"{next(iter(part), 'empty')} parts")
         self._draft.add_answer(read_parts(parts))
 
     def _read_result(self, response: JsonObject) -> None:
-        """Add a result, once: Gemini CLI 0.61 sends each twice."""
+        """Add a result once. Gemini CLI 0.61 sends each twice."""
         name, call_id = need(response, "name", str), take(response, "id", str)
         if call_id is None:
             call_id = next((known for known, called in self._open.items() if called == name), None)
@@ -195,7 +195,7 @@ class _Contents:
 
 
 def _read_output(response: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the text of a result, and whether it is that of an error."""
+    """Return the text of a result, and whether it is an error."""
     for name in ("output", "result", "error"):
         if response.keys() == {name} and isinstance(text := response[name], str):
             return text, name == "error"
@@ -213,7 +213,7 @@ def _read_tool(tool: JsonObject, draft: Draft) -> None:
 
 
 def _plain_schema(schema: Any) -> Any:
-    """Return a schema of Google's as JSON Schema: its types are in upper case, and null is a type there."""
+    """Return a schema of Google's as JSON Schema. Google's types are in upper case, and a type is `nullable`."""
     if isinstance(schema, list):
         return [_plain_schema(item) for item in schema]
     if not isinstance(schema, dict):
@@ -228,11 +228,11 @@ def _plain_schema(schema: Any) -> Any:
 
 def _check_config(config: Mapping[str, Any], draft: Draft) -> None:
     if config.get("candidateCount") not in (None, 1):
-        draft.refuse(unsupported("candidateCount", "there is one answer to a request"))
+        draft.refuse(unsupported("candidateCount", "a request gets one reply"))
     modes = take(config, "responseModalities", list) or []
     for mode in modes:
         if str(mode).upper() != "TEXT":
-            draft.refuse(unsupported("responseModalities", "answers are text"))
+            draft.refuse(unsupported("responseModalities", "replies contain only text"))
     if config.get("responseLogprobs"):
         draft.lose("logprobs")
 
@@ -260,7 +260,7 @@ def _read_thinking(thinking: Mapping[str, Any], draft: Draft) -> str | None:
 
 
 def write_reply(reply: ChatReply, asked: Asked) -> Any:
-    """Return a reply as a response, in a list where a stream was asked for that is no stream of events."""
+    """Return a reply as a response. It is in a list if the agent asked for a stream that is no stream of events."""
     made = {**_write_piece(_list_parts(reply), _WRITTEN_REASONS.get(finish_of(reply), "STOP")), **_write_end(reply)}
     return [made] if asked.as_list else made
 
@@ -272,7 +272,7 @@ def _write_piece(parts: list[JsonObject], finish: str | None = None) -> JsonObje
 
 def _list_parts(reply: ChatReply) -> list[JsonObject]:
     if isinstance(own := reply.message.get(PARTS), list):
-        return [*own]  # what a reply in this protocol was made of, with the signatures of its calls
+        return [*own]  # the original parts of the endpoint's reply, with the signatures of its calls
     parts: list[JsonObject] = [{"text": reply.thoughts, "thought": True}] if reply.thoughts else []
     if reply.content:
         parts.append({"text": reply.content})
@@ -281,7 +281,7 @@ def _list_parts(reply: ChatReply) -> list[JsonObject]:
 
 
 def _write_end(reply: ChatReply) -> JsonObject:
-    """Return what a response says beside its candidate."""
+    """Return the fields of a response other than its candidate."""
     usage = _write_usage(reply.usage)
     counted = {} if usage is None else {"usageMetadata": usage}
     return {**counted, "modelVersion": reply.model, "responseId": make_id("", reply)}
@@ -300,7 +300,7 @@ def _write_usage(usage: Usage) -> JsonObject | None:
 
 
 def write_events(reply: ChatReply, asked: Asked) -> Iterator[bytes]:
-    """Yield the events of a reply: each is a response with a piece of the content, the last with the usage."""
+    """Yield the events of a reply. Each is a response with a piece of the content; the last has the usage."""
     told = _write_end(reply)
     head = {name: told[name] for name in ("modelVersion", "responseId")}
     for part in _list_parts(reply):
@@ -322,7 +322,7 @@ def _describe_model(name: str) -> JsonObject:
 
 
 def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request; its other fields go as they are, and win over what is translated."""
+    """Translate a request. Fields that have no translation are sent unchanged, and override translated fields."""
     made: dict[str, Any] = {name: value for name, value in request.items() if name not in _TRANSLATED}
     instructions, messages = split_system(request["messages"])
     if system := [part for message in instructions for part in _write_parts(message.get("content"))]:
@@ -365,7 +365,7 @@ def _write_choice(choice: Any) -> dict[str, Any]:
 
 def _write_contents(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
-    results: list[dict[str, Any]] | None = None  # of the calls of one message all in one
+    results: list[dict[str, Any]] | None = None  # all results of a message's calls are in one content
     called: dict[str, str] = {}
     for message in messages:
         role, content = message.get("role"), message.get("content")
@@ -387,7 +387,9 @@ def _write_contents(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
 
 
 def _write_own(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the parts of an assistant message: those that it came with, but for calls that it has no more."""
+    """Return the parts of an assistant message: its original parts without dropped calls, or parts from text and
+    calls.
+    """
     calls = message.get("tool_calls") or ()
     if isinstance(own := message.get(PARTS), list):
         kept = {call["id"] for call in calls}
@@ -416,7 +418,7 @@ def _write_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a response as a chat completion. Raises ValueError where it is none."""
+    """Return a response as a chat completion. Raises ValueError if it is invalid."""
     candidates = data.get("candidates")
     first = candidates[0] if isinstance(candidates, list) and candidates else None
     candidate = first if isinstance(first, Mapping) else {}
@@ -438,7 +440,7 @@ def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name_call(part: Mapping[str, Any], call_id: str) -> Mapping[str, Any]:
-    """Return a part, its call with an id: Google gives none, and by it the result is told apart."""
+    """Return a part. A call without an id gets `call_id`, so that its result can refer to it."""
     call = part.get("functionCall")
     if not isinstance(call, Mapping) or call.get("id"):
         return part
@@ -469,7 +471,7 @@ def _list_texts(parts: Sequence[Mapping[str, Any]], thought: bool) -> Iterator[s
 
 
 def _read_usage(counted: Any) -> dict[str, Any] | None:
-    """Return the tokens by the names of Chat Completions, beside Google's own."""
+    """Return the usage with the names of Chat Completions in addition to Google's."""
     if not isinstance(counted, Mapping) or not isinstance(counted.get("promptTokenCount"), int):
         return None
 
@@ -493,7 +495,7 @@ AGENT = AgentApi(
     events=write_events,
     error=_error,
     error_events=lambda status, code, text: write_event(_error(status, code, text)),
-    # No comment: they break google-genai 2.34 and Gemini CLI 0.61
+    # An empty event, because comments break google-genai 2.34 and Gemini CLI 0.61.
     keep_alive=write_event({}),
     list_models=lambda name: {"models": [_describe_model(name)]},
     describe_model=_describe_model,

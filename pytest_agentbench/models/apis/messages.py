@@ -1,7 +1,7 @@
 """Anthropic's Messages: requests that agents send, and requests to endpoints.
 
-An assistant message keeps the blocks that it was made of (`content_blocks`) if they are more than its text and its
-calls: `thinking` and `redacted_thinking` are sent back unchanged.
+An assistant message keeps its original blocks (`content_blocks`) if they contain more than its text and its calls:
+`thinking` and `redacted_thinking` are sent back unchanged.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ if TYPE_CHECKING:
     from pytest_agentbench.records.run import Usage
 
 VERSION = "anthropic-version"
-"""Header of the version of the API, a date."""
+"""Header with the version of the API, a date."""
 NEWEST = "2026-10-21"
-"""Takes keys as `Authorization: Bearer`, and none of SAMPLING."""
+"""The newest version. It accepts keys as `Authorization: Bearer`, and refuses the fields in SAMPLING."""
 SAMPLING_VERSION = "2023-06-01"
-"""The latest version before NEWEST: takes keys in `x-api-key`, and SAMPLING."""
+"""The latest version before NEWEST. It accepts keys in `x-api-key`, and the fields in SAMPLING."""
 SAMPLING = frozenset({"temperature", "top_p", "top_k"})
 
 MOST_TOKENS = 4096
-"""The limit, which this protocol demands, where a request has none; beside it what it may think."""
+"""Default of `max_tokens`, which the API requires. A thinking budget is added to it."""
 STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -90,11 +90,11 @@ _CALLED = {theirs: ours for ours, theirs in CHOICES.items()}
 _WRITTEN_REASONS = {"length": "max_tokens", "filtered": "refusal"}
 _ERRORS = {status: kind for kind, status in STATUSES.items()}
 _SIGNATURE = "agentbench:"
-"""What the signature begins with of thoughts that were written here, and mean nothing to a provider."""
+"""Prefix of the signatures of thoughts that were made here. Providers cannot read such thoughts."""
 
 
 def read_request(body: Mapping[str, Any], route: Route) -> Asked:
-    """Return what a request asks. Raises RequestRefused where it is none."""
+    """Parse an agent's request. Raises RequestRefused if it is invalid."""
     refuse_fields(body)
     draft = Draft()
     if body.get("system"):
@@ -150,7 +150,7 @@ def _read_message(message: JsonObject, draft: Draft) -> None:
 
 
 def _read_answer(message: JsonObject, draft: Draft) -> None:
-    """Add a message of the model's; it keeps its blocks where they hold thoughts that only a provider can read."""
+    """Add an assistant message. It keeps its blocks if they contain thoughts that only a provider can read."""
     if isinstance(content := message.get("content"), str):
         draft.add_answer({"role": "assistant", "content": content})
         return
@@ -162,7 +162,7 @@ def _read_answer(message: JsonObject, draft: Draft) -> None:
         if kind_of(block) == "tool_use":
             need(block, "id", str), need(block, "name", str), need(block, "input", dict)
         elif kind_of(block) not in ("text", "thinking", "redacted_thinking"):
-            draft.lose(f"{kind_of(block)} blocks")  # of tools that the provider ran, for the most part
+            draft.lose(f"{kind_of(block)} blocks")  # most are of tools that the provider ran
     made: JsonObject = read_reply({"content": blocks})["choices"][0]["message"]
     if not any(map(_is_sealed, blocks)):
         made.pop(BLOCKS, None)
@@ -218,7 +218,7 @@ def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
 
 def _list_blocks(reply: ChatReply) -> Iterator[JsonObject]:
     if isinstance(own := reply.message.get(BLOCKS), list):
-        yield from own  # what a reply in this protocol was made of, with the signatures of its thoughts
+        yield from own  # the original blocks of the endpoint's reply, with the signatures of its thoughts
         return
     if reply.thoughts:
         signature = make_id(_SIGNATURE, reply)
@@ -226,7 +226,7 @@ def _list_blocks(reply: ChatReply) -> Iterator[JsonObject]:
     if reply.content:
         yield text_part(reply.content)
     for call in reply.tool_calls:
-        # Arguments that are no object cannot be written
+        # The input must be an object, so invalid arguments become {}.
         yield _make_tool_use(call.id, call.name, call.arguments or {})
 
 
@@ -235,7 +235,7 @@ def _make_tool_use(call_id: str, name: str, arguments: JsonObject) -> JsonObject
 
 
 def _write_usage(usage: Usage) -> JsonObject:
-    """Return the tokens, those of caches apart. What is unknown is 0: it has to be a number."""
+    """Return the usage, with cached tokens separate. Unknown counts are 0, because the fields are required."""
     cached, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
     return {
         "input_tokens": max((usage.input_tokens or 0) - cached - written, 0),
@@ -268,7 +268,7 @@ def _list_deltas(kind: str, block: JsonObject) -> Iterator[JsonObject]:
         for piece in split_arguments(json.dumps(block["input"], ensure_ascii=False)):
             yield {"type": "input_json_delta", "partial_json": piece}
         return
-    for word in split_words(block.get(kind)):  # a sealed thought has none
+    for word in split_words(block.get(kind)):  # sealed thoughts have no text
         yield {"type": f"{kind}_delta", kind: word}
     if "signature" in block:
         yield {"type": "signature_delta", "signature": block["signature"]}
@@ -280,7 +280,7 @@ def _write_event(event: JsonObject) -> bytes:
 
 def _error(status: int, code: str, text: str) -> JsonObject:
     kind = _ERRORS.get(status, "api_error" if status >= 500 else "invalid_request_error")
-    # The code too, which the protocol has no field for: without it 404 is one thing only
+    # The code has no field in the API. Clients need it to distinguish errors with the same status.
     return {"type": "error", "error": {"type": kind, "message": text, "code": code}}
 
 
@@ -293,14 +293,14 @@ def _list_models(name: str) -> JsonObject:
 
 
 def choose_version(model: Model, fields: Collection[str]) -> str:
-    """Return the version for a request with these fields: the one set by hand, else the newest that takes them."""
+    """Return the version for a request: the configured one, else the newest that accepts the fields."""
     if model.anthropic_version is not None:
         return model.anthropic_version
     return NEWEST if SAMPLING.isdisjoint(fields) else SAMPLING_VERSION
 
 
 def explain_version(model: Model, fields: Collection[str]) -> str | None:
-    """Return why requests with these fields go to another version than the newest; None if they do not."""
+    """Return why requests with these fields need an older version than the newest; None if they do not."""
     named = ", ".join(sorted(SAMPLING.intersection(fields)))
     if not named or model.api != "messages" or model.scripted or has_version(model):
         return None
@@ -308,12 +308,12 @@ def explain_version(model: Model, fields: Collection[str]) -> str | None:
 
 
 def has_version(model: Model) -> bool:
-    """Return whether the model's entry says the version."""
+    """Return whether the model's entry sets the version."""
     return model.anthropic_version is not None or _has_version_header(model)
 
 
 def choose_headers(request: Mapping[str, Any], model: Model) -> dict[str, str]:
-    """Return the headers of a request, unless the model's entry has them."""
+    """Return the version header of a request, or {} if the model's entry sets the header."""
     return {} if _has_version_header(model) else {VERSION: choose_version(model, request)}
 
 
@@ -322,12 +322,12 @@ def _has_version_header(model: Model) -> bool:
 
 
 def choose_auth_header(version: str) -> str:
-    """Return the header of the key by the version of the API."""
+    """Return the name of the header for the key."""
     return "x-api-key" if version < NEWEST else "Authorization"
 
 
 def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request; its other fields go as they are, and win over what is translated."""
+    """Translate a request. Fields that have no translation are sent unchanged, and override translated fields."""
     made: dict[str, Any] = {name: value for name, value in request.items() if name not in _TRANSLATED}
     made["max_tokens"] = find_limit(request) or _choose_limit(request)
     instructions, messages = split_system(request["messages"])
@@ -351,7 +351,7 @@ def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_system(messages: Sequence[Mapping[str, Any]]) -> str | list[Any]:
-    """Return the texts of system messages as one, or as their parts where these say more, such as what to cache."""
+    """Return the system messages as one text, or as parts if any has parts, which may have marks for the cache."""
     contents = [content for each in messages if (content := each.get("content"))]
     if not any(isinstance(content, list) for content in contents):
         return "\n\n".join(contents)
@@ -372,7 +372,7 @@ def _write_choice(request: Mapping[str, Any]) -> dict[str, Any] | None:
     function = choice.get("function") if isinstance(choice, Mapping) else None
     if isinstance(function, Mapping):
         made = {"type": "tool", "name": function.get("name")}
-    elif isinstance(choice, Mapping):  # in this protocol's own form
+    elif isinstance(choice, Mapping):  # in the form of the API
         made = dict(choice)
     elif choice is None and not one_by_one:
         return None
@@ -385,21 +385,21 @@ def _write_choice(request: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _write_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     function = tool.get("function")
-    if not isinstance(function, Mapping):  # one of the endpoint's own, such as web_search
+    if not isinstance(function, Mapping):  # a tool of the endpoint, such as web_search
         return tool
     kept = {name: value for name, value in function.items() if name != "parameters"}
     return {**kept, "input_schema": function.get("parameters") or {"type": "object", "properties": {}}}
 
 
 def _write_form(wanted: Any) -> dict[str, Any] | None:
-    """Return the form of reply that a JSON Schema asks for: there is no other here."""
+    """Return the output format for a JSON Schema. The API has no other format."""
     schema = find_schema(wanted)
     return {"type": "json_schema", "schema": schema} if schema else None
 
 
 def _write_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
-    results: list[dict[str, Any]] | None = None  # of the calls of one message all in one, or they are refused
+    results: list[dict[str, Any]] | None = None  # the API refuses results of one message's calls in several messages
     for message in messages:
         role, content = message.get("role"), message.get("content")
         if role == "tool":
@@ -418,15 +418,14 @@ def _write_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
 
 
 def _write_blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the blocks of an assistant message: those that it came with, but for calls that it has no more."""
+    """Return the original blocks of an assistant message without dropped calls, or blocks from its text and calls."""
     calls = message.get("tool_calls") or ()
     if isinstance(own := message.get(BLOCKS), list):
         kept = {call["id"] for call in calls}
         return [each for each in own if each.get("type") != "tool_use" or each.get("id") in kept]
     text = read_text(message.get("content"))
     blocks: list[Mapping[str, Any]] = [text_part(text)] if text else []
-    for call in calls:
-        blocks.append(_make_tool_use(call["id"], call["function"]["name"], parse_arguments(call)))
+    blocks += [_make_tool_use(call["id"], call["function"]["name"], parse_arguments(call)) for call in calls]
     return blocks
 
 
@@ -451,7 +450,7 @@ def _write_source(url: str) -> dict[str, str]:
 
 
 def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message as a chat completion. Raises ValueError where it is none."""
+    """Return a message as a chat completion. Raises ValueError if it is invalid."""
     blocks = data.get("content")
     if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
         raise ValueError("it has no content")
@@ -461,7 +460,7 @@ def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
         message["reasoning_content"] = thoughts
     calls = [block for block in blocks if block.get("type") == "tool_use"]
     if calls and reason == "max_tokens" and blocks[-1] is calls[-1]:
-        calls.pop()  # the limit cut it off: what it asks for is not whole
+        calls.pop()  # the token limit cut it off, so its input is incomplete
     if calls:
         message["tool_calls"] = [_read_call(block) for block in calls]
     if blocks != _write_blocks(message) and all(block.get("id") for block in calls):
@@ -478,7 +477,7 @@ def _read_call(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _list_texts(blocks: Sequence[Mapping[str, Any]], kind: str) -> Iterator[str]:
-    """Yield the texts of the blocks of a kind, which call them by it."""
+    """Yield the texts of blocks of a kind. The kind is also the key of the text."""
     for block in blocks:
         if block.get("type") == kind and isinstance(text := block.get(kind), str) and text:
             yield text

@@ -1,4 +1,4 @@
-"""An agent's own request on its way through to an endpoint of its dialect: what of it has to change, and no more."""
+"""Agents' requests that pass through to an endpoint of the same API, and the changes that they need."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pytest_agentbench.models.spelling import write_request
 from pytest_agentbench.records.case import ApiName, Model
 
 REQUEST_HEADERS = ("anthropic-version", "anthropic-beta", "openai-beta", "accept", "content-type")
-"""Headers of an agent's request that its endpoint gets."""
+"""Headers of an agent's request that are sent to its endpoint."""
 REPLY_HEADERS = ("content-type", "request-id", "retry-after")
-"""Headers of an endpoint's reply that an agent gets."""
+"""Headers of an endpoint's reply that are sent to the agent."""
 DROPPED = ("service_tier", "user", "metadata", "safety_identifier")
-"""Fields that are about who asks, and which service: they are the run's, and not the agent's."""
+"""Fields about the user and the service, which the run decides instead of the agent."""
 _STORING = frozenset({"chat", "responses"})
 
 
 @dataclass(slots=True)
 class PassedRequest:
-    """A request in an agent's own words, and who takes what comes of it.
+    """A request that passes through to an endpoint, and the functions that receive its reply.
 
-    `request` is what it asks in the internal form, by which cassettes compare. `begin` takes the headers of a good
-    reply, and `write` the pieces of its body as they come: once it has `begun` nothing is asked again. `refused` is the
-    last reply with the status of an error.
+    `request` is its internal form, which cassettes compare. `begin` receives the headers of a successful reply, and
+    `write` the pieces of its body. After `begun` the request is not repeated. `refused` is the last reply with an error
+    status.
     """
 
     api: ApiName
@@ -44,13 +44,13 @@ class PassedRequest:
     refused: RawReply | None = None
 
     async def open(self, headers: Mapping[str, str]) -> None:
-        """Begin the reply for the agent."""
+        """Begin the reply to the agent."""
         self.begun = True
         await self.begin(select_headers(headers, REPLY_HEADERS))
 
 
 def select_headers(headers: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    """Return those of the headers that have one of the names."""
+    """Return the headers whose names are in `names`."""
     return {name: value for name in names if (value := headers.get(name)) is not None}
 
 
@@ -63,13 +63,13 @@ def rewrite_request(
     parameters: Mapping[str, Any],
     contents: Any = None,
 ) -> bytes:
-    """Return the body of an agent's request as the endpoint gets it: the same bytes where nothing has to change.
+    """Return the body for the endpoint, which is `body` if nothing must change.
 
-    `given` is the body as read, and `asked` what it asks. The run's own `parameters`, by the names of Chat Completions,
-    win over the agent's, and these over the model's. `contents` take the place of Gemini's.
+    `given` is the parsed body, and `asked` its internal form. The run's `parameters`, by the names of Chat Completions,
+    override the agent's, which override the model's. `contents` replace Gemini's contents.
     """
     made = {field: value for field, value in given.items() if field not in DROPPED}
-    if name != "gemini":  # which names its model in the path
+    if name != "gemini":  # the model is in the path of Gemini's requests
         made["model"] = model.requested_model
     if name in _STORING and (name == "responses" or made.get("store")):
         made["store"] = False
@@ -83,16 +83,16 @@ def rewrite_request(
         made[field] = _join(value, made.get(field))
     for field, value in _spell(name, parameters).items():
         made[field] = _join(made.get(field), value)
-    # Numbers that Python has no value for stay as they are only where nothing else changes
+    # Numbers that Python cannot represent survive only if nothing else changes.
     return body if made == given else write_request(made)
 
 
 def rewrite_headers(
     name: ApiName, headers: Mapping[str, str], body: bytes, given: JsonObject, model: Model
 ) -> Mapping[str, str]:
-    """Return the headers of an agent's request as the endpoint gets them: `body` is `given` as it was rewritten.
+    """Return the headers for the endpoint. `body` is the rewritten body, and `given` the agent's parsed body.
 
-    An agent's own version of Anthropic's API stays, unless models.yaml says one, or the run adds sampling parameters
+    An agent's version of Anthropic's API stays, unless models.yaml sets one, or the run adds sampling parameters
     that this version refuses.
     """
     if name != "messages":
@@ -105,14 +105,14 @@ def rewrite_headers(
 
 
 def _join(below: Any, above: Any) -> Any:
-    """Return what a field says where one value of it wins over another."""
+    """Return the value of a field of which `above` overrides `below`. Objects are merged."""
     if isinstance(below, dict) and isinstance(above, dict):
         return {**below, **above}
     return below if above is None else above
 
 
 def _spell(name: ApiName, parameters: Mapping[str, Any]) -> JsonObject:
-    """Return parameters as the dialect has them."""
+    """Return parameters with the names and shapes of the API."""
     write = ENDPOINT_APIS[name].write
     without = write({"messages": []}) if parameters else {}
     written = write({"messages": [], **parameters}) if parameters else {}
@@ -120,7 +120,7 @@ def _spell(name: ApiName, parameters: Mapping[str, Any]) -> JsonObject:
 
 
 def _remove_tools(made: JsonObject, names: frozenset[str]) -> None:
-    """Take the tools out that the provider would run: Gemini's are keys of a tool, those of others are types."""
+    """Remove the tools that the provider would run: keys of Gemini's tools, or types of other APIs' tools."""
     tools = [
         {field: value for field, value in tool.items() if field not in names}
         for tool in made.get("tools") or ()
@@ -132,20 +132,20 @@ def _remove_tools(made: JsonObject, names: frozenset[str]) -> None:
 
 
 class UsageFilter:
-    """A stream of Chat Completions without the chunk of its usage, which nobody asked for but the gateway."""
+    """A filter for streams of Chat Completions that removes the chunk with the usage."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, part: bytes) -> bytes:
-        """Return the events that are whole by now and may go on."""
+        """Return the complete events so far, without the usage."""
         *events, self._rest = _EVENT.split(self._rest + part)
-        # Each with the blank line that ends it
+        # The pattern is a group, so the list alternates between events and the blank lines that end them.
         pairs = zip(events[::2], events[1::2], strict=True)
         return b"".join(event + end for event, end in pairs if not _is_usage(event))
 
     def finish(self) -> bytes:
-        """Return what is left of the stream."""
+        """Return the rest of the stream."""
         rest, self._rest = self._rest, b""
         return rest
 
@@ -154,7 +154,7 @@ _EVENT = re.compile(rb"(\r?\n\r?\n)")
 
 
 def _is_usage(event: bytes) -> bool:
-    """Return whether an event is nothing but the usage."""
+    """Return whether an event contains only the usage."""
     if b'"usage"' not in event:
         return False
     try:

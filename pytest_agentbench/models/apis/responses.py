@@ -62,7 +62,7 @@ STATUSES = {
     **dict.fromkeys(("image_file_too_large", "unsupported_image_media_type", "empty_image_file"), 400),
     "image_file_not_found": 400,
 }
-"""Codes of a response that failed, by openai 3.57; those of a policy are a filter's whatever their status."""
+"""Codes of failed responses, by openai 3.57. Codes of policies are a filter's, regardless of their status."""
 _READ_REASONS = {"completed": "stop", "failed": "error", "cancelled": "cancelled"}
 _TRANSLATED = frozenset(
     {"messages", "tools", "tool_choice", "max_tokens", "max_completion_tokens", "response_format", "verbosity"}
@@ -77,7 +77,7 @@ _KNOWN = frozenset(
 _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
 _RESULTS = frozenset(f"{kind}_output" for kind in _CALLS)
 _TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "summary_text": "text", "refusal": "refusal"}
-"""Types of content parts that are texts, and the key of the text."""
+"""Types of content parts with a text, and the key of the text."""
 _ROLES = {"system": "system", "developer": "system", "user": "user"}
 _WRITTEN_REASONS = {"length": "max_output_tokens", "filtered": "content_filter"}
 _RESOURCE: Mapping[str, Any] = {
@@ -103,7 +103,7 @@ _RESOURCE: Mapping[str, Any] = {
     "safety_identifier": None,
     "prompt_cache_key": None,
 }
-"""What a response says of its request, if that says nothing: Open Responses demands each of the fields."""
+"""Defaults of the request's fields in a response. Open Responses requires all of them."""
 _KEPT_NOWHERE = frozenset({"store", "background", "service_tier", "previous_response_id"})
 _SHELL = "local_shell"
 _SHELL_FUNCTION = {
@@ -122,7 +122,7 @@ _SHELL_FUNCTION = {
 
 
 def read_request(body: Mapping[str, Any], route: Route) -> Asked:
-    """Return what a request asks. Raises RequestRefused where it is none."""
+    """Parse an agent's request. Raises RequestRefused if it is invalid."""
     refuse_fields(body)
     draft = Draft()
     if instructions := take(body, "instructions", str):
@@ -152,7 +152,7 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
 
 
 def _echo(body: Mapping[str, Any]) -> JsonObject:
-    """Return the fields of a request that its response repeats, with what they leave out."""
+    """Return the fields of a request that its response repeats, with their defaults."""
     names = _RESOURCE.keys() - _KEPT_NOWHERE
     said: JsonObject = {name: body[name] for name in names if body.get(name) is not None}
     for name in ("text", "reasoning"):
@@ -178,7 +178,7 @@ def _read_items(items: Sequence[JsonObject], draft: Draft) -> None:
         if kind == "item_reference":
             raise unsupported(kind)
         if kind not in _RESULTS and kind != "message":
-            draft.lose(f"{kind} items")  # of tools that the provider ran, for the most part
+            draft.lose(f"{kind} items")  # most are of tools that the provider ran
             continue
         _add_own(own, draft)
         own = []
@@ -194,7 +194,7 @@ def _read_items(items: Sequence[JsonObject], draft: Draft) -> None:
 
 
 def _add_own(items: Sequence[JsonObject], draft: Draft) -> None:
-    """Add the model's items as a message; it keeps them where they hold thoughts that only a provider can read."""
+    """Add the model's items as a message. It keeps the items if they contain thoughts that only a provider can read."""
     if not items:
         return
     plain = [_read_own(item, draft) for item in items]
@@ -205,7 +205,7 @@ def _add_own(items: Sequence[JsonObject], draft: Draft) -> None:
 
 
 def _read_own(item: JsonObject, draft: Draft) -> JsonObject:
-    """Return an item of the model's with its call as one of a function, and its text as a part."""
+    """Return an item of the model. A call becomes a function's call, and a text a list of parts."""
     kind = kind_of(item) or "message"
     if kind == "reasoning":
         return item
@@ -306,7 +306,7 @@ def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
 
 def _list_items(reply: ChatReply, asked: Asked) -> Iterator[JsonObject]:
     if isinstance(own := reply.message.get(ITEMS), list) and not asked.names:
-        # What a reply in this protocol was made of, sealed thoughts included
+        # The original items of the endpoint's reply, with sealed thoughts.
         yield from ({"id": f"{make_id('item_', reply)}{number}", **item} for number, item in enumerate(own))
         return
     if reply.thoughts:
@@ -329,7 +329,7 @@ def _write_call(call: ToolCall, own: ToolName, item_id: str) -> JsonObject:
     made: JsonObject = {"id": item_id, "call_id": call.id, "status": "completed"}
     if own.kind == "local_shell":
         action = {"type": "exec", "command": [], "env": {}, **(call.arguments or {})}
-        # Some results of it name the call by this id
+        # Some results of the local shell refer to the call by the item's id.
         return {"type": "local_shell_call", **made, "id": call.id, "action": action}
     named = {"name": own.name, **({"namespace": own.namespace} if own.namespace else {})}
     if own.kind == "custom":
@@ -417,7 +417,7 @@ _STREAMED: Mapping[str, Callable[[JsonObject], Iterator[JsonObject]]] = {
 
 
 def _error_events(status: int, code: str, text: str) -> bytes:
-    """Return a response that began and failed: what came before it, if anything, was to keep the connection alive."""
+    """Return a response that was created and failed. Only keep-alive comments may have been sent before it."""
     made_of = {"id": "resp_agentbench", "object": "response", "created_at": 0, "status": "in_progress", "model": ""}
     empty: JsonObject = {"output": [], "usage": None, "error": None, "incomplete_details": None, "completed_at": None}
     begun: JsonObject = {**_RESOURCE, **made_of, **empty}
@@ -427,7 +427,7 @@ def _error_events(status: int, code: str, text: str) -> bytes:
 
 
 def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request; its other fields go as they are, and win over what is translated."""
+    """Translate a request. Fields that have no translation are sent unchanged, and override translated fields."""
     made: dict[str, Any] = {name: value for name, value in request.items() if name not in _TRANSLATED}
     made["input"] = [item for message in request["messages"] for item in _write_message(message)]
     if limit := find_limit(request):
@@ -451,14 +451,14 @@ def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _write_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     function = tool.get("function")
-    if not isinstance(function, Mapping):  # one of the endpoint's own, such as web_search
+    if not isinstance(function, Mapping):  # a tool of the endpoint, such as web_search
         return tool
-    # Strict where nothing is said: most schemas of tools are refused then
+    # The API's default is strict, and most tools' schemas are refused then.
     return {"type": "function", "strict": False, **function}
 
 
 def _name_function(choice: Any) -> Any:
-    """Return a choice of a tool: by name it stands beside the type, and not in an object of its own."""
+    """Return a choice of a tool. The tool's name is a key next to the type."""
     function = choice.get("function") if isinstance(choice, Mapping) else None
     return {"type": "function", **function} if isinstance(function, Mapping) else choice
 
@@ -503,13 +503,13 @@ def _write_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a response as a chat completion. Raises ValueError where it is none."""
+    """Return a response as a chat completion. Raises ValueError if it is invalid."""
     output = data.get("output")
     if not isinstance(output, list) or not all(isinstance(item, Mapping) for item in output):
         raise ValueError("it has no output")
     message = read_output(output)
     calls = message.get("tool_calls") or ()
-    if all(take_string(call["id"]) for call in calls):  # else ids are made up, which the items do not have
+    if all(take_string(call["id"]) for call in calls):  # other calls get new ids, which the items do not have
         message[ITEMS] = output
     choice = {"message": message, "finish_reason": _read_finish(data, bool(calls))}
     return make_completion(data.get("id"), data.get("model"), choice, data.get("usage"))
@@ -524,7 +524,7 @@ def read_output(output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             said.append(item)
         elif kind == "reasoning":
             thoughts.append(item)
-        # One that was cut off is no call: what it asks for is not whole
+        # A call without the status "completed" was cut off: its arguments are incomplete.
         elif kind == "function_call" and item.get("status") in (None, "completed"):
             calls.append(item)
     message: dict[str, Any] = {"role": "assistant", "content": _join_text(said, "output_text")}
@@ -542,12 +542,12 @@ def _read_finish(data: Mapping[str, Any], calls: bool) -> str | None:
     if status == "incomplete" and isinstance(details, Mapping):
         reason = take_string(details.get("reason"))
         return "length" if reason == "max_output_tokens" else reason
-    plain = take_string(status) or "completed"  # some servers leave it out
+    plain = take_string(status) or "completed"  # some servers omit it
     return "tool_calls" if calls and plain == "completed" else _READ_REASONS.get(plain, plain)
 
 
 def _join_text(messages: Sequence[Mapping[str, Any]], kind: str) -> str | None:
-    """Return the text of all messages, or of those alone that are called the final answer."""
+    """Return the text of all messages, or only of those in the phase "final_answer" if there are any."""
     if not messages:
         return None
     final = [item for item in messages if item.get("phase") == "final_answer"]
@@ -580,7 +580,7 @@ AGENT = AgentApi(
     events=write_events,
     error=error,
     error_events=_error_events,
-    # A comment: an event that is not known, ahead of the first, breaks `responses.stream` of openai 3.54
+    # A comment, because an unknown event before the first breaks `responses.stream` of openai 3.54.
     keep_alive=b": keep-alive\n\n",
     list_models=list_models,
     describe_model=describe_model,

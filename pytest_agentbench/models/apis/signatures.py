@@ -1,4 +1,4 @@
-"""Signatures of Gemini's calls, which an agent may lose on its way: without them the model refuses the conversation."""
+"""Signatures of Gemini's calls, which agents may lose. The model refuses a conversation without them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pytest_agentbench.models.apis.base import PARTS, JsonObject
 
 
 class CallSignatures:
-    """The signatures of a run's calls by what is called: agents give calls ids of their own."""
+    """The signatures of a run's calls, by name and arguments, because agents change the ids of calls."""
 
     def __init__(self) -> None:
         self._kept: dict[str, list[str]] = {}
 
     def keep(self, message: Mapping[str, Any]) -> None:
-        """Keep the signatures of a reply's calls."""
+        """Store the signatures of a reply's calls."""
         for part in message.get(PARTS) or ():
             if "functionCall" in part and (signature := part.get("thoughtSignature")):
                 self._kept.setdefault(_key_of(part["functionCall"]), []).append(signature)
 
     def mend(self, contents: Any) -> tuple[Any, int]:
-        """Return the contents of a request with the signatures that they lack, and how many these were.
+        """Return the contents of a request with restored signatures, and the number of restored signatures.
 
-        A result that comes twice is in it once: Gemini CLI 0.61 loses the signatures where it resumes a session, and
-        sends each result twice.
+        Repeated results are removed. Gemini CLI 0.61 loses the signatures when it resumes a session, and sends each
+        result twice.
         """
         if not isinstance(contents, list):
             return contents, 0
@@ -49,7 +49,7 @@ class CallSignatures:
         return [each for each in made if not isinstance(each, dict) or each.get("parts") != []], restored
 
     def _sign(self, part: JsonObject, seen: dict[str, int]) -> JsonObject:
-        """Return a part with the signature of its call; equal calls have theirs in the order in which they came."""
+        """Return a part with the signature of its call. Equal calls get theirs in the order of the replies."""
         call = part.get("functionCall")
         if not isinstance(call, dict):
             return part
@@ -62,7 +62,7 @@ class CallSignatures:
 
 
 def _repeats(part: Mapping[str, Any], answered: set[str]) -> bool:
-    """Return whether a part is a result that was there before, by its id; note it."""
+    """Return whether a part is a result whose id is in `answered`; add its id."""
     response = part.get("functionResponse")
     call_id = response.get("id") if isinstance(response, dict) else None
     if not isinstance(call_id, str):

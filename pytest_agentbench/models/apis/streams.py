@@ -1,4 +1,4 @@
-"""Streams of Responses, Messages and generateContent: events, joined into the reply that would have come whole."""
+"""Readers of the streams of Responses, Messages and generateContent. Each joins events into a complete reply."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed
 
 
 class ResponseReader(EventReader):
-    """Reads the events of a response: the last has the whole of it."""
+    """A reader of the events of a response. The last event has the whole response."""
 
     unfinished = "its stream ended without the event response.completed"
 
@@ -22,7 +22,7 @@ class ResponseReader(EventReader):
         self._response: dict[str, Any] = {}
 
     def add(self, event: dict[str, Any], at: float) -> None:
-        """Take an event."""
+        """Read an event."""
         kind = str(event.get("type"))
         if kind.endswith(".delta"):
             self.note_piece(at, is_text=kind == "response.output_text.delta")
@@ -35,7 +35,7 @@ class ResponseReader(EventReader):
 
 
 class MessageReader(EventReader):
-    """Reads the events of a message: its blocks one after the other, each in pieces."""
+    """A reader of the events of a message: one block after another, each in pieces."""
 
     unfinished = "its stream ended without the event message_stop"
     _PIECES: Mapping[str, tuple[str, str]] = {
@@ -44,7 +44,7 @@ class MessageReader(EventReader):
         "signature_delta": ("signature", "signature"),
         "input_json_delta": ("partial_json", "input"),
     }
-    """Of each kind of piece its key, and that of the block which it goes on."""
+    """The key of a piece's text, and the key in the block that the text is appended to, by the type of piece."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class MessageReader(EventReader):
         self._texts: dict[tuple[int, str], list[str]] = {}
 
     def add(self, event: dict[str, Any], at: float) -> None:
-        """Take an event."""
+        """Read an event."""
         kind, index, delta = event.get("type"), event.get("index"), event.get("delta")
         if kind == "message_start" and isinstance(event.get("message"), dict):
             self._message = event["message"]
@@ -83,7 +83,7 @@ class MessageReader(EventReader):
             self._texts.setdefault((index, names[1]), []).append(piece if isinstance(piece, str) else "")
 
     def join(self) -> dict[str, Any]:
-        """Return the message. Raises ValueError where the arguments of a call are no JSON."""
+        """Return the message. Raises ValueError if the arguments of a call are invalid JSON."""
         for (index, name), pieces in self._texts.items():
             block, text = self._blocks.setdefault(index, {}), "".join(pieces)
             if name != "input":
@@ -96,14 +96,14 @@ class MessageReader(EventReader):
         try:
             return json.loads(text)
         except ValueError:
-            # Cut off by the limit: what came whole does without the rest of it
+            # The token limit cut off the last call. The blocks before it are complete and are kept.
             if self._message.get("stop_reason") == "max_tokens":
                 return {}
             raise
 
 
 class GeminiReader(EventReader):
-    """Reads the events of generateContent: each is a response, with more parts, and with the usage until then."""
+    """A reader of the events of generateContent. Each is a response with more parts, and with the usage so far."""
 
     unfinished = "its stream ended without a finishReason"
 
@@ -114,7 +114,7 @@ class GeminiReader(EventReader):
         self._parts: list[Any] = []
 
     def add(self, event: dict[str, Any], at: float) -> None:
-        """Take an event."""
+        """Read an event."""
         self._response |= {name: value for name, value in event.items() if name != "candidates"}
         feedback = event.get("promptFeedback")
         self.complete |= isinstance(feedback, dict) and bool(feedback.get("blockReason"))
@@ -131,7 +131,7 @@ class GeminiReader(EventReader):
             self.note_piece(at, is_text=isinstance(part, dict) and bool(part.get("text")) and not part.get("thought"))
 
     def _add_part(self, part: Any) -> None:
-        """Add a part: a text that says no more than the text before it goes on with it."""
+        """Add a part. A text continues the text before it if their other fields are equal."""
         last = self._parts[-1] if self._parts else None
         if isinstance(part, dict) and isinstance(last, dict) and isinstance(last.get("text"), list):
             text, more = part.get("text"), {name: value for name, value in part.items() if name != "text"}
@@ -154,7 +154,7 @@ class GeminiReader(EventReader):
 
 
 def open_reader(api: ApiName) -> EventReader:
-    """Return what reads the stream of a reply in a protocol; its clock begins here."""
+    """Return a new reader for the streams of an API. Its clock starts at once."""
     readers: Mapping[ApiName, Callable[[], EventReader]] = {
         "chat": StreamReader,
         "responses": ResponseReader,

@@ -1,4 +1,4 @@
-"""What of an agent's request is left out where its model is asked in another protocol."""
+"""The parts of an agent's request that are dropped if its model is asked in another API."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from pytest_agentbench.models.apis.base import KEPT, Asked
 from pytest_agentbench.records.case import ApiName
 
 _OWN = KEPT | {"reasoning_content"}
-"""Keys of messages for what an agent was shown of thoughts: another provider than the one that wrote it has no use for
-it, and some refuse it.
-"""
+"""Keys of messages for thoughts. Other providers cannot use them, and some refuse them."""
 _LACKING: Mapping[ApiName, frozenset[str]] = {"chat": frozenset({"top_k"}), "responses": frozenset({"top_k"})}
-"""Parameters that a protocol has no name for, and agents send unasked: Gemini CLI a `topK` of 64 with each request."""
+"""Parameters that an API does not have and agents send by default: Gemini CLI sends a `topK` of 64."""
 
 
 def translate(asked: Asked, wire: ApiName) -> Asked:
-    """Return a request for a model that is asked in another protocol than the agent's dialect.
+    """Return a request for a model that is asked in another API than the agent's.
 
-    Raises RequestRefused for one that cannot be translated.
+    Raises RequestRefused if it cannot be translated.
     """
     if asked.refusal is not None:
         raise asked.refusal

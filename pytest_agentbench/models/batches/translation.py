@@ -1,6 +1,6 @@
-"""Chat completions as the batches of Anthropic and Google take and give them: each in its own form alone.
+"""Chat completions in the formats of Anthropic's and Google's batches.
 
-Only what a batch may hold is translated: messages of text without tools, and one answer.
+Batches contain messages of text without tools, and one answer each.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _OURS = frozenset({"model", "messages", "max_tokens", "max_completion_tokens", "
 
 
 def to_anthropic(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request as the parameters of Messages; fields of its own go as they are."""
+    """Return a request as the parameters of Messages. Fields that have no translation are sent unchanged."""
     lacking = {*resolve_dialect("anthropic", "", api="messages").ignored, "metadata"}
     return messages.write_request({name: value for name, value in body.items() if name not in lacking})
 
 
 def from_anthropic(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message as a chat completion; what is no message becomes one without choices, which is refused."""
+    """Return a message as a chat completion. An invalid message becomes {}, which has no choices and is refused."""
     try:
         return messages.read_reply(message)
     except ValueError:
@@ -54,12 +54,12 @@ def to_gemini(body: Mapping[str, Any]) -> dict[str, Any]:
         if schema := find_schema(body["response_format"]):
             config["responseJsonSchema"] = schema
     rest = {name: value for name, value in body.items() if name not in _OURS and name not in names}
-    # What it does not know it refuses by name, as it would in a direct request
+    # Google refuses unknown fields by name, as in a direct request.
     return {**made, **({"generationConfig": config} if config else {}), **rest}
 
 
 def from_gemini(response: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what generateContent answered as a chat completion."""
+    """Return a response of generateContent as a chat completion."""
     candidate = next((each for each in response.get("candidates") or () if isinstance(each, Mapping)), {})
     parts = [part for part in (candidate.get("content") or {}).get("parts") or () if isinstance(part, Mapping)]
     text, thoughts = (
@@ -68,7 +68,7 @@ def from_gemini(response: Mapping[str, Any]) -> dict[str, Any]:
     )
     blocked = (response.get("promptFeedback") or {}).get("blockReason")
     reason = str(blocked or candidate.get("finishReason") or "")
-    # Other words of theirs are read where all finish reasons are: not all of them are a filter's
+    # Other reasons are normalised with those of all providers; not all of them mean a filter.
     finished = "content_filter" if blocked else gemini.READ_REASONS.get(reason, reason or None)
     used = response.get("usageMetadata") or {}
     thought = int(used.get("thoughtsTokenCount") or 0)
