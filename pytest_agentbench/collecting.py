@@ -144,7 +144,9 @@ def header_lines(config: pytest.Config) -> list[str] | None:
     from pytest_agentbench.config.root_search import shows_configuration
 
     paths = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
-    return _describe_roots(config) if shows_configuration(paths, config.invocation_params.dir) else None
+    if shows_configuration(paths, config.invocation_params.dir):
+        return _describe_roots(config)
+    return None
 
 
 def collected_lines(config: pytest.Config) -> list[str] | None:

@@ -82,7 +82,9 @@ def find_extension(seam: str, name: str) -> Any | None:
         if name in (added := session.of(seam)):
             return added[name]
     entry = _table().get(seam, {}).get(name)
-    return None if entry is None else _load(entry)
+    if entry is None:
+        return None
+    return _load(entry)
 
 
 def load_extensions(seam: str) -> Mapping[str, Any]:
@@ -92,7 +94,9 @@ def load_extensions(seam: str) -> Mapping[str, Any]:
 
 def session_extensions(seam: str) -> Mapping[str, Any]:
     """Return the things that plugins of the running session add under a seam, {} without a session."""
-    return dict(_sessions[-1].of(seam)) if _sessions else {}
+    if _sessions:
+        return dict(_sessions[-1].of(seam))
+    return {}
 
 
 class SessionExtensions:

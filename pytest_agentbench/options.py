@@ -88,7 +88,9 @@ def parse_count(text: str) -> int:
 def parse_shown(text: str) -> float:
     """Return a whole number, infinity for `all`."""
     try:
-        return math.inf if text == "all" else parse_count(text)
+        if text == "all":
+            return math.inf
+        return parse_count(text)
     except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number or all") from None
 
@@ -456,7 +458,9 @@ def _read_value(config: pytest.Config, option: _Option) -> Any:
     if given is not None or not text:
         return given
     try:
-        return config.rootpath / text if option.parse is Path else option.parse(text)
+        if option.parse is Path:
+            return config.rootpath / text
+        return option.parse(text)
     except argparse.ArgumentTypeError as error:
         raise pytest.UsageError(f"ini option {_name_dest(option)}: {error}") from None
 

@@ -226,7 +226,9 @@ class SessionReport:
         if self.budget is None:
             return {"run": 0.0, "judge": 0.0}
         spent: dict[str, Any] = {**self.budget.spent_usd}
-        return {**spent, "at_least": self.budget.known_usd} if None in spent.values() and self.budget.spent else spent
+        if None in spent.values() and self.budget.spent:
+            return {**spent, "at_least": self.budget.known_usd}
+        return spent
 
     def _tell_workers(self, report: pytest.TestReport) -> None:
         assert self.link is not None
@@ -358,8 +360,12 @@ class SessionReport:
 
     def _decide_exit_status(self, gate: Gate, exitstatus: int) -> int:
         if gate.passed is not None:
-            return pytest.ExitCode.OK if gate.passed else pytest.ExitCode.TESTS_FAILED
-        return pytest.ExitCode.TESTS_FAILED if self._stop_reason or self.lost or self._list_unshared() else exitstatus
+            if gate.passed:
+                return pytest.ExitCode.OK
+            return pytest.ExitCode.TESTS_FAILED
+        if self._stop_reason or self.lost or self._list_unshared():
+            return pytest.ExitCode.TESTS_FAILED
+        return exitstatus
 
     @property
     def _stop_reason(self) -> str | None:
@@ -421,7 +427,9 @@ class SessionReport:
 
 def _severity(outcome: str) -> int:
     """Return the rank of an outcome, the worst last; outcomes of other plugins (`rerun`, `retried`) have none."""
-    return _WORST_LAST.index(outcome) if outcome in _WORST_LAST else -1
+    if outcome in _WORST_LAST:
+        return _WORST_LAST.index(outcome)
+    return -1
 
 
 def _merge_attempts(before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:

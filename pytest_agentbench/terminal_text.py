@@ -45,7 +45,9 @@ def visible(text: str) -> str:
 
 def legible(text: str) -> str:
     """Return the text like `visible`, but with the commands of a CI."""
-    return text if text.isascii() and text.isprintable() else _compiled(_STEERING).sub(_escape, text)
+    if text.isascii() and text.isprintable():
+        return text
+    return _compiled(_STEERING).sub(_escape, text)
 
 
 def visible_line(text: str) -> str:
@@ -63,7 +65,9 @@ def wholly_visible(text: str) -> str:
 
 def shorten_text(text: str, width: int, dots: str = "…") -> str:
     """Return at most `width` characters of a text; a longer text ends in `dots`."""
-    return text if len(text) <= width else text[: width - len(dots)].rstrip() + dots
+    if len(text) <= width:
+        return text
+    return text[: width - len(dots)].rstrip() + dots
 
 
 def sendable(text: str, limit: int | None = None) -> str:
@@ -83,7 +87,9 @@ def defuse_ci_commands(text: str) -> str:
     shown = text
     if "::" in text or "##" in text or "section_" in text:  # nearly all that is printed has none of them
         shown = _compiled(_COMMAND).sub(_defuse, text)
-    return _compiled(_FOLDED).sub(_defuse, shown) if "BUILDKITE" in os.environ else shown
+    if "BUILDKITE" in os.environ:
+        return _compiled(_FOLDED).sub(_defuse, shown)
+    return shown
 
 
 def count_text(number: int, noun: str) -> str:

@@ -293,7 +293,9 @@ class CaseFile(pytest.Module):
         if own is not None:
             return [(plan.predictions, [plan]) for plan in planner.own_plans(opened, own)]
         plans = self._session_plans()
-        return [(None, plans)] if plans else []
+        if plans:
+            return [(None, plans)]
+        return []
 
     def _collect_rows(
         self, opened: OpenedSource, subject: StoredAnswers | None, plans: list[Plan]

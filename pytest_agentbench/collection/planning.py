@@ -104,9 +104,10 @@ class Planner:
     def _is_overridden(self, folder: Path) -> bool:
         if folder not in self._own_agents:
             here = overrides_runner(self.plugins.get_plugin(str(folder / "conftest.py")))
-            above = (
-                _some_plugin_overrides(self.plugins) if folder == folder.parent else self._is_overridden(folder.parent)
-            )
+            if folder == folder.parent:
+                above = _some_plugin_overrides(self.plugins)
+            else:
+                above = self._is_overridden(folder.parent)
             self._own_agents[folder] = here or above
         return self._own_agents[folder]
 
@@ -218,7 +219,9 @@ class Planner:
         self.rules.check_file_metrics(opened, [plan.evaluation_profile for plan in plans[:1]])
         self.decides_rows = self.decides_rows or (bool(opened.metrics) and opened.metrics == self._metrics)
         rows = opened.rows(subject)
-        return rows if self.predicted is None else self.predicted.rows(opened, rows)
+        if self.predicted is None:
+            return rows
+        return self.predicted.rows(opened, rows)
 
     def cases(self, root: ConfigRoot) -> dict[str, IndexedCase]:
         """Return every case below the root by its id, looked up once. A guest's takes no id of the root's own."""

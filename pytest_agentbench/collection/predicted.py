@@ -126,7 +126,9 @@ def _name_some(keys: list[str]) -> str:
 def _count_samples(value: Any) -> int:
     """Return the number of repetitions of a prediction. A list of objects is a file of another kind, not samples."""
     is_samples = isinstance(value, list) and not all(map(_is_no_sample, value))
-    return len(value) if is_samples else 1
+    if is_samples:
+        return len(value)
+    return 1
 
 
 def _is_no_sample(value: Any) -> bool:

@@ -280,7 +280,9 @@ def _end_without_run(result: Result) -> EndReason | None:
     """Return the end of a run that was not made, or not to its end."""
     if result.not_run is not None:
         return "interrupted"
-    return "unsupported" if isinstance(result.error, UnsupportedError) else None
+    if isinstance(result.error, UnsupportedError):
+        return "unsupported"
+    return None
 
 
 def _name_variant(item: pytest.Item, job: Job) -> str | None:
@@ -290,7 +292,9 @@ def _name_variant(item: pytest.Item, job: Job) -> str | None:
     repetition = callspec.params[PLAN_PARAM][2]  # the job's may be a further one
     draw = job.plan.model_id + (f"-r{repetition}" if repetition > 1 else "")
     every: str = callspec.id
-    return None if every == draw else every.removeprefix(f"{draw}-").removesuffix(f"-{draw}")
+    if every == draw:
+        return None
+    return every.removeprefix(f"{draw}-").removesuffix(f"-{draw}")
 
 
 def _describe_outcome(call: pytest.CallInfo[Any], result: Result) -> str | None:
@@ -303,7 +307,9 @@ def _describe_outcome(call: pytest.CallInfo[Any], result: Result) -> str | None:
     if isinstance(result.error, AgentbenchError):
         return str(result.error)
     error = call.excinfo.value
-    return str(error) if isinstance(error, pytest.skip.Exception) else call.excinfo.exconly()
+    if isinstance(error, pytest.skip.Exception):
+        return str(error)
+    return call.excinfo.exconly()
 
 
 def find_stop(job: Job, result: Result, outcome: str) -> str | None:

@@ -100,7 +100,9 @@ class CodeReader:
     def read_module(self, name: str) -> Code:
         """Return the identity of a module that another process imports."""
         files = [spec.origin for spec in _specs((True, 0, name, ()), "", "") if spec.has_location and spec.origin]
-        return self._follow({}, later=files) if files else Code({"missing": name})
+        if files:
+            return self._follow({}, later=files)
+        return Code({"missing": name})
 
     def require_unchanged(self, file: str) -> None:
         """Raise UnknownCode if the file was changed since the session began: older code may be loaded."""
@@ -237,7 +239,9 @@ def _modules_of(thing: Any) -> list[Mapping[str, Any]]:
             raise UnknownCode(f"{type(thing).__qualname__} is not written in Python")
         modules = [*_modules_of_class(type(thing)), *(_modules_of(call) if isinstance(call, FunctionType) else ())]
     wrapped = getattr_static(thing, "__wrapped__", None)
-    return modules if wrapped is None else [*modules, *_modules_of(wrapped)]
+    if wrapped is None:
+        return modules
+    return [*modules, *_modules_of(wrapped)]
 
 
 def _modules_of_class(kind: type) -> list[Mapping[str, Any]]:
@@ -270,11 +274,15 @@ def _owner(name: str, file: str | None) -> str:
     if top in _OURS:
         return "other"
     if file is None or not os.path.isabs(file):
-        return "other" if top in sys.stdlib_module_names else "own"
+        if top in sys.stdlib_module_names:
+            return "other"
+        return "own"
     path = os.path.realpath(file)
     if not {"site-packages", "dist-packages"}.isdisjoint(path.split(os.sep)):
         return "installed"
-    return "other" if path.startswith(_STDLIB) else "own"
+    if path.startswith(_STDLIB):
+        return "other"
+    return "own"
 
 
 def _version_of(top: str) -> str | None:

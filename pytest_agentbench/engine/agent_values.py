@@ -67,7 +67,9 @@ class Values:
             cls = thing if issubclass(kind, type) else kind
             shown = {"class": _name(cls), **self.named(_held_by_object(cls, thing))}
         wrapped = getattr_static(thing, "__wrapped__", None)
-        return shown if wrapped is None else {**shown, "wraps": self.of_callable(wrapped)}
+        if wrapped is None:
+            return shown
+        return {**shown, "wraps": self.of_callable(wrapped)}
 
     def of_module(self, namespace: Mapping[str, Any]) -> dict[str, Any]:
         """Return the variables of a module and of its classes. Functions do not count: the source defines them."""
@@ -112,13 +114,17 @@ class Values:
             return self._items({key if type(key) is str else repr(key): held for key, held in dict.items(value)})
         if issubclass(kind, _CONTAINERS):
             items = [item for item in (self.plain(held) for held in value) if item is not NOTHING]
-            return sorted(items, key=canonical_json) if issubclass(kind, (set, frozenset)) else items
+            if issubclass(kind, (set, frozenset)):
+                return sorted(items, key=canonical_json)
+            return items
         if kind is FunctionType and value.__code__.co_filename.startswith("<"):
             raise UnknownCode(f"{value.__qualname__} has no source file")
         if kind is FunctionType or issubclass(kind, type):
             return _name(value)
         fields = getattr(kind, "__dataclass_fields__", None) or getattr(kind, "model_fields", None)
-        return {"class": _name(kind), **self._items(_attributes(value, fields))} if fields else NOTHING
+        if fields:
+            return {"class": _name(kind), **self._items(_attributes(value, fields))}
+        return NOTHING
 
     def _text(self, text: str) -> str:
         text = _PASSWORD.sub("(a secret)@", text)
@@ -189,4 +195,6 @@ def _name(thing: Any) -> str:
 
 def _shorten(value: Any) -> Any:
     text = canonical_json(value)
-    return value if len(text) <= 200 else f"sha256:{short_hash(text)}"
+    if len(text) <= 200:
+        return value
+    return f"sha256:{short_hash(text)}"

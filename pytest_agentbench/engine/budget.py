@@ -47,7 +47,9 @@ def spending(usage: Usage) -> Spending:
 
 
 def _possible(cost: float | None) -> float | None:
-    return cost if cost is not None and 0 <= cost < _ABSURD else None
+    if cost is not None and 0 <= cost < _ABSURD:
+        return cost
+    return None
 
 
 def over_budget(max_cost: float | None, max_tokens: int | None, usage: Usage) -> str | None:

@@ -33,7 +33,9 @@ def true_nodeid(item: pytest.Item) -> str:
     """Return the node id with the file's real path; pytest's has escapes if the path contains control characters."""
     shown, parent = str(item.nodeid), item.parent
     true = parent.stash.get(FILE_ID, None) if parent is not None else None
-    return shown if parent is None or true is None else true + shown.removeprefix(str(parent.nodeid))
+    if parent is None or true is None:
+        return shown
+    return true + shown.removeprefix(str(parent.nodeid))
 
 
 async def _refuse_work(job: Job, values: FixtureValues) -> Result:
@@ -271,7 +273,9 @@ def _scope(item: pytest.Item, fixture: str, folders: set[Path]) -> Any:
 def _param(item: pytest.Item, fixture: str) -> int | None:
     """Return the id() of the fixture's parameter in the item, None without a parameter."""
     params = getattr(getattr(item, "callspec", None), "params", {})
-    return id(params[fixture]) if fixture in params else None
+    if fixture in params:
+        return id(params[fixture])
+    return None
 
 
 _FIXTURE: Any = type(pytest.fixture(lambda: None))

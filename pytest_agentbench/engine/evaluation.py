@@ -202,7 +202,9 @@ def _failures(checks: Sequence[CheckResult], metrics: Sequence[MetricResult]) ->
 
 
 def _score(metric: MetricResult) -> str:
-    return "nothing to measure" if metric.score is None else f"{metric.score:.3g}"
+    if metric.score is None:
+        return "nothing to measure"
+    return f"{metric.score:.3g}"
 
 
 def _judge_failures(case: Case, judged: JudgeResult, final: Grade | None) -> list[str]:
@@ -243,7 +245,9 @@ async def measure_all(attempt: Attempt, artifact: RunArtifact) -> list[MetricRes
             if not is_judged(case, artifact):
                 return _unasked(spec, artifact.status)
             return await measure_async(spec, reference, output, metrics, _context(attempt))
-        return await services.threads.run(partial(plain, spec)) if spec.name in long else plain(spec)
+        if spec.name in long:
+            return await services.threads.run(partial(plain, spec))
+        return plain(spec)
 
     results = await asyncio.gather(*map(one, specs))
     if used := [result.usage for result in results if result.usage is not None]:
@@ -350,7 +354,9 @@ _NOTHING_KEPT = nullcontext()
 
 
 def _keeping(tape: Tape | None) -> AbstractContextManager[None]:
-    return _NOTHING_KEPT if tape is None else kept(tape)
+    if tape is None:
+        return _NOTHING_KEPT
+    return kept(tape)
 
 
 async def _judge(

@@ -110,7 +110,9 @@ async def execute(services: Services, job: Job, values: FixtureValues) -> Result
 
 def _running_code(result: Result) -> str:
     """Return the part to blame for an exception: the agent until its run has ended, then the code that decides it."""
-    return "the agent" if result.artifact is None else "what decides the run"
+    if result.artifact is None:
+        return "the agent"
+    return "what decides the run"
 
 
 async def _execute(attempt: Attempt) -> None:
@@ -509,7 +511,9 @@ async def _template(attempt: Attempt, context: RunContext, lent: AsyncExitStack)
     """Return the folder that the workspace is copied from, None for an empty workspace."""
     if attempt.run_plan.prepared.template is not None:
         return await lent.enter_async_context(attempt.run_plan.prepared.template(context))
-    return None if attempt.plan.predictions is not None else attempt.case.workspace
+    if attempt.plan.predictions is not None:
+        return None
+    return attempt.case.workspace
 
 
 def _fill(attempt: Attempt, workspace: Workspace, template: Path) -> Snapshot:

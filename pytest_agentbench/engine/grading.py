@@ -98,7 +98,9 @@ class GradingServices:
 
     def describe_pauses(self) -> str:
         """Return a text about endpoints that runs wait for, empty without any."""
-        return self._endpoints.describe_pauses() if self._endpoints is not None else ""
+        if self._endpoints is not None:
+            return self._endpoints.describe_pauses()
+        return ""
 
     async def close(self) -> None:
         """Close the shared objects and the connections."""

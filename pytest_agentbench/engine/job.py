@@ -74,7 +74,9 @@ class Plan:
     @property
     def declared_id(self) -> str:
         """Return the model's id as files have it, without the agent's name that `model_id` contains."""
-        return self.model_id if self.agent is None else self.model_id.removeprefix(name_subject(self.agent, ""))
+        if self.agent is None:
+            return self.model_id
+        return self.model_id.removeprefix(name_subject(self.agent, ""))
 
     def adapt(self, case: Case) -> Case:
         """Return the case with the plan's agent in place of its own.
@@ -93,7 +95,9 @@ class Plan:
     @property
     def stored(self) -> Path | None:
         """Return the file of stored answers that is the subject, None for any other subject."""
-        return self.predictions.path if self.author is not None and self.predictions is not None else None
+        if self.author is not None and self.predictions is not None:
+            return self.predictions.path
+        return None
 
     @cached_property
     def names_cassettes(self) -> bool:
@@ -150,7 +154,9 @@ class Plan:
     def judge_options(self) -> Mapping[str, Any]:
         """Return the options of the profile's first judge for each of its requests."""
         first = self.evaluation_profile.first_judge(CHAT_JUDGE)
-        return first.options if first is not None else {}
+        if first is not None:
+            return first.options
+        return {}
 
 
 class FixtureValues(NamedTuple):
@@ -201,7 +207,9 @@ class Job:
     @property
     def runner_scope(self) -> Any:
         """Return the scope that the runner's fixture comes from, None before the session has grouped its jobs."""
-        return self.start_group.runner_scope if isinstance(self.start_group, StartGroup) else None
+        if isinstance(self.start_group, StartGroup):
+            return self.start_group.runner_scope
+        return None
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -248,7 +256,9 @@ class KeptFiles(NamedTuple):
     @property
     def metadata(self) -> dict[str, Any]:
         """Return the entry for the run's metadata, {} if there is no note."""
-        return {WORKSPACE_NOTE: self.note} if self.note else {}
+        if self.note:
+            return {WORKSPACE_NOTE: self.note}
+        return {}
 
 
 Work = Callable[[Job, Any], Awaitable[Result]]

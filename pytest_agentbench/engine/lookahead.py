@@ -202,7 +202,9 @@ class LookAhead:
     @property
     def coming(self) -> int:
         """Return how many jobs begin next, as soon as those in flight have ended: at most as many as run at once."""
-        return 0 if self.stopped or self.drained else min(self.concurrency, sum(map(len, self.waiting.values())))
+        if self.stopped or self.drained:
+            return 0
+        return min(self.concurrency, sum(map(len, self.waiting.values())))
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -306,7 +308,9 @@ class LookAhead:
 
     def _fetched(self, job: Job, runner: Any) -> Result:
         ready = self.done.pop(job, None)
-        return ready if ready is not None and ready.runner is runner else self._result_without_run(job, runner)
+        if ready is not None and ready.runner is runner:
+            return ready
+        return self._result_without_run(job, runner)
 
     def _pump(self) -> None:
         self.starved = 0
@@ -345,7 +349,9 @@ class LookAhead:
     def _next_suspect(self) -> float:
         while self.suspects and self.suspects[0] < self.at:
             self.suspects.popleft()
-        return self.suspects[0] if self.suspects else math.inf
+        if self.suspects:
+            return self.suspects[0]
+        return math.inf
 
     def _may_start(self, group: Hashable) -> bool:
         return group in self.runners and self.busy.get(group, 0) < self.limits.get(group, self.concurrency)

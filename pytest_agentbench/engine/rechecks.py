@@ -100,7 +100,9 @@ def _warn_of_difference(
 
 def _shown(evaluation: Evaluation) -> str:
     score = evaluation.final_score
-    return evaluation.outcome if score is None else f"{evaluation.outcome} with {score:g} of 10"
+    if score is None:
+        return evaluation.outcome
+    return f"{evaluation.outcome} with {score:g} of 10"
 
 
 def _is_free(registry: Registry, case: Case, check: Check, artifact: RunArtifact) -> bool:

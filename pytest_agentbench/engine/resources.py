@@ -128,11 +128,9 @@ def web_fetch(attempt: Attempt, model: Model, network: NetworkSettings) -> Fetch
     if model.scripted:
         return _scripted_fetch(attempt.services.scripts, attempt.case)
     fetch = make_web_fetch(network, attempt.services.threads.run)
-    return (
-        fetch
-        if attempt.tape is None or attempt.tape.mode(WEB_FETCH) == "off"
-        else make_taped_fetch(fetch, attempt.tape)
-    )
+    if attempt.tape is None or attempt.tape.mode(WEB_FETCH) == "off":
+        return fetch
+    return make_taped_fetch(fetch, attempt.tape)
 
 
 def _scripted_search(scripts: Scripts, case: Case) -> Search:

@@ -120,7 +120,9 @@ def sandbox_identity(attempt: Attempt) -> dict[str, Any]:
     The kind that `auto` selects here is left out, so that a stored run is found on a machine without docker. Raises
     ConfigError for an image that cannot be built, and for an invalid compose file.
     """
-    return sandbox_part(attempt) if _runs_commands(attempt) else {}
+    if _runs_commands(attempt):
+        return sandbox_part(attempt)
+    return {}
 
 
 def sandbox_part(attempt: Attempt) -> dict[str, Any]:

@@ -75,7 +75,9 @@ def servers_of(job: Job, case: Case, given: Mapping[str, McpServer]) -> dict[str
     """Return the run's servers by name, with the fixture's servers `given`. Raises ConfigError as `list_servers`
     does.
     """
-    return {} if job.plan.predictions is not None else list_servers(job.plan.root, job.plan.run_profile, case, given)
+    if job.plan.predictions is not None:
+        return {}
+    return list_servers(job.plan.root, job.plan.run_profile, case, given)
 
 
 def list_servers(
@@ -119,7 +121,9 @@ def list_servers(
 
 def _exclude(server: McpServer, tools: tuple[str, ...]) -> McpServer:
     """Return the server without the tools that the run profile or a part of the case excludes."""
-    return server.model_copy(update={"exclude_tools": (*server.exclude_tools, *tools)}) if tools else server
+    if tools:
+        return server.model_copy(update={"exclude_tools": (*server.exclude_tools, *tools)})
+    return server
 
 
 def list_optional_servers(job: Job, case: Case, servers: Mapping[str, McpServer]) -> frozenset[str]:
@@ -132,7 +136,9 @@ def list_optional_servers(job: Job, case: Case, servers: Mapping[str, McpServer]
 def _floating_image(server: McpServer, profile: RunProfile) -> str | None:
     """Return the problem of an image that a server names for its own sandbox, if its content may change."""
     image = server.sandbox.image if isinstance(server.sandbox, SandboxSettings) else None
-    return None if image is None or profile.allow_floating_image else pinning_problem(image)
+    if image is None or profile.allow_floating_image:
+        return None
+    return pinning_problem(image)
 
 
 def servers_identity(job: Job, servers: Mapping[str, McpServer], given: Mapping[str, McpServer]) -> dict[str, Any]:
@@ -181,7 +187,9 @@ def _digest(path: str) -> str | None:
     try:
         status = os.stat(path)
         # The cache is asked by time and size: 10,000 items with one server read its program once
-        return None if status.st_size > _MAX_HASHED_BYTES else _content(path, status.st_mtime_ns, status.st_size)
+        if status.st_size > _MAX_HASHED_BYTES:
+            return None
+        return _content(path, status.st_mtime_ns, status.st_size)
     except OSError:
         return None
 
@@ -197,10 +205,14 @@ def _sha256(content: bytes) -> str:
 
 def _below(root: str, path: str) -> str:
     """Return the path relative to the config root if it is below the root; any other text unchanged."""
-    return os.path.relpath(path, root) if path.startswith(f"{root}/") else path
+    if path.startswith(f"{root}/"):
+        return os.path.relpath(path, root)
+    return path
 
 
 def _without_port(url: str) -> str:
     parts = urlsplit(url)
     # The fixture took a free port: it is another one in each session
-    return parts._replace(netloc=parts.hostname or "").geturl() if parts.hostname in _LOOPBACK else url
+    if parts.hostname in _LOOPBACK:
+        return parts._replace(netloc=parts.hostname or "").geturl()
+    return url

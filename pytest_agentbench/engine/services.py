@@ -170,7 +170,9 @@ class ModelStops:
 
     def reason(self, job: Job) -> str | None:
         """Return why the job is not run, None if it may run."""
-        return self._reasons.get(_model_of(job)) if self._reasons else None
+        if self._reasons:
+            return self._reasons.get(_model_of(job))
+        return None
 
     def note(self, job: Job, result: Result) -> None:
         """Count the error of a run. Errors by the case file, this machine, a judge or a hook are not the model's."""

@@ -195,7 +195,9 @@ def _owner(frame: FrameType) -> Literal["project", "installed", "other"]:
     path = os.path.realpath(file)
     if path.startswith(_INSTALLED):  # first: where Python is no virtual environment, this folder is below Python's own
         return "installed"
-    return "other" if path.startswith(_PYTHON) else "project"
+    if path.startswith(_PYTHON):
+        return "other"
+    return "project"
 
 
 class PlainImports:
@@ -211,7 +213,9 @@ class PlainImports:
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
         """Return the spec of a module, or None to ask the next finder."""
-        return None if threading.get_ident() == self._pytests else PathFinder.find_spec(name, path, target)
+        if threading.get_ident() == self._pytests:
+            return None
+        return PathFinder.find_spec(name, path, target)
 
     def install(self) -> Callable[[], None]:
         """Insert it before all other finders; return a function that removes it."""
@@ -312,7 +316,9 @@ class Streams:
                     raise
                 self.mend()
                 # A buffer has kept the text that it failed to pass on; without one (PYTHONUNBUFFERED) it is lost
-                return flush() if isinstance(getattr(stream, "buffer", None), io.BufferedIOBase) else call(*args)
+                if isinstance(getattr(stream, "buffer", None), io.BufferedIOBase):
+                    return flush()
+                return call(*args)
 
         def told(text: str, *more: Any) -> Any:
             if self._captured and isinstance(text, str) and (texts := RUN_TEXTS.get()) is not None:
@@ -341,7 +347,9 @@ def _refuse_elsewhere(stream: Any, method: str, name: str) -> None:
         return
 
     def guarded(*args: Any) -> Any:
-        return call(*args) if threading.current_thread() is threading.main_thread() else _refuse(f"{name}.{method}()")
+        if threading.current_thread() is threading.main_thread():
+            return call(*args)
+        return _refuse(f"{name}.{method}()")
 
     setattr(stream, method, guarded)
 

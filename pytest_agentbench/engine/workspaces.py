@@ -151,7 +151,9 @@ def _told_first(case: Case) -> set[str]:
     """Return the paths that checks read. Their changes are listed first, because the list of changes has a limit."""
     typed = filter(None, map(typed_spec, case.checks))
     checked = {path for spec in typed for path in spec.looks_at}
-    return checked if case.expected_artifact is None else {case.expected_artifact, *checked}
+    if case.expected_artifact is None:
+        return checked
+    return {case.expected_artifact, *checked}
 
 
 def _compare(
@@ -253,7 +255,9 @@ def _is_answered_by_files(case: Case, artifact: RunArtifact) -> bool:
 def _lacks(left_out: Sequence[str], looked_at: Sequence[str] | None) -> str | None:
     """Return the file that the checks would miss in the archive."""
     if looked_at is None:
-        return f"{left_out[0] or 'it'} is no regular file or folder" if left_out else None
+        if left_out:
+            return f"{left_out[0] or 'it'} is no regular file or folder"
+        return None
     for path in looked_at:
         inside = path.replace("/tmp/", ".tmp/", 1) if path.startswith("/tmp/") else path  # noqa: S108 - the private one
         normal = "/".join(name for name in inside.split("/") if name not in ("", "."))

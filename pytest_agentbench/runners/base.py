@@ -145,7 +145,9 @@ def _unknown_usage() -> Usage:
 def clean(value: Any, levels: int = MAX_LEVELS) -> Any:
     """Return the value in a form that can be stored. Lone surrogates become `?`, and too deep values become a note."""
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+        if value.isascii():
+            return value
+        return value.encode("utf-8", "replace").decode("utf-8")
     if not isinstance(value, dict | list | tuple):
         return value
     # The recursion ends here: deeper values could break readers of the stored run
@@ -409,7 +411,9 @@ def reason_of(end: RunEnd, trace: Recorder) -> EndReason:
     if end.reason is not None:
         return end.reason
     if end.status == "success":
-        return "answered" if (trace.output or "").strip() else "empty"
+        if (trace.output or "").strip():
+            return "answered"
+        return "empty"
     reasons: Mapping[RunStatus, EndReason] = {
         "failed": "agent_failed",
         "timed_out": "timed_out",

@@ -36,7 +36,9 @@ def adapt(agent: Callable[..., Any]) -> Runner:
     async def in_thread(case: Case, context: RunContext) -> Any:
         result = await context.in_thread(partial(call, case, context))
         # A plain function may return a coroutine, for example a lambda around an async agent
-        return await result if inspect.isawaitable(result) else result
+        if inspect.isawaitable(result):
+            return await result
+        return result
 
     return in_thread
 
@@ -136,7 +138,9 @@ class Predictions:
         key = self.key(case.case_id, case.dataset)
         value = [] if key is None else self.answers[key]
         # A single answer belongs to the first repetition; the other repetitions fail without one
-        return value if isinstance(value, list) else [value]
+        if isinstance(value, list):
+            return value
+        return [value]
 
     def _place(self, case: Case) -> str:
         return f"{self.path.name}: {self.key(case.case_id, case.dataset)!r}"
@@ -169,4 +173,6 @@ def _read_call(place: str, value: Any) -> ReportedCall:
 
 def _ids(case_id: str, dataset: str | None) -> tuple[str, ...]:
     # Prediction files are often written by people who know only the dataset and its own ids
-    return (case_id,) if dataset is None else (case_id, case_id.removeprefix(f"{dataset}."))
+    if dataset is None:
+        return (case_id,)
+    return (case_id, case_id.removeprefix(f"{dataset}."))

@@ -49,7 +49,9 @@ class Adapter:
     @property
     def lock(self) -> Path | None:
         """Return the file that pins all that is installed."""
-        return None if self.program.install.lock is None else self.folder / self.program.install.lock
+        if self.program.install.lock is None:
+            return None
+        return self.folder / self.program.install.lock
 
     @property
     def image(self) -> str:
@@ -154,7 +156,9 @@ class Program:
     def reader(self) -> Read | None:
         """Return the adapter's own reader, or None. Raises ConfigError if it cannot be loaded."""
         path = None if self.adapter is None else self.adapter.folder / READER
-        return None if path is None or not path.is_file() else _load_reader(path)
+        if path is None or not path.is_file():
+            return None
+        return _load_reader(path)
 
 
 def make_command(fields: CommandFields, name: str) -> Program:

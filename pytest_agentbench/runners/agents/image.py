@@ -228,4 +228,6 @@ def _ask_python(builder: ImageBuilder, image: str) -> str:
 
 def describe_image(labels: Mapping[str, str], adapter: Adapter) -> str:
     """Return `yes` if an image matches the adapter, else `outdated`."""
-    return "yes" if labels.get(f"{_LABEL}.of") == _hash_parts(adapter) else "outdated"
+    if labels.get(f"{_LABEL}.of") == _hash_parts(adapter):
+        return "yes"
+    return "outdated"

@@ -99,7 +99,9 @@ async def open_way(
 def find_workspace(context: RunContext) -> str:
     """Return the path of the run's workspace inside the sandbox."""
     is_local = likeness_of(context.needs_sandbox().kind) == "local"
-    return str(context.workspace.path) if is_local else WORKSPACE
+    if is_local:
+        return str(context.workspace.path)
+    return WORKSPACE
 
 
 def list_places(spec: SandboxSpec, sandbox: Sandbox) -> dict[str, str]:

@@ -84,7 +84,9 @@ def _join_messages(messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _name_speaker(message: Mapping[str, Any]) -> str:
-    return f"{message['role']} {message['name']}" if "name" in message else str(message["role"])
+    if "name" in message:
+        return f"{message['role']} {message['name']}"
+    return str(message["role"])
 
 
 async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
@@ -313,4 +315,6 @@ def _names_session(program: Program) -> bool:
 def _last_lines(output: TurnOutput) -> str:
     lines = [line for line in (output.stderr or output.stdout).splitlines() if line.strip()]
     text = str(clean("\n".join(lines[-_LAST_LINES:])[-_SHOWN:]))
-    return f"; its last lines:\n{text}" if text else ""
+    if text:
+        return f"; its last lines:\n{text}"
+    return ""

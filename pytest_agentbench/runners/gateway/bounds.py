@@ -75,7 +75,9 @@ async def _read_ahead(receive: Receive) -> tuple[Receive, int]:
     begun: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": more}]
 
     async def receive_again() -> Message:
-        return begun.pop() if begun else await receive()
+        if begun:
+            return begun.pop()
+        return await receive()
 
     return receive_again, _SLOTS if more else 1
 

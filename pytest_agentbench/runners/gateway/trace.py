@@ -47,7 +47,9 @@ def restore_case_words(
             has_turn = True
             message = {"role": "user", "content": text}
         result.append(message)
-    return result if has_turn else list(messages)
+    if has_turn:
+        return result
+    return list(messages)
 
 
 def _find_turn(message: Mapping[str, Any], turns: Sequence[str], internal: tuple[str, ...]) -> str | None:
@@ -277,7 +279,9 @@ def _parse_arguments(arguments: object) -> Any:
         read = json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
         return arguments
-    return arguments if is_deep(read) else read
+    if is_deep(read):
+        return arguments
+    return read
 
 
 def _find_opening(messages: Messages) -> str:
