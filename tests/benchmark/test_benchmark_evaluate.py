@@ -137,7 +137,7 @@ def test_warnings_point_to_the_caller(make, tmp_path):
     assert [warning.filename for warning in caught] == [__file__] * 3
 
 
-def test_a_benchmark_says_what_it_holds(load):
+def test_the_repr_of_a_benchmark_has_its_name_and_item_count(load):
     assert repr(load(name="Capitals")) == "<Benchmark 'Capitals': 3 items of rows.jsonl>"
     assert repr(Benchmark()) == "<Benchmark 'Benchmark': 0 items>"
 

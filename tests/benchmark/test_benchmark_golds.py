@@ -164,7 +164,7 @@ def test_an_answer_that_cannot_be_read_is_no_wrong_prediction(grade):
         ([["a"]], "found a list as element 1"),
     ],
 )
-def test_an_answer_that_says_no_rule_is_an_error_of_its_row(tmp_path, answer, reason):
+def test_an_answer_without_a_rule_is_an_error_of_its_row(tmp_path, answer, reason):
     path = tmp_path / "rows.jsonl"
     rows = [{"question": "?", "answer": "x"}, {"question": "?", "answer": answer}]
     path.write_text("\n".join(map(json.dumps, rows)))

@@ -47,7 +47,7 @@ def test_a_verdict_is_a_bool_a_mapping_or_a_result(returned, verdict):
         (SimpleNamespace(passed=None), "the hook returned `passed` as None"),
     ],
 )
-def test_anything_else_is_an_error_that_says_what_came(returned, said):
+def test_every_other_value_is_an_error_that_describes_it(returned, said):
     with pytest.raises(TypeError, match=said):
         driver._verdict(returned)
 
@@ -88,7 +88,7 @@ def test_a_hook_is_a_callable_of_a_file_or_a_module(tmp_path: Path, monkeypatch:
         load(path=str(tmp_path / "hook.txt"))
 
 
-def test_an_exception_is_told_with_the_line_of_the_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_exception_is_described_with_the_line_of_the_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "raising_hook.py").write_text("\n\ndef check():\n    raise KeyError('x')\n")
     hook = driver._from_file(tmp_path / "raising_hook.py")

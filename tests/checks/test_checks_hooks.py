@@ -62,7 +62,7 @@ def run_hook(tmp_path):
 
 
 @pytest.mark.parametrize("hook", [{"path": "hook.py"}, {"import_path": "json"}])
-def test_a_policy_without_hooks_skips_them_and_says_how_to_allow_them(run_hook, tmp_path, hook):
+def test_a_policy_without_hooks_skips_them_and_names_the_setting(run_hook, tmp_path, hook):
     source = f"open({str(tmp_path / 'ran')!r}, 'w')\ndef check(): return True"
     result = run_hook(source, policy=SecurityPolicy(), **hook)
     assert result.outcome == "skipped"
@@ -216,7 +216,7 @@ def test_a_hook_cannot_take_all_memory(run_hook):
     ],
     ids=["fork", "long", "early", "crash"],
 )
-def test_a_hook_that_misbehaves_gives_an_error_that_says_so(run_hook, source, message):
+def test_a_hook_that_misbehaves_is_an_error_with_the_reason(run_hook, source, message):
     result = run_hook(source)
     assert (result.outcome, message in result.message) == ("error", True), result.message
 

@@ -69,7 +69,7 @@ def test_an_exception_or_an_unserialisable_value_is_an_error(tmp_path):
     assert odd["error"].startswith("TypeError: Object of type set")
 
 
-def test_a_process_that_ends_before_it_returns_is_told_with_what_it_said(tmp_path):
+def test_a_process_that_ends_early_is_an_error_with_its_output(tmp_path):
     [found] = answers(tmp_path, call("solution:kills"))
     assert found == {"error": "it ended with exit code 4 and returned nothing: last words\n"}
 

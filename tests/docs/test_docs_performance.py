@@ -45,7 +45,7 @@ def test_a_table_has_the_lines_of_its_parts_and_the_rest_of_the_page_stays() -> 
     assert fill_page(page, RECORD) == page
 
 
-def test_a_page_says_what_it_was_measured_with() -> None:
+def test_the_page_has_the_versions_and_machine_of_its_measurement() -> None:
     page = fill_page("<!-- measured: machine -->\n<!-- end -->", replace(RECORD, modified=True))
     assert "Commit abc1234 of 2026-11-23, modified: CPython 3.11.7, pytest 9.2.0" in page
     assert "2 cores; medians of 3." in page

@@ -77,7 +77,7 @@ def sent(link, channel):
     return list(iter(functools.partial(channel.sent.get, timeout=5), "the end"))
 
 
-def test_every_worker_is_told_once_and_a_dead_one_is_passed_over():
+def test_every_worker_is_notified_once_and_a_dead_one_is_skipped():
     link, channel = linked()
     link.tell("stop", "enough")
     link.tell("stop", "again")

@@ -88,7 +88,7 @@ def test_without_a_cassette_there_is_nothing_to_write():
     assert run_ended(None, case(), "success", 2.0) == (2.0, None, None)
 
 
-def test_a_cassette_that_cannot_be_written_is_told_when_the_run_is_stored(tmp_path):
+def test_an_unwritable_cassette_is_an_error_when_the_run_is_stored(tmp_path):
     anew = tape(tmp_path / "c.yaml", "second")
     ask(anew, "new")
     (tmp_path / "c.yaml").mkdir()

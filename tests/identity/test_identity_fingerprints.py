@@ -316,7 +316,7 @@ def test_secrets_and_folders_of_servers_are_not_in_the_profile_fingerprint():
         ({"network": {"web": "deny"}}, "f64c942fb754556d"),
     ],
 )
-def test_runs_of_profiles_that_say_nothing_of_mcp_keep_their_folder(fields, digits):
+def test_runs_of_profiles_without_mcp_keep_their_folder(fields, digits):
     """The digits are those of the version before profiles had `planner` and their servers were used."""
     profile = RunProfile(schema_version=1, run_profile_id="p", title="P", **fields)
     assert fingerprint(run_profile_input(profile)).startswith(digits)

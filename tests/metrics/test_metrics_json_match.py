@@ -114,7 +114,7 @@ def test_a_ground_truth_that_is_no_json_is_an_error(wrong):
     assert "json_match: the ground truth is no JSON" in result.error
 
 
-def test_details_say_where_the_values_differ():
+def test_details_have_the_place_where_values_differ():
     result = measure(MetricSpec(name="json_match"), '{"a": {"b c": 1}, "d": [1, 2]}', '{"a": {}, "d": [1, 3]}', METRICS)
     assert result.details == {"leaves": 3, "matched": 1, "differing": ['$.a."b c"', "$.d[1]"]}
     result = measure(MetricSpec(name="json_match"), "1", "It is 1", METRICS)

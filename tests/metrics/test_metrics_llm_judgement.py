@@ -161,7 +161,7 @@ def test_votes_that_fail_count_for_nothing_beside_those_that_come():
 
 
 @pytest.mark.slow
-def test_no_vote_at_all_is_an_error_that_says_what_it_cost():
+def test_an_evaluation_without_votes_is_an_error_with_its_cost():
     with FaultEndpoint(answer=says("I would say so.")) as endpoint:
         result = judged(endpoint, repetitions=2)
     assert (result.score, result.passed, len(endpoint.requests)) == (None, None, 6)
@@ -276,13 +276,13 @@ def test_score_works_where_a_loop_is_running(served):
     assert asyncio.run(notebook()) == 1
 
 
-def test_score_without_a_model_says_what_to_pass(served):
+def test_score_without_a_model_is_an_error_that_names_the_argument(served):
     with pytest.raises(ConfigError, match=r"model='gpt-5\.4-mini'"):
         score("llm_judgement", "Paris", "It is Paris.")
     assert served.requests == []
 
 
-def test_score_without_a_key_says_which(monkeypatch):
+def test_score_without_a_key_is_an_error_that_names_the_variable(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.raises(ConfigError, match="OPENAI_API_KEY is not set"):

@@ -107,7 +107,7 @@ def test_calls_that_an_own_agent_reports_of_its_own_tools():
         ('{"error": ' + "[" * 100_000, False),
     ],
 )
-def test_a_soft_error_is_an_object_with_an_error_that_says_something(content, soft):
+def test_a_soft_error_is_an_object_with_a_non_empty_error(content, soft):
     assert rates(run(use("A:one", content)))["soft_error_rate"] == soft
 
 

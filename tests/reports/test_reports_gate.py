@@ -28,7 +28,7 @@ def test_without_a_threshold_there_is_no_verdict():
     assert (verdict.passed, verdict.pass_rate, verdict.reasons) == (None, 0.25, ())
 
 
-def test_says_why_in_sentences():
+def test_reasons_of_a_failed_gate_are_sentences():
     verdict = apply_gate(
         Counts(passed=6, failed=2, errors=4), 0.8, other_failures=["cases/bad/test.yaml was not collected."]
     )
@@ -72,7 +72,7 @@ def test_failed_must_pass_cases_and_thresholds_are_reported():
 
 
 @pytest.mark.parametrize("fields", [{}, {"must_pass": True}, {"thresholds": {"pass_rate": 0.5}}])
-def test_a_case_that_does_what_it_must_is_not_told(fields):
+def test_a_case_that_meets_its_limits_is_not_reported(fields):
     assert case_failures(cases(make_row(**fields))) == []
 
 

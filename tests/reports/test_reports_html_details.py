@@ -76,7 +76,7 @@ def test_raw_usage_of_providers_is_left_out(stored):
     assert "prompt_tokens" not in json.dumps(detail(stored))
 
 
-def test_a_long_answer_is_cut_and_says_so(stored):
+def test_a_long_answer_is_cut_with_its_full_length(stored):
     stored.add(trace=[said("user", "hi"), answered("x" * 5_000_000, 1.0)])
     (_, answer) = detail(stored)["run"]["trace"]
     assert answer["content"] == {"cut": "x" * TEXT, "of": 5_000_000}
@@ -125,7 +125,7 @@ def test_arguments_of_any_size_stay_within_the_limit_of_the_page(tmp_path, argum
     assert found["run"]["trace"][-1]["content"] == "done"
 
 
-def test_a_run_without_a_stored_run_says_so(stored):
+def test_a_run_without_a_stored_run_has_a_note(stored):
     stored.add()
     assert notes(stored, artifact=None, outcome="error") == ["Nothing was stored of this run."]
     assert notes(stored, artifact=None, outcome="skipped") == []
@@ -332,7 +332,7 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one_its_details(stored, tm
     assert all((tmp_path / unquote(address)).is_file() for address in first.facts["files"])
 
 
-def test_a_place_that_takes_no_files_is_an_error_that_says_what_to_do(stored, tmp_path, monkeypatch):
+def test_an_unwritable_place_is_an_error_that_names_the_option(stored, tmp_path, monkeypatch):
     for number in range(12):
         stored.add(repetition=number + 1, trace=[answered("x", 1.0)])
     (tmp_path / "report.html_files").write_text("in the way")

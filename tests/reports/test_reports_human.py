@@ -158,7 +158,7 @@ def test_without_labels_there_is_nothing():
     assert results([judged_row("r1", True)], [])["human"] is None
 
 
-def test_unknown_kappa_says_why():
+def test_an_unknown_kappa_has_its_reason():
     [judge] = results([judged_row("r1", True)], [label("r1", "passed")])["human"]["judges"]
     assert (judge["kappa"], judge["kappa_ci95"]) == (None, None)
     assert "passed of every run" in judge["kappa_undefined"]
@@ -220,7 +220,7 @@ def test_the_summary_tells_the_agreement_and_what_is_left_out(told):
     assert "labels left out: 1 of runs that are not in this report" in text
 
 
-def test_the_summary_of_a_report_without_labels_says_nothing(told):
+def test_the_summary_of_a_report_without_labels_has_no_human_section(told):
     older = build_report([judged_row("r1", True)], {})
     del older["human"]
     assert "people" not in told(older)

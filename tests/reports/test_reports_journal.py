@@ -91,7 +91,7 @@ def test_a_file_that_replaced_a_journal_is_not_overwritten(journal, tmp_path, pl
     assert json.loads(journal.row_text(0)) == ROWS[2]
 
 
-def test_a_running_session_says_how_far_it_is(journal):
+def test_the_report_of_a_running_session_has_its_progress(journal):
     report = read_journal(journal.path)
     assert [row["case_id"] for row in report["runs"]] == ["c0", "c1", "c2"]
     assert report["totals"]["spent_usd"] == SPENT

@@ -96,7 +96,7 @@ def test_a_row_tells_what_each_iteration_of_each_judge_said():
     assert "judge_votes" not in row("a")
 
 
-def test_a_judge_is_told_how_far_its_votes_on_a_run_agree():
+def test_the_agreement_of_votes_on_a_run_is_reported_per_judge():
     (judge,) = judges_of(row("a", *iterations(4, 6)), row("b", *iterations(8, None, 8)), row("c", *iterations(2)))
     assert (judge["runs"], judge["repeated"], judge["votes"], judge["failed"]) == (3, 2, 5, 1)
     assert judge["mean_score"] == pytest.approx(5.6)
@@ -278,7 +278,7 @@ def test_the_summary_says_in_a_line_how_far_to_trust_each_model_and_judge(capsys
     assert "\u202e" not in said
 
 
-def test_the_summary_of_an_older_report_says_nothing_of_it(capsys):
+def test_the_summary_of_an_older_report_has_no_judges(capsys):
     report = build_report([row("a", *iterations(4, 6))], {})
     del report["judges"], report["models"][0]["flaky_cases"]
     write_summary(Standard(), report)

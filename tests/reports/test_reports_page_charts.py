@@ -73,7 +73,7 @@ def test_csv_of_a_chart_is_no_formula(program, tmp_path):
         assert row["model"] == f"'{name}"
 
 
-def test_without_the_library_the_page_says_what_to_install_and_shows_tables(program, report, tmp_path):
+def test_without_the_library_the_page_names_the_package_and_shows_tables(program, report, tmp_path):
     text = re.sub(r'<script type="text/plain" id="library">.*?</script>', "", page_text(page_data(report)))
     path = tmp_path / "plain.html"
     path.write_text(text, encoding="utf-8")

@@ -28,7 +28,7 @@ TURNED = "a\x1b[31mb\u202egnp.exe\u2066"
 
 @pytest.mark.parametrize("view", ["overview", "matrix", "runs", "comparison"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_can_be_told_from_their_ground(program, path, view, scheme):
+def test_texts_have_sufficient_contrast(program, path, view, scheme):
     wanted = {
         "overview": [
             ".note",

@@ -40,7 +40,7 @@ def test_pass_at_k_and_pass_hat_k_are_the_unbiased_estimates_for_each_k(drawn):
 
 
 @pytest.mark.parametrize(("n", "passed"), [(0, 0), (1, 0), (1, 1)])
-def test_fewer_than_two_verdicts_say_nothing_of_flakiness(n, passed):
+def test_fewer_than_two_verdicts_have_no_flakiness(n, passed):
     assert flakiness(n, passed) is None
 
 
@@ -74,7 +74,7 @@ def test_without_a_verdict_nothing_is_said_of_reliability(outcomes):
     assert [model[name] for name in figures] == [None] * 6
 
 
-def test_one_run_of_each_case_says_nothing_of_flakiness():
+def test_one_run_of_each_case_has_no_flakiness():
     (model,) = build_report(rows_of(a="p", b="f"), {})["models"]
     assert (model["pass_at_k"], model["flaky_cases"]) == ({"1": 0.5}, None)
 

@@ -96,7 +96,7 @@ def test_models_have_means_and_intervals():
     assert model["duration_seconds"] == {"mean": 1.5, "p50": 1.5, "p95": 1.5, "max": 1.5}
 
 
-def test_a_sum_with_an_unknown_part_is_unknown_and_says_what_is_known():
+def test_a_sum_with_an_unknown_part_is_unknown_and_has_a_lower_bound():
     (model,) = build_report([make_row(), make_row("error", "b"), make_row("skipped", "c")], {})["models"]
     assert model["cost_usd"] == {"run": None, "judge": 0.0}
     assert model["at_least"]["cost_usd"] == {"run": USAGE.cost_usd, "judge": 0.0}

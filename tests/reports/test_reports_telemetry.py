@@ -111,7 +111,7 @@ def test_each_reply_has_its_own_usage_where_the_blocks_are_those_of_the_replies(
     assert "gen_ai.usage.input_tokens" not in calls(more)["chat gpt-4o"].attributes
 
 
-def test_a_request_through_a_gateway_says_how_it_was_asked():
+def test_a_span_of_a_gateway_request_has_its_dialect_and_mode():
     asked = {"number": 1, "dialect": "messages", "mode": "translate", "conversation": 1}
     replied = {"number": 1, "ttft_seconds": 0.2}
     events = [RunnerEvent(sequence=0, at=0, name="request", data=asked)]

@@ -90,7 +90,7 @@ def section(output):
 
 
 @pytest.mark.slow
-def test_the_models_table_says_how_many_cases_a_score_is_about(folder):
+def test_the_models_table_has_the_number_of_scored_cases(folder):
     save(folder, [make_row(case_id=f"c{n}", score=5.0 if n < 2 else None) for n in range(203)])
     title, line = section(piped(folder, columns=100))[1:3]
     assert title.index("judged") > title.index("score")
@@ -147,7 +147,7 @@ def test_a_terminal_gets_colours_within_its_width(folder, columns):
 
 
 @pytest.mark.slow
-def test_a_gate_that_passed_says_by_how_much(folder):
+def test_a_passed_gate_is_reported_with_its_rates(folder):
     save(folder, [make_row(), make_row("failed", "b")], 0.5)
     assert "gate passed: pass rate 0.500 (wanted 0.5), completion 1.000 (wanted 0.95)" in piped(folder)
 
@@ -159,7 +159,7 @@ def test_an_output_without_unicode_still_works(folder):
 
 
 @pytest.mark.slow
-def test_quiet_sessions_say_less(folder):
+def test_quiet_sessions_print_less(folder):
     save(folder, many_rows(), 0.9)
     quiet, silent = piped(folder, "-q"), piped(folder, "-qq")
     assert "slowest" not in quiet
@@ -213,7 +213,7 @@ def test_repetitions_are_counted_by_case(folder):
 
 
 @pytest.mark.slow
-def test_a_session_without_a_run_says_only_why_the_gate_failed(folder):
+def test_a_session_without_a_run_reports_only_the_reason_of_the_gate(folder):
     save(folder, [])
     assert "agentbench" not in piped(folder)
     save(folder, [], 0.5)

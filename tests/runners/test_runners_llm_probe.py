@@ -83,7 +83,7 @@ def test_tools_are_called_and_their_answers_go_back() -> None:
     assert "I write first." in [getattr(event, "content", None) for event in context.trace.events]
 
 
-def test_calls_run_side_by_side_where_the_profile_says_so_and_stay_in_order() -> None:
+def test_calls_run_concurrently_if_the_profile_permits_it_and_stay_in_order() -> None:
     commands = ["mkfifo meet; echo met > meet", "while [ ! -p meet ]; do :; done; cat meet"]
     both = assistant(None, *(("exec_shell", {"command": command}) for command in commands))
     with told(both, assistant("Done.")) as (model, requests):

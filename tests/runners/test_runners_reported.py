@@ -79,7 +79,7 @@ def test_thoughts_of_a_reported_reply_are_no_part_of_its_answer() -> None:
 
 
 @needs_rows
-def test_a_reported_reply_of_reasoning_alone_is_blank_and_says_so() -> None:
+def test_a_reported_reply_of_only_reasoning_is_blank_with_the_reason() -> None:
     context, end, _ = replay("answer_only_in_reasoning")
     assert (end.status, end.reason, context.trace.output) == ("success", "empty", "")
     assert artifact_of(context, end).ending == ONLY_THOUGHTS
@@ -131,7 +131,7 @@ def test_a_call_as_text_in_the_forced_last_answer_is_only_text() -> None:
         ({"content": ""}, "blank answer"),
     ],
 )
-def test_a_blank_answer_says_if_all_text_was_reasoning(message: dict[str, Any], ending: str) -> None:
+def test_a_blank_answer_has_a_note_if_all_text_was_reasoning(message: dict[str, Any], ending: str) -> None:
     reply = assistant()
     reply["choices"][0]["message"] |= message
     with told(reply) as (model, _):

@@ -118,7 +118,7 @@ def test_rows_without_one_right_option_are_errors(items, row, choices, reason):
     ("answer", "answer_is", "right"),
     [(1, "index", "2"), (1, "index1", "1"), ("1", "text", "1"), (2, "text", "2"), ("B", "letter", "2"), (1, None, "2")],
 )
-def test_answer_is_says_how_the_answer_is_read(items, answer, answer_is, right):
+def test_answer_is_sets_the_reading_of_the_answer(items, answer, answer_is, right):
     choices = {"fields": ["all"], "shuffle_seed": 5}
     row = {"question": "q", "answer": answer, "all": ["1", "2", "B"] if answer == "B" else ["1", "2", "3"]}
     (item,) = items([row], choices, **({} if answer_is is None else {"answer_is": answer_is}))

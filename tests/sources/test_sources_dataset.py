@@ -210,7 +210,7 @@ def test_a_plugins_check_is_known_by_its_registration(write):
         ),
     ],
 )
-def test_an_evaluator_that_says_nothing_usable_is_a_bad_row(write, evaluator, message):
+def test_an_invalid_evaluator_is_a_bad_row(write, evaluator, message):
     dataset = write([{"question": "q", "evaluator": evaluator}, {"question": "next"}])
     dataset = Dataset(dataset.path, "qa", known=Known(metrics=frozenset({"exact_match"})))
     (found,) = bad(dataset)
@@ -286,7 +286,7 @@ def test_ids_are_such_as_node_ids_can_carry_and_stay_apart(write):
 
 
 @pytest.mark.parametrize("content", ["", "\n \n", "[]", '{"items": []}'])
-def test_a_file_without_items_says_so(write, content):
+def test_a_file_without_items_is_an_error(write, content):
     assert bad(write(content, "qa.json"))[0].startswith("1:1: ")
     assert bad(write(content))[0].startswith("1:1: ")
 
@@ -424,7 +424,7 @@ def test_only_regular_files_are_looked_at(tmp_path):
     assert list(find_cases(tmp_path)) == [tmp_path / "dataset.yaml"]
 
 
-def test_a_folder_that_cannot_be_read_is_told_after_all_others(tmp_path):
+def test_an_unreadable_folder_is_reported_after_all_others(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "one.jsonl").write_text('{"question": "q"}')

@@ -149,7 +149,7 @@ def test_beside_an_unreadable_descriptor_no_file_is_taken_for_a_dataset_of_its_o
 
 
 @pytest.mark.parametrize("text", ["files: one.jsonl", "files: [1]", "filse: [one.jsonl]", "source: [1]"])
-def test_beside_a_descriptor_that_does_not_say_its_files_neither(tmp_path, rows, text):
+def test_a_descriptor_without_files_makes_its_neighbours_no_datasets(tmp_path, rows, text):
     one = rows("data/one.jsonl", q(1))
     (tmp_path / "data/dataset.yaml").write_text(f"schema_version: 1\n{text}\n")
     assert not is_dataset(one)
@@ -526,7 +526,7 @@ def test_examples_of_another_split_in_an_order_of_their_own(rows, describe):
         ({"examples": [{"question": "q", "answer": "a"}]}, r"few_shot\.examples\[0\]: prompt: found no field 'unit'"),
     ],
 )
-def test_examples_that_are_none_are_told_before_any_row(rows, describe, few_shot, message):
+def test_invalid_examples_are_errors_before_any_row(rows, describe, few_shot, message):
     rows("data/one.jsonl", q(1, unit="cm"))
     rows("data/shots.jsonl", {"question": "x", "unit": "cm"})
     with pytest.raises(ConfigError, match=message):

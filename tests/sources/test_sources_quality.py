@@ -42,7 +42,7 @@ def at(line):
 
 
 @pytest.mark.parametrize("answer", ["-", " ", "?", "...", "n/a", "N/A", "TODO", " tbd ", "nan", "。", "\u200b", '""'])
-def test_an_answer_that_says_nothing_is_doubtful(doubts, answer):
+def test_a_placeholder_answer_is_doubtful(doubts, answer):
     place, text = doubts(("How many?", "4"), ("Which one?", answer))[0]
     assert place == at(2)
     assert text.startswith("answer: found ")

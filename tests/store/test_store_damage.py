@@ -180,7 +180,7 @@ def test_a_log_that_a_killed_session_left_is_salvaged_too(output, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rows", "index"])
 @pytest.mark.parametrize("command", [["prune"], ["verify"], ["export", "--files"]])
-def test_commands_say_that_a_database_is_damaged(output, capfd, kind, command):
+def test_commands_report_a_damaged_database_and_the_repair_command(output, capfd, kind, command):
     damage(output, kind, "zeros")
     before = (output / DATABASE).read_bytes()
     assert main(["store", *command, "--output", str(output)]) == 1

@@ -779,7 +779,7 @@ def test_processes_that_make_the_database_at_once_all_store(tmp_path):
         assert len(open_documents(output).folders("runs/s/p/m")) == 6
 
 
-def test_who_stores_together_is_told_when_the_step_cannot_be_ended(documents, monkeypatch):
+def test_a_failed_transaction_raises_for_every_concurrent_store(documents, monkeypatch):
     """A disk is full at the end of a step, as a rule: none of its writes is taken for stored."""
 
     def execute(database, statement, *given):

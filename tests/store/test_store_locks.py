@@ -364,7 +364,7 @@ def test_a_process_may_open_more_files():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs limits of processes")
-def test_a_process_that_may_open_no_more_files_says_what_to_do(tmp_path):
+def test_a_process_out_of_file_descriptors_gets_an_error_that_names_ulimit(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     async def main() -> None:

@@ -141,7 +141,7 @@ def test_a_verdict_on_another_run_is_not_taken(machine):
     assert not second.pull_verdict(artifact(key=KEY, run_id="r1", case_id="other"))
 
 
-def test_an_object_that_is_not_what_its_name_says_is_not_taken(tmp_path, machine, shared):
+def test_an_object_that_contradicts_its_name_is_not_used(tmp_path, machine, shared):
     first = machine("a")
     first.judge(run := first.run())
     first.close()
@@ -365,7 +365,7 @@ def test_a_long_upload_is_reported_once(url, shared, monkeypatch):
     assert (shared / "runs/p/late.jsonl").read_text() == "late"
 
 
-def test_ctrl_c_ends_the_wait_and_says_so(url, monkeypatch):
+def test_ctrl_c_ends_the_wait_and_reports_unsent_results(url, monkeypatch):
     monkeypatch.setattr("pytest_agentbench.store.remote.PATIENCE", 0.01)
     remote, go_on, told = opened(url), threading.Event(), []
     remote.send(Upload("runs/p", (("runs/p/late.jsonl", lambda: b"late" if go_on.wait(60) else None),)))

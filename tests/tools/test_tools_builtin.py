@@ -152,7 +152,7 @@ def test_commands_of_one_turn_run_side_by_side(workspace: Workspace) -> None:
     assert asyncio.run(both()) == ["[exit code 0]", "met\n[exit code 0]"]
 
 
-def test_tools_that_cannot_work_here_say_so_before_the_run(workspace: Workspace) -> None:
+def test_unusable_tools_are_unavailable_before_the_run(workspace: Workspace) -> None:
     with pytest.raises(UnavailableError, match="no sandbox"):
         toolbox(workspace, "exec_shell")
     with pytest.raises(UnavailableError, match="AGENTBENCH_SEARXNG_URL, BRAVE_API_KEY or TAVILY_API_KEY"):

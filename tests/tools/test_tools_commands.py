@@ -115,7 +115,7 @@ def test_nothing_that_a_command_does_confuses_where_its_output_ends(kind: Sandbo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_time_out_ends_the_session_and_all_in_it_and_says_so(kind: SandboxKind) -> None:
+def test_a_time_out_ends_the_shell_session_and_is_reported(kind: SandboxKind) -> None:
     answers = in_session(
         kind,
         "x=5; mkfifo pipe",
@@ -227,7 +227,7 @@ def test_a_python_program_is_run_in_the_workspace(kind: SandboxKind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_text_that_no_command_can_hold_is_told_or_replaced(kind: SandboxKind) -> None:
+def test_text_that_a_command_cannot_contain_is_refused_or_replaced(kind: SandboxKind) -> None:
     async def run() -> list[str]:
         async with a_run(kind) as call:
             commands = [await call("exec_shell", command=command) for command in ("echo a\0b", "echo '\ud800x'")]

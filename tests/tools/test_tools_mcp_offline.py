@@ -47,7 +47,7 @@ def test_a_server_that_complains_of_the_network_and_goes_on_is_used():
     assert start(declared_server("--say", COMPLAINT, "--start-seconds", "0.5"))[0] == ""
 
 
-def test_a_server_that_ends_for_want_of_the_network_says_so():
+def test_the_error_of_a_server_without_network_names_the_sandbox():
     said, _ = start(declared_server("--say", COMPLAINT, "--die-at-start"))
 
     assert "it needs the network, which its sandbox does not have" in said

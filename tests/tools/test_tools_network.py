@@ -103,7 +103,7 @@ def test_hosts_are_names_or_all_below_one() -> None:
         ("web", "all", "'public' or 'deny'"),
     ],
 )
-def test_wrong_settings_say_what_is_expected(field: str, value: str, expected: str) -> None:
+def test_invalid_settings_are_errors_with_the_expected_value(field: str, value: str, expected: str) -> None:
     with pytest.raises(ValidationError, match=expected):
         NetworkSettings.model_validate({field: value if field == "web" else [value]})
 

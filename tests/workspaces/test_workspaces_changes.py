@@ -183,7 +183,7 @@ def test_names_of_any_bytes_can_be_stored(folder):
     assert FileChange.model_validate_json(change.model_dump_json()) == change
 
 
-def test_long_diffs_are_cut_and_say_so(folder):
+def test_long_diffs_are_cut_with_a_note(folder):
     for number in range(20):
         (folder.path / f"f{number:02}").write_text("0123456789\n" * 10_000)
     found = folder.changes()

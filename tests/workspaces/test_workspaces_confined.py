@@ -134,7 +134,7 @@ def test_bounds_what_is_read_and_written(workspace: Workspace) -> None:
         workspace.write_text("a/" * 5000 + "x", "x")
 
 
-def test_lists_one_folder_and_says_what_things_are(workspace: Workspace) -> None:
+def test_lists_one_folder_and_the_kind_of_each_path(workspace: Workspace) -> None:
     workspace.write_text("b/c.txt", "12345")
     (workspace.path / "a").symlink_to("/etc")
     workspace.private_tmp()

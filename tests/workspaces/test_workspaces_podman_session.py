@@ -264,7 +264,7 @@ def test_podman_is_known_by_its_name_in_versions_that_do_not_tell_it_with_their_
     assert [find_engine(f"{tmp_path}/{name}").is_podman for name in told] == [True, False]
 
 
-def test_dockers_program_says_where_its_daemon_is(tmp_path: Path) -> None:
+def test_the_error_without_a_docker_daemon_names_its_address(tmp_path: Path) -> None:
     program = tmp_path / "docker"
     address = f"unix://{tmp_path}/none.sock"
     program.write_text(f'#!/bin/sh\n[ "$1" = context ] && echo {address} || echo docker version 28\n')
@@ -309,7 +309,7 @@ def test_a_service_that_runs_already_is_used_and_stays(
 
 
 @pytest.mark.slow
-def test_a_podman_that_docker_host_names_is_told_what_podman_is(
+def test_podman_behind_docker_host_is_used_as_podman(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = start_service(find_engine(engine))

@@ -72,7 +72,7 @@ def test_the_filter_refuses_forbidden_calls_and_allows_others(machine: str) -> N
     assert decided(machine, number["openat"], audit=0x40000003) == errno.ENOSYS  # a 32-bit program's
 
 
-def test_the_profile_says_the_same() -> None:
+def test_the_profile_has_the_same_rules_as_the_filter() -> None:
     rules = json.loads(seccomp_profile() or "{}")["syscalls"]
     allowed = {name for rule in rules if rule["action"] == "SCMP_ACT_ALLOW" for name in rule["names"]}
     assert {"socket", "clone", "openat", "shmget"} <= allowed

@@ -61,7 +61,7 @@ def test_an_archive_is_the_same_log(importing: Importing):
     assert found.case("fr")["metadata"]["imported_from"] == "capitals.eval!samples/fr_epoch_1.json:1"
 
 
-def test_an_archive_of_a_newer_compression_says_how_to_convert_it(importing: Importing):
+def test_the_error_of_a_newer_compression_names_the_command_to_convert_it(importing: Importing):
     path = importing.project / "new.eval"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("header.json", "{}")

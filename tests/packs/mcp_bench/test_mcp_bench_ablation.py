@@ -163,7 +163,7 @@ def test_the_table(ablation, tmp_path):
     assert re.search(r"^36 verdicts asked for, 0 kept from before; cost \$\d+\.\d{4}$", out, re.MULTILINE)
 
 
-def test_a_second_call_pays_nothing_and_says_the_same(ablation, endpoint):
+def test_a_second_call_costs_nothing_and_has_the_same_scores(ablation, endpoint):
     first = json.loads(ablation(*BY_ALL, "--json")[1])
     assert len(endpoint.requests) == 2 * 3 * 6
     assert first["cost_usd"] > 0

@@ -153,7 +153,7 @@ def test_an_agent_that_was_given_the_concrete_task_is_said_to_have_seen_it():
     assert "did not see this version" not in text
 
 
-def test_a_task_without_concrete_text_or_analysis_says_so():
+def test_the_prompt_states_that_a_task_has_no_concrete_text():
     text = shown(make_task(detailed=None, dependency_analysis=None))
     assert "There is no more concrete version." in text
     assert "# Dependency analysis" not in text
@@ -209,7 +209,7 @@ def test_an_own_agent_may_leave_anything_in_the_request(request_):
     assert "# Available tools" in shown(run=make_run(request=request_))
 
 
-def test_the_profile_has_the_say_over_role_and_examples():
+def test_the_profile_sets_the_role_and_examples_of_the_judge():
     anchors = {"enabled": True, "references": ({"anchor_id": "a", "label": "A 3", "text": "Made it up."},)}
     system, user = messages(profile=make_profile(judge_system_prompt="You judge maps.", anchors=anchors))
     assert system["content"].startswith("You judge maps.\n")
@@ -236,7 +236,7 @@ def test_the_prompt_has_the_whole_content_of_the_paper(language):
         assert f'"{key}": ' in wording.reply
 
 
-def test_both_languages_say_as_much():
+def test_both_languages_have_the_same_lines_and_labels():
     english, chinese = (read_judge_wording(language) for language in ("en", "zh"))
     for field in ("stance", "scoring", "reply", "how_to_read"):
         assert len(getattr(english, field).splitlines()) == len(getattr(chinese, field).splitlines()), field
@@ -373,7 +373,7 @@ def test_the_cv_over_shuffles_is_the_mean_over_the_judges():
     assert result.cv_percent == pytest.approx(10)
 
 
-def test_one_iteration_says_nothing_of_spread():
+def test_one_iteration_has_no_spread():
     result = aggregate_tool_use([iteration(1, 3, 3, 3, 3, 3, 3)])
     assert (result.overall, result.spread, result.cv_percent, result.passed) == (3, {}, None, False)
     assert result.failed_dimensions == TOOL_USE_DIMENSIONS
@@ -453,7 +453,7 @@ def test_explicit_repetitions_win_over_five(count):
 
 
 @pytest.mark.parametrize(("said", "method"), [({}, "mean"), ({"method": "median"}, "median")])
-def test_the_mean_is_the_method_unless_the_profile_says_another(said, method):
+def test_the_mean_is_the_method_unless_the_profile_sets_another(said, method):
     with JudgeEndpoint(lambda body, number: tool_use_reply()) as endpoint:
         assert ask(endpoint, make_profile(aggregation=said)).result.method == method
 

@@ -114,14 +114,14 @@ def test_a_planner_that_never_plans_has_failed() -> None:
     assert len(requests) == 3
 
 
-def test_a_plan_that_was_cut_off_is_told_so() -> None:
+def test_the_model_is_informed_that_its_plan_was_cut_off() -> None:
     cut = assistant('{"reasoning": "I think', finish="length")
     with told(cut, STOP, assistant("x")) as (model, requests):
         run(model, says("S:a"), plan_tokens=900)
     assert "cut off at the limit of 900 tokens" in asked(requests[1])
 
 
-def test_a_model_that_calls_tools_natively_is_told_to_write_a_plan() -> None:
+def test_a_model_that_calls_tools_natively_is_asked_for_a_plan() -> None:
     with told(assistant(None, ("S:a", {})), STOP, assistant("x")) as (model, requests):
         context, end = run(model, says("S:a"))
     assert end.status == "success"

@@ -43,7 +43,7 @@ def test_a_summary_that_is_too_long_is_cut() -> None:
 
 
 @pytest.mark.parametrize("nothing", [assistant(None, finish="content_filter"), assistant("  ")])
-def test_a_summary_that_says_nothing_leaves_the_beginning_of_the_result(nothing: dict[str, Any]) -> None:
+def test_an_empty_summary_is_replaced_by_the_beginning_of_the_result(nothing: dict[str, Any]) -> None:
     with told(plan(("S:a", {})), nothing, STOP, assistant("x")) as (model, requests):
         _, end = run(model, says("S:a", LONG), summarise_over_tokens=100)
     assert end.status == "success"

@@ -102,7 +102,7 @@ def test_a_metric_of_the_command_line_decides_tasks(tasks):
 
 
 @pytest.mark.slow
-def test_the_profile_says_which_text_the_agent_gets(tasks):
+def test_the_profile_selects_the_text_for_the_agent(tasks):
     tasks.profile("detailed", task_text="detailed")
     for profile, word in (((), "Fuzzy"), (("--agentbench-run-profile", "detailed"), "Detailed")):
         finished = tasks.run("--agentbench-metric", "says_maps>=1", "-k", "trip_000", *profile)

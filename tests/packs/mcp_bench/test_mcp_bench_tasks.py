@@ -136,7 +136,7 @@ def test_a_task_as_a_case(write, read):
     assert case.tags == ("google-maps", "multi_server", "two_server_combinations", "weather-data")
 
 
-def test_a_task_says_of_itself_what_its_group_says_too(write, read):
+def test_fields_of_a_task_take_precedence_over_its_group(write, read):
     own = task("own", servers=["B", "C"], combination_type="mine")
     path = write(group(own, task("shared"), task("named", server_name="D"), servers=["A"], combination_type="all"))
     cases, _ = read(path)
@@ -156,7 +156,7 @@ def test_servers_that_are_joined_in_a_name(write, read, name, servers):
     assert case.mcp_task.servers == servers
 
 
-def test_the_profile_says_which_text_and_which_runner(write, read):
+def test_the_profile_selects_the_text_and_the_runner(write, read):
     only = [{"task_id": "d", "task_description": "Detailed d"}, {"task_id": "f", "fuzzy_description": "Fuzzy f"}]
     path = write(group(task("t"), *only, {**task("e"), "fuzzy_description": "  "}))
 
@@ -365,7 +365,7 @@ def test_groups_that_nest_without_end_are_an_error(write, read, levels, opening,
 
 
 @pytest.mark.slow
-def test_json_files_of_other_kinds_are_told_quickly(tmp_path, write):
+def test_json_files_of_other_kinds_are_recognised_quickly(tmp_path, write):
     """Objects of so many keys that reading them all would take 40 ms."""
     paths = [write({f"k{key}": key for key in range(8000)}, f"{at}.json", None) for at in range(50)]
     begun = time.perf_counter()

@@ -210,7 +210,7 @@ def test_the_one_that_works_in_the_workspace_is_captured(live: Path, capture: Ca
     "entries",
     [{"a": {}, "b": {}}, {"a": {"workspace": "/srv/x"}}, {"a": {"workspace": "{live}"}, "b": {"workspace": "{live}"}}],
 )
-def test_an_agent_that_cannot_be_told_is_an_error(live: Path, capture: Capture, entries: dict[str, Any]) -> None:
+def test_an_ambiguous_agent_is_an_error(live: Path, capture: Capture, entries: dict[str, Any]) -> None:
     configure(live, json.dumps({"agents": {"entries": entries}}).replace("{live}", str(live)))
     code, _, errors = capture()
     assert code == 1

@@ -196,7 +196,7 @@ def image(stand_ins: StandIns, capsys: pytest.CaptureFixture[str]) -> Image:
 
 
 @pytest.mark.slow
-def test_the_image_says_what_it_was_built_of_and_is_built_once(stand_ins: StandIns, image: Image) -> None:
+def test_the_image_has_the_versions_it_was_built_of_and_is_built_once(stand_ins: StandIns, image: Image) -> None:
     code, printed, _ = image()
     assert code == 0
     assert "getting openclaw 2026.9.6 with the npm of Node 24.17.0" in printed
@@ -299,7 +299,7 @@ def test_npm_failing_shows_its_last_lines_without_keys(stand_ins: StandIns, imag
 
 
 @pytest.mark.slow
-def test_without_a_downloader_it_says_what_to_install(
+def test_a_missing_downloader_is_an_error_that_names_the_packages(
     stand_ins: StandIns, image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(stand_ins.folder))
@@ -309,7 +309,7 @@ def test_without_a_downloader_it_says_what_to_install(
     assert "install uv, or pip for" in errors
 
 
-def test_without_an_engine_it_says_so(
+def test_a_missing_engine_is_an_error(
     stand_ins: StandIns, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{stand_ins.folder}/none.sock")

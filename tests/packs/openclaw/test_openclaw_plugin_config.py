@@ -23,7 +23,7 @@ def project(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pr
     return Project(bench, {**stub(tmp_path).settings})
 
 
-def test_a_profile_without_openclaw_skips_the_case_and_says_what_to_add(project: Project) -> None:
+def test_a_profile_without_openclaw_skips_the_case_and_names_the_missing_block(project: Project) -> None:
     project.case("one")
     project.bench.profile("plain")
     finished = project.run(profile="plain")

@@ -151,7 +151,7 @@ def test_errors_in_an_adapter_contain_their_place(
     assert line.startswith(f"{path}:")
 
 
-def test_an_agent_that_is_not_there_is_told_with_its_case(bench: Bench) -> None:
+def test_an_unknown_agent_is_an_error_with_its_case(bench: Bench) -> None:
     project(bench, agent="codx")
     finished = bench.run("--model", "demo", "cases")
     assert "cases/one/test.yaml:" in finished.text
@@ -190,7 +190,7 @@ def test_commands(bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch:
 
 
 @pytest.mark.slow
-def test_the_doctor_says_why_an_agent_cannot_be_tried(bench: Bench) -> None:
+def test_the_doctor_reports_the_reason_why_an_agent_cannot_be_tried(bench: Bench) -> None:
     project(bench, argv=["no-such-agent", "{message}"])
     root = enclosing_root(bench.path / "cases")
     with pytest.raises(SandboxError, match="the program no-such-agent is not installed"):

@@ -28,7 +28,7 @@ def said(name: str, stdout: str, stderr: str = "", **files: str) -> Answer:
     return read_answer(program.answer, program.error, program.session, TurnOutput(stdout, stderr, named))
 
 
-def test_stdout_is_the_answer_of_a_command_that_says_no_more() -> None:
+def test_stdout_is_the_answer_by_default() -> None:
     assert read_answer(Reading(), None, None, TurnOutput("\n It is 42. \n")) == Answer("It is 42.")
 
 
@@ -152,7 +152,7 @@ def test_every_adapter_is_sound() -> None:
         assert "://" not in adapter.lock.read_text(encoding="utf-8"), name
 
 
-def test_nothing_counted_is_nothing_told() -> None:
+def test_output_without_usage_has_no_usage() -> None:
     usage = UsageReading.model_validate({"where": {"type": "x"}, "input": "a", "output": "b"})
     assert read_usage(usage, "stdout_jsonl", TurnOutput("{}\n")) == {}
 

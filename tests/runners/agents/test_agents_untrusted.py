@@ -105,7 +105,7 @@ def test_a_forbidden_request_of_an_agent_fails_its_run(
 
 @needs_bubblewrap
 @pytest.mark.slow
-def test_a_hosted_tool_is_left_out_where_the_adapter_says_so(bench: Bench) -> None:
+def test_a_hosted_tool_is_left_out_if_the_adapter_permits_it(bench: Bench) -> None:
     adapter = {**ADAPTER, "server_tools": "remove"}
     finished = run(bench, "Answer.", "bubblewrap", adapter=adapter, env={"STUB_TOOL": "web_search"})
     assert finished.outcomes == {"one[demo]": "passed"}, finished.text

@@ -202,7 +202,7 @@ def test_the_list_of_models_is_the_runs_own(tmp_path: Path, path: str, headers: 
     asyncio.run(run())
 
 
-def test_other_endpoints_are_told_in_the_trace_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_requests_to_other_endpoints_are_in_the_trace_and_the_run_continues(tmp_path: Path) -> None:
     async def run(model: Model) -> None:
         async with served(model, tmp_path) as it:
             response = await it.http.post("/r/a-token/v1/embeddings", json={})

@@ -301,7 +301,7 @@ def test_a_refusal_is_passed_on_and_the_run_goes_on(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_outage_is_told_as_one_and_nothing_is_asked_again(tmp_path):
+def test_an_outage_is_recorded_and_not_retried(tmp_path):
     async def run() -> None:
         async with Upstream([("500 Oh", [b"{}"])]).serving() as upstream:
             async with passing(tmp_path, upstream, api="messages") as it:

@@ -138,7 +138,7 @@ def test_a_task_that_is_taken_out_is_made_anew_and_a_lost_file_comes_back(maker:
     assert len(maker.author.asked) == asked + 3
 
 
-def test_ctrl_c_leaves_a_file_and_says_how_to_go_on(maker: Maker) -> None:
+def test_a_command_interrupted_by_ctrl_c_can_be_continued(maker: Maker) -> None:
     waiting = threading.Event()
 
     def choose(message: str, nth: int) -> str:

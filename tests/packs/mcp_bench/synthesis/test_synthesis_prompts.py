@@ -71,7 +71,7 @@ def test_the_tools_of_huge_servers_are_shortened_each_alike() -> None:
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the data of MCP-Bench does not lie beside this checkout")
-def test_the_tools_of_real_servers_are_told_whole() -> None:
+def test_the_tools_of_real_servers_are_not_truncated() -> None:
     large = sorted(real_catalogues().values(), key=lambda each: sum(len(str(tool)) for tool in each.tools))[-3:]
     [_, user] = make_generation_request(read_synthesis_wording("en"), job(*large), [], [])
     assert "characters left out" not in user["content"]

@@ -223,7 +223,7 @@ def test_a_browser_shows_the_page_sorts_it_by_keyboard_and_runs_nothing_of_other
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1280])
-def test_texts_can_be_told_from_their_ground_and_the_page_never_scrolls_sideways(tmp_path, scheme, width):
+def test_texts_have_sufficient_contrast_and_the_page_never_scrolls_sideways(tmp_path, scheme, width):
     path = tmp_path / "report.html"
     path.write_text(html_of([*many(), whole("w" * 300, domain="x" * 300)], model="m" * 300), encoding="utf-8")
     with browser() as program, new_page(program, width=width, color_scheme=scheme) as shown:

@@ -196,7 +196,7 @@ def test_levels_and_domains_that_read_the_same_are_one_group():
     assert [(group.name, group.n_total) for group in report.by_domain] == [(None, 2)]
 
 
-def test_a_sum_over_fewer_reports_than_its_group_says_its_own_n(tmp_path):
+def test_a_sum_over_fewer_reports_than_its_group_has_its_own_n(tmp_path):
     files = written(tmp_path, [whole(1), whole(2, cost_saving_usd=None)])
     assert "$99.50 (n = 1)" in files["report.txt"]
     assert "$99.50 <small>(n = 1)</small>" in files["report.html"]
@@ -222,7 +222,7 @@ def test_a_composite_without_its_parts_and_one_missing_without_reason_are_refuse
         whole(1, **fields)
 
 
-def test_the_text_says_the_verdict_with_its_n_and_each_reason(tmp_path):
+def test_the_text_has_the_verdict_with_its_n_and_each_reason(tmp_path):
     text = written(tmp_path, [whole(1, 0.85), without_facts(7, reason="scrape: 3 pages timed out")])["report.txt"]
     assert "Made 2026-11-22 09:30 UTC\nReports: 2 in all, 1 scored, 1 failed\n" in text
     assert "POET score: 0.85 (n = 1), excellent" in text
@@ -256,7 +256,7 @@ def test_lines_fit_a_terminal(language):
     assert max(map(cell_len, text.splitlines())) <= WIDTH
 
 
-def test_without_any_row_there_is_a_report_that_says_so(tmp_path):
+def test_a_report_without_rows_has_no_performance_class(tmp_path):
     files = written(tmp_path, [], not_reached=3)
     assert "POET score: – (n = 0)" in files["report.txt"]
     assert "An interruption left 3 reports without any score" in files["report.txt"]
@@ -338,5 +338,5 @@ def test_money_is_shown_as_exactly_as_it_is_known(value, shown):
         ((-0.1, 0.2), "-0.10 to +0.20"),
     ],
 )
-def test_intervals_are_told_apart_and_have_signs_where_one_is_negative(value, shown):
+def test_intervals_have_signs_if_one_end_is_negative(value, shown):
     assert format_interval(value, "to") == shown

@@ -47,7 +47,7 @@ def test_every_stage_alone_offline(project: ResearchProject) -> None:
     assert contents("validate.jsonl") == [PAGE, PAGE]
 
 
-def test_a_stage_alone_says_why_a_row_failed_before(
+def test_a_single_stage_reports_the_earlier_failure_of_a_row(
     project: ResearchProject, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = {"id": 1, "prompt": "?", "article": "", "extract_error": "the reply was cut off"}
