@@ -58,6 +58,15 @@ _NAME = re.compile(r"[0-9]{8}T[0-9]{12}Z-[0-9a-f]{8}\.journal")
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
+# Who writes what. pytest's thread calls all methods of the writer, one at a time; with pytest-xdist it is the
+# controller's, and workers have no journal. Lists of places and rows belong to these calls. The descriptor, the file's
+# size and `_is_over` may also be used while another thread reads rows back for figures, so they are guarded by `_lock`.
+#
+# Who else touches the file. Readers (`agentbench watch`, `agentbench report`) open it by path and never write. A later
+# session removes journals whose lock it can take. An agent with this user's rights may write to it: the HMAC of each
+# row, whose key exists only in this process, reveals that.
+
+
 class Journal:
     """Writer of a session's journal. Safe to use from any thread.
 
@@ -74,6 +83,7 @@ class Journal:
         self._planned = 0
         self._progress: tuple[int, int, list[str]] | None = None
         self._spent: tuple[dict[str, Any], bytes] = {}, b""
+        # Keeps of each row what figures need; its text is read back from this journal by `row_text`
         self._rows = RowKeeper(self)
         self._size = 0
         self._begin = b""
@@ -81,6 +91,7 @@ class Journal:
         # HMAC: PYTHONHASHSEED can fix its key.
         self._places, self._lengths, self._signatures = array("Q"), array("L"), bytearray()
         self._key = secrets.token_bytes(32)
+        # Texts of rows that could not be written (a full disk): the session still reports them
         self._unwritten: dict[int, bytes] = {}
         self._is_over = False
         folder = output / FOLDER
@@ -116,6 +127,7 @@ class Journal:
     def row(self, row: Mapping[str, Any], at: int, spent_usd: Mapping[str, Any]) -> KeptRow:
         """Append the row of a reported run, or its replacement. Return the row, whose text is now in the journal."""
         text = encode_row(row)
+        # `spent_usd` changes with paid runs only; its text is encoded again only then
         if spent_usd != self._spent[0]:
             self._spent = {**spent_usd}, encode_json(spent_usd).encode()
         head, tail = self._head("run") + b',"at":%d,"row":' % at, b',"spent_usd":%b}' % self._spent[1]

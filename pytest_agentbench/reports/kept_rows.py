@@ -128,6 +128,11 @@ class RowKeeper:
         return shape
 
 
+# A row is split by its members: `_OWN` values are a tuple of the row, `_EQUAL` and empty values are in a shape that
+# rows share (a session has a few shapes), all others are read from the journal. A dict of the same members takes eight
+# times the memory of the tuple: 10,000 runs would need 10 MB more.
+
+
 class KeptRow(Mapping[str, Any]):
     """Read-only row: the members that figures need are in memory, any other member is read from disk.
 
