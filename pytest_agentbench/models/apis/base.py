@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic_core import PydanticSerializationError, to_json
 
@@ -67,7 +67,8 @@ class Route:
     as_list: bool = False
 
 
-class ToolName(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ToolName:
     """The name and the kind of a tool in the agent's API, if it has a namespace or is no function."""
 
     name: str
@@ -165,8 +166,8 @@ def unsupported(name: str, why: str = "a run stores nothing at the provider") ->
 
 def unsupported_content(kind: str) -> RequestRefused:
     """Return the refusal of content that cannot be translated."""
-    said = f"content of the type {kind!r} cannot be translated for the run's model: only text and images can"
-    return RequestRefused(400, said, "unsupported_content")
+    message = f"content of the type {kind!r} cannot be translated for the run's model: only text and images can"
+    return RequestRefused(400, message, "unsupported_content")
 
 
 def malformed(where: str, expected: str) -> RequestRefused:
@@ -236,8 +237,8 @@ def write_custom_input(text: str) -> str:
 
 def read_custom_input(arguments: Mapping[str, Any] | None, raw: str) -> str:
     """Return the input of a custom tool's call, or `raw` if the arguments have no text `input`."""
-    given = (arguments or {}).get("input")
-    return given if isinstance(given, str) else raw
+    text = (arguments or {}).get("input")
+    return text if isinstance(text, str) else raw
 
 
 @dataclass(slots=True)
@@ -256,9 +257,9 @@ class Draft:
         """Record why the request cannot be translated. The first reason counts."""
         self.refusal = self.refusal or refusal
 
-    def lose(self, what: str) -> None:
+    def lose(self, detail: str) -> None:
         """Record a detail that other APIs cannot express."""
-        self.lost[what] = None
+        self.lost[detail] = None
 
     def add(self, role: str, parts: list[JsonObject]) -> None:
         """Add a message of content parts. A single text is written as a string."""
@@ -276,14 +277,15 @@ class Draft:
 
     def add_result(self, call_id: str, parts: list[JsonObject], *, failed: bool = False) -> None:
         """Add the result of a tool: its texts, with a mark if the call failed. Its images follow the last result."""
-        said = "\n".join(part["text"] for part in parts if part["type"] == "text")
+        text = "\n".join(part["text"] for part in parts if part["type"] == "text")
         images = [part for part in parts if part["type"] != "text"]
-        for what, there in (("marks of failed results", failed), ("places of images in results", images)):
-            if there:
-                self.lose(what)
-        self.messages.append(
-            {"role": "tool", "tool_call_id": call_id, "content": f"{FAILED}{said}" if failed else said}
-        )
+        if failed:
+            text = f"{FAILED}{text}"
+            self.lose("marks of failed results")
+        if images:
+            self.lose("places of images in results")
+        self.messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
+        # Providers refuse other messages between the results of one message's calls, so images wait for the last.
         self._images += images
 
     def end_results(self) -> None:
@@ -292,11 +294,11 @@ class Draft:
             self._images = []
             self.messages.append({"role": "user", "content": images})
 
-    def add_tool(self, tool: JsonObject, own: ToolName | None = None) -> None:
+    def add_tool(self, tool: JsonObject, name: ToolName | None = None) -> None:
         """Add a function, and its name in the agent's API if that differs."""
         self.tools.append(tool)
-        if own is not None:
-            self.names[tool["function"]["name"]] = own
+        if name is not None:
+            self.names[tool["function"]["name"]] = name
 
     def read_part(self, url: str | None, kind: str, **more: Any) -> JsonObject:
         """Return an image by its URL. Other content (None) is refused and replaced by the name of its type."""
@@ -350,8 +352,8 @@ def join_parts(parts: list[JsonObject]) -> str | list[JsonObject]:
 def make_function(described: Mapping[str, Any], schema: str, name: str | None = None) -> JsonObject:
     """Return a tool whose parameters have the key `schema`. Raises RequestRefused if it is invalid."""
     function: JsonObject = {"name": name or need(described, "name", str)}
-    if (said := take(described, "description", str)) is not None:
-        function["description"] = said
+    if (description := take(described, "description", str)) is not None:
+        function["description"] = description
     if (parameters := take(described, schema, dict)) is not None:
         function["parameters"] = parameters
     if described.get("strict") is True:
@@ -477,5 +479,5 @@ def split_arguments(arguments: str) -> tuple[str, str]:
 
 def make_id(prefix: str, reply: ChatReply) -> str:
     """Return an id made from the reply, the same for equal replies."""
-    told = reply.response_id or json.dumps(reply.message, sort_keys=True, default=str)
-    return prefix + hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:24]
+    source = reply.response_id or json.dumps(reply.message, sort_keys=True, default=str)
+    return prefix + hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:24]

@@ -83,7 +83,7 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
     refuse_fields(body)
     messages = require_messages(body)
     tools: list[JsonObject] = []
-    served = ["web_search_options"] if body.get("web_search_options") is not None else []
+    server_tools = ["web_search_options"] if body.get("web_search_options") is not None else []
     names: dict[str, ToolName] = {}
     lost: list[str] = []
     for tool in take_objects(body, "tools"):
@@ -92,7 +92,7 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
         if not isinstance(kind, str) or (kind in ("function", "custom") and not _is_named(described)):
             raise RequestRefused(400, "'tools' must be a list of functions", "invalid_request")
         if described is None:
-            served.append(kind)
+            server_tools.append(kind)
         elif kind == "function":
             tools.append(tool)
         else:
@@ -109,7 +109,7 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
         stream=bool(body.get("stream")),
         include_usage=wants_usage(body),
         ignored=list_ignored(body, PASSED_ON | _OF_THE_PROTOCOL),
-        server_tools=tuple(served),
+        server_tools=tuple(server_tools),
         lost=tuple(dict.fromkeys(lost)),
         refusal=refusal or _refuse_content(messages),
         names=names,
@@ -132,7 +132,7 @@ def wants_usage(body: Mapping[str, Any]) -> bool:
 
 def _refuse_content(messages: Sequence[Mapping[str, Any]]) -> RequestRefused | None:
     """Return why messages cannot be translated, or None. Raises RequestRefused for a stored file."""
-    found = None
+    refusal = None
     for message in messages:
         parts = message.get("content")
         for part in parts if isinstance(parts, list) else ():
@@ -141,8 +141,8 @@ def _refuse_content(messages: Sequence[Mapping[str, Any]]) -> RequestRefused | N
             if isinstance(held, Mapping) and held.get("file_id"):
                 raise unsupported("file_id")
             if kind in _MEDIA:
-                found = found or unsupported_content(kind)
-    return found
+                refusal = refusal or unsupported_content(kind)
+    return refusal
 
 
 def _is_named(described: object) -> bool:
@@ -161,16 +161,16 @@ def _read_call(call: Any) -> Any:
     custom = call.get("custom") if isinstance(call, dict) else None
     if custom is None:
         return call
-    if not isinstance(custom, dict) or not isinstance(given := custom.get("input"), str):
+    if not isinstance(custom, dict) or not isinstance(text := custom.get("input"), str):
         raise malformed("tool_calls.custom", "an object with 'name' and the text 'input'")
-    return make_call(call.get("id"), custom.get("name"), write_custom_input(given))
+    return make_call(call.get("id"), custom.get("name"), write_custom_input(text))
 
 
 def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
     """Return a reply as a chat completion."""
-    told = {name: value for name, value in drop_empty(reply.message).items() if name not in KEPT}
+    fields = {name: value for name, value in drop_empty(reply.message).items() if name not in KEPT}
     # The content is one text, because agents accept no parts in a reply.
-    message = {**told, **reply.reasoning, "content": reply.content}
+    message = {**fields, **reply.reasoning, "content": reply.content}
     if reply.tool_calls and asked.names:
         message["tool_calls"] = [
             _write_call(call, sent, asked) for call, sent in zip(reply.tool_calls, message["tool_calls"], strict=True)
@@ -193,10 +193,10 @@ def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
 
 
 def _write_call(call: ToolCall, sent: JsonObject, asked: Asked) -> JsonObject:
-    named = asked.names.get(call.name)
-    if named is None:
+    tool = asked.names.get(call.name)
+    if tool is None:
         return sent
-    custom = {"name": named.name, "input": read_custom_input(call.arguments, call.raw)}
+    custom = {"name": tool.name, "input": read_custom_input(call.arguments, call.raw)}
     return {"id": call.id, "type": "custom", "custom": custom}
 
 
@@ -267,14 +267,14 @@ def list_models(name: str) -> JsonObject:
 
 def fit_message(message: Mapping[str, Any], never: Collection[str], always: Collection[str]) -> dict[str, Any]:
     """Return the part of a model's message that is sent back: no empty fields, and no key that the endpoint refuses."""
-    kept = {name: value for name, value in message.items() if _goes_back(name, value, _MESSAGE_KEYS, never, always)}
+    fitted = {name: value for name, value in message.items() if _goes_back(name, value, _MESSAGE_KEYS, never, always)}
     # `content` is required. It must not be "" next to calls: some servers make an empty block of it, which
     # they refuse.
-    kept["content"] = message.get("content") or (None if kept.get("tool_calls") else message.get("content"))
-    calls = kept.get("tool_calls")
+    fitted["content"] = message.get("content") or (None if fitted.get("tool_calls") else message.get("content"))
+    calls = fitted.get("tool_calls")
     if isinstance(calls, list):
-        kept["tool_calls"] = [_fit_call(call, never, always) if isinstance(call, dict) else call for call in calls]
-    return kept
+        fitted["tool_calls"] = [_fit_call(call, never, always) if isinstance(call, dict) else call for call in calls]
+    return fitted
 
 
 def _fit_call(call: Mapping[str, Any], never: Collection[str], always: Collection[str]) -> dict[str, Any]:

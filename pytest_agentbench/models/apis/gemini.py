@@ -116,11 +116,11 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
     )
 
 
-def _camel(given: Mapping[str, Any]) -> JsonObject:
+def _camel(fields: Mapping[str, Any]) -> JsonObject:
     """Return an object with its top-level keys in camelCase."""
-    if not any("_" in name for name in given):
-        return dict(given)
-    return {_SNAKE.sub(lambda found: found[1].upper(), name): value for name, value in given.items()}
+    if not any("_" in name for name in fields):
+        return dict(fields)
+    return {_SNAKE.sub(lambda match: match[1].upper(), name): value for name, value in fields.items()}
 
 
 def _read_parts(content: Mapping[str, Any], draft: Draft) -> list[JsonObject]:
@@ -158,14 +158,14 @@ class _Contents:
             if take(content, "role", str) == "model":
                 self._read_own(parts, turn)
                 continue
-            said: list[JsonObject] = []
+            user_parts: list[JsonObject] = []
             for part in parts:
                 if (response := take(part, "functionResponse", dict)) is None:
-                    said.append(_read_part(part, self._draft))
+                    user_parts.append(_read_part(part, self._draft))
                 else:
                     self._read_result(_camel(response))
-            if said:
-                self._draft.add("user", said)
+            if user_parts:
+                self._draft.add("user", user_parts)
 
     def _read_own(self, parts: list[JsonObject], turn: int) -> None:
         for number, part in enumerate(parts):
@@ -182,7 +182,7 @@ class _Contents:
         """Add a result once. Gemini CLI 0.61 sends each twice."""
         name, call_id = need(response, "name", str), take(response, "id", str)
         if call_id is None:
-            call_id = next((known for known, called in self._open.items() if called == name), None)
+            call_id = next((open_id for open_id, open_name in self._open.items() if open_name == name), None)
         if call_id is None:
             self._draft.lose("results without a call")
         if call_id is None or call_id in self._answered:
@@ -203,11 +203,11 @@ def _read_output(response: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def _read_tool(tool: JsonObject, draft: Draft) -> None:
-    for declared in take_objects(tool, "functionDeclarations"):
-        function = _camel(declared)
+    for declaration in take_objects(tool, "functionDeclarations"):
+        function = _camel(declaration)
         schema = "parametersJsonSchema"
-        if schema not in function and (given := take(function, "parameters", dict)) is not None:
-            function[schema] = _plain_schema(given)
+        if schema not in function and (parameters := take(function, "parameters", dict)) is not None:
+            function[schema] = _plain_schema(parameters)
         draft.add_tool(make_function(function, schema))
     draft.server_tools += [name for name in tool if name != "functionDeclarations"]
 
@@ -218,12 +218,12 @@ def _plain_schema(schema: Any) -> Any:
         return [_plain_schema(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {name: _plain_schema(value) for name, value in schema.items()}
+    plain = {name: _plain_schema(value) for name, value in schema.items()}
     kind = schema.get("type")
     if isinstance(kind, str):
-        made["type"] = [kind.lower(), "null"] if schema.get("nullable") is True else kind.lower()
-        made.pop("nullable", None)
-    return made
+        plain["type"] = [kind.lower(), "null"] if schema.get("nullable") is True else kind.lower()
+        plain.pop("nullable", None)
+    return plain
 
 
 def _check_config(config: Mapping[str, Any], draft: Draft) -> None:
@@ -301,13 +301,13 @@ def _write_usage(usage: Usage) -> JsonObject | None:
 
 def write_events(reply: ChatReply, asked: Asked) -> Iterator[bytes]:
     """Yield the events of a reply. Each is a response with a piece of the content; the last has the usage."""
-    told = _write_end(reply)
-    head = {name: told[name] for name in ("modelVersion", "responseId")}
+    end = _write_end(reply)
+    head = {name: end[name] for name in ("modelVersion", "responseId")}
     for part in _list_parts(reply):
         words = split_words(part["text"]) if "text" in part else ()
         for piece in ({**part, "text": word} for word in words) if words else (part,):
             yield write_event({**_write_piece([piece]), **head})
-    yield write_event({**_write_piece([{"text": ""}], _WRITTEN_REASONS.get(finish_of(reply), "STOP")), **told})
+    yield write_event({**_write_piece([{"text": ""}], _WRITTEN_REASONS.get(finish_of(reply), "STOP")), **end})
 
 
 def _error(status: int, code: str, text: str) -> JsonObject:
@@ -338,8 +338,8 @@ def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_config(request: Mapping[str, Any]) -> dict[str, Any]:
-    given = {**request, "max_tokens": find_limit(request)}
-    config = {theirs: value for ours, theirs in SETTINGS.items() if (value := given.get(ours)) is not None}
+    settings = {**request, "max_tokens": find_limit(request)}
+    config = {theirs: value for ours, theirs in SETTINGS.items() if (value := settings.get(ours)) is not None}
     if stop := request.get("stop"):
         config["stopSequences"] = list_stops(stop)
     if (effort := request.get("reasoning_effort")) is not None:
@@ -364,36 +364,34 @@ def _write_choice(choice: Any) -> dict[str, Any]:
 
 
 def _write_contents(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = []
+    contents: list[dict[str, Any]] = []
     results: list[dict[str, Any]] | None = None  # all results of a message's calls are in one content
-    called: dict[str, str] = {}
+    names: dict[str, str] = {}
     for message in messages:
         role, content = message.get("role"), message.get("content")
         if role == "tool":
             call_id = message["tool_call_id"]
-            answer = {"id": call_id, "name": called.get(call_id, call_id), "response": {"output": read_text(content)}}
+            response = {"id": call_id, "name": names.get(call_id, call_id), "response": {"output": read_text(content)}}
             if results is None:
-                made.append({"role": "user", "parts": (results := [])})
-            results.append({"functionResponse": answer})
+                contents.append({"role": "user", "parts": (results := [])})
+            results.append({"functionResponse": response})
             continue
         results = None
         if role != "assistant":
-            made.append({"role": role, "parts": _write_parts(content)})
+            contents.append({"role": role, "parts": _write_parts(content)})
             continue
-        called |= {call["id"]: call["function"]["name"] for call in message.get("tool_calls") or ()}
+        names |= {call["id"]: call["function"]["name"] for call in message.get("tool_calls") or ()}
         if parts := _write_own(message):
-            made.append({"role": "model", "parts": parts})
-    return made
+            contents.append({"role": "model", "parts": parts})
+    return contents
 
 
 def _write_own(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the parts of an assistant message: its original parts without dropped calls, or parts from text and
-    calls.
-    """
+    """Return the original parts of an assistant message without dropped calls, or parts from its text and calls."""
     calls = message.get("tool_calls") or ()
-    if isinstance(own := message.get(PARTS), list):
-        kept = {call["id"] for call in calls}
-        return [each for each in own if "functionCall" not in each or each["functionCall"].get("id") in kept]
+    if isinstance(parts := message.get(PARTS), list):
+        call_ids = {call["id"] for call in calls}
+        return [part for part in parts if "functionCall" not in part or part["functionCall"].get("id") in call_ids]
     text = read_text(message.get("content"))
     return [*([{"text": text}] if text else ()), *(_write_call(call) for call in calls)]
 
@@ -433,8 +431,11 @@ def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
     answer_id = data.get("responseId")
     message = read_parts([_name_call(part, f"call_{answer_id}_{number}") for number, part in enumerate(parts)])
     reason = str(candidate.get("finishReason") or "STOP")
-    finish = READ_REASONS.get(reason, reason.lower()) if candidate else "content_filter"
-    finish = "tool_calls" if "tool_calls" in message and finish == "stop" else finish
+    finish = READ_REASONS.get(reason, reason.lower())
+    if not candidate:
+        finish = "content_filter"
+    elif "tool_calls" in message and finish == "stop":
+        finish = "tool_calls"
     choice = {"message": message, "finish_reason": finish}
     return make_completion(answer_id, data.get("modelVersion"), choice, _read_usage(data.get("usageMetadata")))
 
@@ -476,8 +477,8 @@ def _read_usage(counted: Any) -> dict[str, Any] | None:
         return None
 
     def add(*names: str) -> int | None:
-        told = [value for name in names if isinstance(value := counted.get(name), int)]
-        return sum(told) if told else None
+        counts = [value for name in names if isinstance(value := counted.get(name), int)]
+        return sum(counts) if counts else None
 
     return {
         **counted,

@@ -143,8 +143,8 @@ def _read_message(message: JsonObject, draft: Draft) -> None:
             parts.append(_read_block(block, draft))
             continue
         _note_cache(block, draft)
-        said = read_content(block.get("content"), draft, _read_block)
-        draft.add_result(need(block, "tool_use_id", str), said, failed=block.get("is_error") is True)
+        result = read_content(block.get("content"), draft, _read_block)
+        draft.add_result(need(block, "tool_use_id", str), result, failed=block.get("is_error") is True)
     if parts:
         draft.add(role, parts)
 
@@ -345,14 +345,14 @@ def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
         "effort": request.get("reasoning_effort"),
         **(request.get("output_config") or {}),
     }
-    if given := {name: value for name, value in config.items() if value is not None}:
-        made["output_config"] = given
+    if set_config := {name: value for name, value in config.items() if value is not None}:
+        made["output_config"] = set_config
     return made
 
 
 def _write_system(messages: Sequence[Mapping[str, Any]]) -> str | list[Any]:
     """Return the system messages as one text, or as parts if any has parts, which may have marks for the cache."""
-    contents = [content for each in messages if (content := each.get("content"))]
+    contents = [content for message in messages if (content := message.get("content"))]
     if not any(isinstance(content, list) for content in contents):
         return "\n\n".join(contents)
     parts: list[Any] = []
@@ -387,42 +387,42 @@ def _write_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     function = tool.get("function")
     if not isinstance(function, Mapping):  # a tool of the endpoint, such as web_search
         return tool
-    kept = {name: value for name, value in function.items() if name != "parameters"}
-    return {**kept, "input_schema": function.get("parameters") or {"type": "object", "properties": {}}}
+    fields = {name: value for name, value in function.items() if name != "parameters"}
+    return {**fields, "input_schema": function.get("parameters") or {"type": "object", "properties": {}}}
 
 
-def _write_form(wanted: Any) -> dict[str, Any] | None:
+def _write_form(response_format: Any) -> dict[str, Any] | None:
     """Return the output format for a JSON Schema. The API has no other format."""
-    schema = find_schema(wanted)
+    schema = find_schema(response_format)
     return {"type": "json_schema", "schema": schema} if schema else None
 
 
 def _write_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = []
+    written: list[dict[str, Any]] = []
     results: list[dict[str, Any]] | None = None  # the API refuses results of one message's calls in several messages
     for message in messages:
         role, content = message.get("role"), message.get("content")
         if role == "tool":
             result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": _write_parts(content)}
             if results is None:
-                made.append({"role": "user", "content": (results := [])})
+                written.append({"role": "user", "content": (results := [])})
             results.append(result)
             continue
         results = None
         if role != "assistant":
-            made.append({"role": role, "content": _write_parts(content)})
+            written.append({"role": role, "content": _write_parts(content)})
         elif blocks := _write_blocks(message):
             is_text = len(blocks) == 1 and blocks[0].keys() == {"type", "text"}
-            made.append({"role": role, "content": blocks[0]["text"] if is_text else blocks})
-    return made
+            written.append({"role": role, "content": blocks[0]["text"] if is_text else blocks})
+    return written
 
 
 def _write_blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the original blocks of an assistant message without dropped calls, or blocks from its text and calls."""
     calls = message.get("tool_calls") or ()
-    if isinstance(own := message.get(BLOCKS), list):
-        kept = {call["id"] for call in calls}
-        return [each for each in own if each.get("type") != "tool_use" or each.get("id") in kept]
+    if isinstance(original := message.get(BLOCKS), list):
+        call_ids = {call["id"] for call in calls}
+        return [block for block in original if block.get("type") != "tool_use" or block.get("id") in call_ids]
     text = read_text(message.get("content"))
     blocks: list[Mapping[str, Any]] = [text_part(text)] if text else []
     blocks += [_make_tool_use(call["id"], call["function"]["name"], parse_arguments(call)) for call in calls]

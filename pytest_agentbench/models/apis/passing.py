@@ -57,7 +57,7 @@ def select_headers(headers: Mapping[str, str], names: tuple[str, ...]) -> dict[s
 def rewrite_request(
     name: ApiName,
     body: bytes,
-    given: JsonObject,
+    parsed: JsonObject,
     asked: Asked,
     model: Model,
     parameters: Mapping[str, Any],
@@ -65,32 +65,32 @@ def rewrite_request(
 ) -> bytes:
     """Return the body for the endpoint, which is `body` if nothing must change.
 
-    `given` is the parsed body, and `asked` its internal form. The run's `parameters`, by the names of Chat Completions,
-    override the agent's, which override the model's. `contents` replace Gemini's contents.
+    `parsed` is the parsed body, and `asked` its internal form. The run's `parameters`, by the names of Chat
+    Completions, override the agent's, which override the model's. `contents` replace Gemini's contents.
     """
-    made = {field: value for field, value in given.items() if field not in DROPPED}
+    sent = {field: value for field, value in parsed.items() if field not in DROPPED}
     if name != "gemini":  # the model is in the path of Gemini's requests
-        made["model"] = model.requested_model
-    if name in _STORING and (name == "responses" or made.get("store")):
-        made["store"] = False
-    if name == "chat" and made.get("stream"):
-        made["stream_options"] = {**(made.get("stream_options") or {}), "include_usage": True}
+        sent["model"] = model.requested_model
+    if name in _STORING and (name == "responses" or sent.get("store")):
+        sent["store"] = False
+    if name == "chat" and sent.get("stream"):
+        sent["stream_options"] = {**(sent.get("stream_options") or {}), "include_usage": True}
     if contents is not None:
-        made["contents"] = contents
+        sent["contents"] = contents
     if asked.server_tools:
-        _remove_tools(made, frozenset(asked.server_tools))
+        _remove_tools(sent, frozenset(asked.server_tools))
     for field, value in _spell(name, model.parameters).items():
-        made[field] = _join(value, made.get(field))
+        sent[field] = _join(value, sent.get(field))
     for field, value in _spell(name, parameters).items():
-        made[field] = _join(made.get(field), value)
+        sent[field] = _join(sent.get(field), value)
     # Numbers that Python cannot represent survive only if nothing else changes.
-    return body if made == given else write_request(made)
+    return body if sent == parsed else write_request(sent)
 
 
 def rewrite_headers(
-    name: ApiName, headers: Mapping[str, str], body: bytes, given: JsonObject, model: Model
+    name: ApiName, headers: Mapping[str, str], body: bytes, parsed: JsonObject, model: Model
 ) -> Mapping[str, str]:
-    """Return the headers for the endpoint. `body` is the rewritten body, and `given` the agent's parsed body.
+    """Return the headers for the endpoint. `body` is the rewritten body, and `parsed` the agent's parsed body.
 
     An agent's version of Anthropic's API stays, unless models.yaml sets one, or the run adds sampling parameters
     that this version refuses.
@@ -98,7 +98,7 @@ def rewrite_headers(
     if name != "messages":
         return headers
     sent = json.loads(body)
-    added = {field for field in SAMPLING & sent.keys() if given.get(field) != sent[field]}
+    added = {field for field in SAMPLING & sent.keys() if parsed.get(field) != sent[field]}
     if VERSION in headers and model.anthropic_version is None and not added:
         return headers
     return {**headers, **ENDPOINT_APIS[name].headers(sent, model)}
@@ -113,22 +113,24 @@ def _join(below: Any, above: Any) -> Any:
 
 def _spell(name: ApiName, parameters: Mapping[str, Any]) -> JsonObject:
     """Return parameters with the names and shapes of the API."""
+    if not parameters:
+        return {}
     write = ENDPOINT_APIS[name].write
-    without = write({"messages": []}) if parameters else {}
-    written = write({"messages": [], **parameters}) if parameters else {}
+    # A field of every request is no parameter, unless a parameter changes it.
+    without, written = write({"messages": []}), write({"messages": [], **parameters})
     return {field: value for field, value in written.items() if without.get(field) != value}
 
 
-def _remove_tools(made: JsonObject, names: frozenset[str]) -> None:
+def _remove_tools(request: JsonObject, names: frozenset[str]) -> None:
     """Remove the tools that the provider would run: keys of Gemini's tools, or types of other APIs' tools."""
     tools = [
         {field: value for field, value in tool.items() if field not in names}
-        for tool in made.get("tools") or ()
+        for tool in request.get("tools") or ()
         if tool.get("type") not in names
     ]
-    made["tools"] = [tool for tool in tools if tool]
-    for field in names & made.keys():
-        del made[field]
+    request["tools"] = [tool for tool in tools if tool]
+    for field in names & request.keys():
+        del request[field]
 
 
 class UsageFilter:

@@ -154,18 +154,18 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
 def _echo(body: Mapping[str, Any]) -> JsonObject:
     """Return the fields of a request that its response repeats, with their defaults."""
     names = _RESOURCE.keys() - _KEPT_NOWHERE
-    said: JsonObject = {name: body[name] for name in names if body.get(name) is not None}
+    echo: JsonObject = {name: body[name] for name in names if body.get(name) is not None}
     for name in ("text", "reasoning"):
-        if name in said:
-            said[name] = {**_RESOURCE[name], **said[name]}
-    if "text" in said and kind_of(form := said["text"].get("format") or {}) == "json_schema":
-        said["text"]["format"] = {"description": None, "strict": False, **form}
-    if "tools" in said:
-        said["tools"] = [
+        if name in echo:
+            echo[name] = {**_RESOURCE[name], **echo[name]}
+    if "text" in echo and kind_of(form := echo["text"].get("format") or {}) == "json_schema":
+        echo["text"]["format"] = {"description": None, "strict": False, **form}
+    if "tools" in echo:
+        echo["tools"] = [
             {"description": None, "parameters": None, "strict": None, **tool} if kind_of(tool) == "function" else tool
-            for tool in said["tools"]
+            for tool in echo["tools"]
         ]
-    return said
+    return echo
 
 
 def _read_items(items: Sequence[JsonObject], draft: Draft) -> None:
@@ -210,21 +210,24 @@ def _read_own(item: JsonObject, draft: Draft) -> JsonObject:
     if kind == "reasoning":
         return item
     if kind == "message":
-        parts = take(item, "content", list) if not isinstance(item.get("content"), str) else None
-        if parts is None:
-            return {"type": kind, "content": [{"type": "output_text", "text": item.get("content") or ""}]}
-        return {"type": kind, "content": parts}
-    name, namespace = (_SHELL, None) if kind == "local_shell_call" else (need(item, "name", str), None)
+        content = item.get("content")
+        if content is None or isinstance(content, str):
+            return {"type": kind, "content": [{"type": "output_text", "text": content or ""}]}
+        return {"type": kind, "content": need(item, "content", list)}
+    name = _SHELL
+    if kind != "local_shell_call":
+        name = need(item, "name", str)
+        name = _join_name(take(item, "namespace", str), name)
     if kind == "function_call":
-        namespace, arguments = take(item, "namespace", str), need(item, "arguments", str)
+        arguments = need(item, "arguments", str)
     elif kind == "custom_tool_call":
-        namespace, arguments = take(item, "namespace", str), write_custom_input(need(item, "input", str))
+        arguments = write_custom_input(need(item, "input", str))
     else:
         action = need(item, "action", dict)
         action = {name: value for name, value in action.items() if name != "type" and (name, value) != ("env", {})}
         arguments = json.dumps(action, ensure_ascii=False)
     call_id = take(item, "call_id", str) or need(item, "id", str)
-    return {"type": "function_call", "call_id": call_id, "name": _join_name(namespace, name), "arguments": arguments}
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
 
 
 def _join_name(namespace: str | None, name: str) -> str:
@@ -313,14 +316,11 @@ def _list_items(reply: ChatReply, asked: Asked) -> Iterator[JsonObject]:
         summary = [{"type": "summary_text", "text": reply.thoughts}]
         yield {"type": "reasoning", "id": make_id("rs_", reply), "summary": summary}
     if reply.content:
-        refused = reply.content == reply.message.get("refusal")
-        part: JsonObject = (
-            {"type": "refusal", "refusal": reply.content}
-            if refused
-            else {"type": "output_text", "text": reply.content, "annotations": []}
-        )
-        said = {"type": "message", "id": make_id("msg_", reply), "role": "assistant", "status": "completed"}
-        yield {**said, "content": [part]}
+        part: JsonObject = {"type": "output_text", "text": reply.content, "annotations": []}
+        if reply.content == reply.message.get("refusal"):
+            part = {"type": "refusal", "refusal": reply.content}
+        head = {"type": "message", "id": make_id("msg_", reply), "role": "assistant", "status": "completed"}
+        yield {**head, "content": [part]}
     for number, call in enumerate(reply.tool_calls):
         yield _write_call(call, asked.names.get(call.name, ToolName(call.name)), f"{make_id('fc_', reply)}{number}")
 
@@ -333,8 +333,8 @@ def _write_call(call: ToolCall, own: ToolName, item_id: str) -> JsonObject:
         return {"type": "local_shell_call", **made, "id": call.id, "action": action}
     named = {"name": own.name, **({"namespace": own.namespace} if own.namespace else {})}
     if own.kind == "custom":
-        given = read_custom_input(call.arguments, call.raw)
-        return {"type": "custom_tool_call", **made, **named, "input": given}
+        text = read_custom_input(call.arguments, call.raw)
+        return {"type": "custom_tool_call", **made, **named, "input": text}
     return {"type": "function_call", **made, **named, "arguments": call.raw}
 
 
@@ -463,9 +463,9 @@ def _name_function(choice: Any) -> Any:
     return {"type": "function", **function} if isinstance(function, Mapping) else choice
 
 
-def _write_form(wanted: Any) -> Any:
-    schema = wanted.get("json_schema") if isinstance(wanted, Mapping) else None
-    return {"type": "json_schema", **schema} if isinstance(schema, Mapping) else wanted
+def _write_form(response_format: Any) -> Any:
+    schema = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
+    return {"type": "json_schema", **schema} if isinstance(schema, Mapping) else response_format
 
 
 def _write_message(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -475,8 +475,8 @@ def _write_message(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     elif role != "assistant":
         yield {"type": "message", "role": role, "content": _write_parts(content)}
     elif isinstance(items := message.get(ITEMS), list):
-        kept = {call["id"] for call in message.get("tool_calls") or ()}
-        yield from (item for item in items if item.get("type") != "function_call" or item.get("call_id") in kept)
+        call_ids = {call["id"] for call in message.get("tool_calls") or ()}
+        yield from (item for item in items if item.get("type") != "function_call" or item.get("call_id") in call_ids)
     else:
         if text := read_text(content):
             yield {"type": "message", "role": role, "content": text}
@@ -517,18 +517,18 @@ def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_output(output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a response's items as the message of a chat completion."""
-    said, thoughts, calls = [], [], []
+    messages, thoughts, calls = [], [], []
     for item in output:
         kind = item.get("type")
         if kind == "message":
-            said.append(item)
+            messages.append(item)
         elif kind == "reasoning":
             thoughts.append(item)
         # A call without the status "completed" was cut off: its arguments are incomplete.
         elif kind == "function_call" and item.get("status") in (None, "completed"):
             calls.append(item)
-    message: dict[str, Any] = {"role": "assistant", "content": _join_text(said, "output_text")}
-    if refusal := _join_text(said, "refusal"):
+    message: dict[str, Any] = {"role": "assistant", "content": _join_text(messages, "output_text")}
+    if refusal := _join_text(messages, "refusal"):
         message["refusal"] = refusal
     if thought := _join_thoughts(thoughts):
         message["reasoning_content"] = thought

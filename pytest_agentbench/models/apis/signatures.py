@@ -38,15 +38,15 @@ class CallSignatures:
             if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
                 made.append(content)
                 continue
-            kept = []
+            signed_parts = []
             for part in parts:
                 if _repeats(part, answered):
                     continue
                 signed = self._sign(part, seen)
                 restored += signed is not part
-                kept.append(signed)
-            made.append(content if kept == parts else {**content, "parts": kept})
-        return [each for each in made if not isinstance(each, dict) or each.get("parts") != []], restored
+                signed_parts.append(signed)
+            made.append(content if signed_parts == parts else {**content, "parts": signed_parts})
+        return [content for content in made if not isinstance(content, dict) or content.get("parts") != []], restored
 
     def _sign(self, part: JsonObject, seen: dict[str, int]) -> JsonObject:
         """Return a part with the signature of its call. Equal calls get theirs in the order of the replies."""
@@ -55,10 +55,10 @@ class CallSignatures:
             return part
         key = _key_of(call)
         number = seen[key] = seen.get(key, -1) + 1
-        known = self._kept.get(key, ())
-        if "thoughtSignature" in part or number >= len(known):
+        signatures = self._kept.get(key, ())
+        if "thoughtSignature" in part or number >= len(signatures):
             return part
-        return {**part, "thoughtSignature": known[number]}
+        return {**part, "thoughtSignature": signatures[number]}
 
 
 def _repeats(part: Mapping[str, Any], answered: set[str]) -> bool:

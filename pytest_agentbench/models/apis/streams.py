@@ -65,10 +65,9 @@ class MessageReader(EventReader):
             self.note_piece(at, is_text=delta.get("type") == "text_delta")
         elif kind == "message_delta" and isinstance(delta, dict):
             self._message |= delta
-            counted = event.get("usage")
-            if isinstance(counted, dict):
-                told = {name: value for name, value in counted.items() if value is not None}
-                self._message["usage"] = {**(self._message.get("usage") or {}), **told}
+            if isinstance(counted := event.get("usage"), dict):
+                counts = {name: value for name, value in counted.items() if value is not None}
+                self._message["usage"] = {**(self._message.get("usage") or {}), **counts}
                 self.counted = True
             self.complete |= bool(delta.get("stop_reason"))
         elif kind == "message_stop":
