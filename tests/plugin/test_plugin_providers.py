@@ -137,6 +137,7 @@ class Played:
     report: dict[str, Any]
     requests: Counter[str]
     text: str
+    endpoint: ReplayEndpoint
 
     def run(self, name: str) -> RunArtifact:
         return Stored(self.folder / "outputs", self.rows[name]["artifact"]).run()
@@ -163,10 +164,14 @@ def play(folder: Path, endpoint: ReplayEndpoint, *options: str, only: str | None
     path = folder / "outputs" / "report.json"
     assert path.is_file(), text
     report = json.loads(path.read_text())
-    return Played(folder, {row["model_id"]: row for row in report["runs"]}, report, endpoint.count() - before, text)
+    rows = {row["model_id"]: row for row in report["runs"]}
+    return Played(folder, rows, report, endpoint.count() - before, text, endpoint)
 
 
-@pytest.fixture(scope="module", params=["0", "2"], ids=["one process", "two workers"])
+MODES = [pytest.param("0", id="one process"), pytest.param("2", id="two workers", marks=pytest.mark.full)]
+
+
+@pytest.fixture(scope="module", params=MODES)
 def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     folder = tmp_path_factory.mktemp("replayed")
     with ReplayEndpoint(SCENARIOS.values()) as endpoint:
@@ -174,20 +179,24 @@ def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield play(folder, endpoint, "-n", request.param)
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_a_scenario_ends_as_it_must(session: Played, name: str) -> None:
-    must, row = SCENARIOS[name]["must"], session.rows[name]
-    found = {
-        "outcome": row["outcome"],
-        "status": row["status"],
-        "end_reason": row["end_reason"],
-        "requests": session.requests[name],
-    }
-    assert found == {key: must[key] for key in found}, row["message"]
+# One item for all scenarios: items spread over workers would start a session in each of them
+def test_a_scenario_ends_as_it_must(session: Played, subtests: pytest.Subtests) -> None:
+    for name, scenario in SCENARIOS.items():
+        with subtests.test(scenario=name):
+            must, row = scenario["must"], session.rows[name]
+            end = {key: row[key] for key in ("outcome", "status", "end_reason")}
+            end["requests"] = session.requests[name]
+            assert end == {key: must[key] for key in end}, row["message"]
 
 
-@pytest.mark.parametrize("name", [name for name, each in SCENARIOS.items() if each["case"] != "judged"])
-def test_a_scenario_leaves_what_it_must(session: Played, name: str) -> None:
+def test_a_scenario_leaves_what_it_must(session: Played, subtests: pytest.Subtests) -> None:
+    for name, scenario in SCENARIOS.items():
+        if scenario["case"] != "judged":
+            with subtests.test(scenario=name):
+                check_run(session, name)
+
+
+def check_run(session: Played, name: str) -> None:
     must, row = SCENARIOS[name]["must"], session.rows[name]
     detail = row.get("end_detail", {})
     assert {key: detail.get(key) for key in ("side", "at", "categories") if key in must} == {
@@ -223,8 +232,14 @@ def test_a_scenario_leaves_what_it_must(session: Played, name: str) -> None:
         assert [event.name for event in run.trace if isinstance(event, ToolCallEvent)] == must["order"]
 
 
-@pytest.mark.parametrize("name", [name for name, each in SCENARIOS.items() if "judge" in each["must"]])
-def test_a_judge_ends_as_it_must(session: Played, name: str) -> None:
+def test_a_judge_ends_as_it_must(session: Played, subtests: pytest.Subtests) -> None:
+    for name, scenario in SCENARIOS.items():
+        if "judge" in scenario["must"]:
+            with subtests.test(scenario=name):
+                check_judge(session, name)
+
+
+def check_judge(session: Played, name: str) -> None:
     row, must = session.rows[name], SCENARIOS[name]["must"]["judge"]
     judge = Stored(session.folder / "outputs", row["evaluation"]).evaluation().judge
     if must == "success":
@@ -233,6 +248,15 @@ def test_a_judge_ends_as_it_must(session: Played, name: str) -> None:
     else:
         assert judge is None
         assert f"1 of 1 iterations failed (1 {must})" in row["message"]
+
+
+def test_only_what_is_not_steady_is_asked_again(session: Played) -> None:
+    again = play(session.folder, session.endpoint)
+    asked = {name for name in SCENARIOS if again.requests[name]}
+    ends = {name: row["end_reason"] for name, row in session.rows.items()}
+    chance = {"provider_error", "rejected", "authentication", "quota", "malformed_reply", "no_text", "unsupported"}
+    failed_judges = {name for name, row in session.rows.items() if row["outcome"] == "error" and row["status"]}
+    assert asked == {name for name, reason in ends.items() if reason in chance} | failed_judges
 
 
 def test_all_that_is_demanded_is_looked_at() -> None:
@@ -244,29 +268,12 @@ def test_all_scenarios_are_met() -> None:
     assert len(SCENARIOS) == 162
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[tuple[Path, ReplayEndpoint]]:
-    with ReplayEndpoint(SCENARIOS.values()) as endpoint:
-        write_project(tmp_path, endpoint.url)
-        yield tmp_path, endpoint
-
-
-def test_only_what_is_not_steady_is_asked_again(project: tuple[Path, ReplayEndpoint]) -> None:
-    folder, endpoint = project
-    first = play(folder, endpoint)
-    again = play(folder, endpoint)
-    asked = {name for name in SCENARIOS if again.requests[name]}
-    ends = {name: row["end_reason"] for name, row in first.rows.items()}
-    chance = {"provider_error", "rejected", "authentication", "quota", "malformed_reply", "no_text", "unsupported"}
-    failed_judges = {name for name, row in first.rows.items() if row["outcome"] == "error" and row["status"]}
-    assert asked == {name for name, reason in ends.items() if reason in chance} | failed_judges
-
-
-def test_many_blank_answers_are_reported(project: tuple[Path, ReplayEndpoint]) -> None:
-    folder, _ = project
+def test_many_blank_answers_are_reported(tmp_path: Path) -> None:
     nodes = [f"cases/plain/test.yaml::plain[{IN_A_ROW}{suffix}]" for suffix in ("", *(f"-r{n}" for n in range(2, 6)))]
     command = [sys.executable, "-m", "pytest", *LEAN, "-q", "--agentbench-run-profile=replayed", "--model", IN_A_ROW]
-    finished = subprocess.run(
-        [*command, "--agentbench-repetitions=5", *nodes], cwd=folder, capture_output=True, text=True, timeout=120
-    )
+    with ReplayEndpoint(SCENARIOS.values()) as endpoint:
+        write_project(tmp_path, endpoint.url)
+        finished = subprocess.run(
+            [*command, "--agentbench-repetitions=5", *nodes], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        )
     assert SCENARIOS[IN_A_ROW]["must"]["shown"] in finished.stdout
