@@ -250,12 +250,12 @@ MORE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [*HOSTILE, *MORE])
-def test_long_texts_are_read_in_a_second(kind):
-    text = (HOSTILE | MORE)[kind][-10_000:]
-    begun = time.process_time()
-    same(text, "3, 5, 7")
-    same(text, text[1:] + "1")
-    same("1, 2", text)
-    have_same_words(text, text)
-    assert time.process_time() - begun < 1
+def test_long_texts_are_read_in_a_second():
+    for kind, whole in (HOSTILE | MORE).items():
+        text = whole[-10_000:]
+        begun = time.process_time()
+        same(text, "3, 5, 7")
+        same(text, text[1:] + "1")
+        same("1, 2", text)
+        have_same_words(text, text)
+        assert time.process_time() - begun < 1, kind

@@ -477,10 +477,9 @@ def test_a_reply_that_restates_the_question_does_not_run_on():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_options_are_looked_for_in_long_replies_within_two_seconds(kind):
-    text = HOSTILE[kind]
-    options = [text[start : start + 20] + str(start) for start in range(13)] + [f"answer {n}" for n in range(13)]
-    begun = time.process_time()
-    score("multiple_choice", "B", text, choices=options)
-    assert time.process_time() - begun < 2
+def test_options_are_looked_for_in_long_replies_within_two_seconds():
+    for kind, text in HOSTILE.items():
+        options = [text[start : start + 20] + str(start) for start in range(13)] + [f"answer {n}" for n in range(13)]
+        begun = time.process_time()
+        score("multiple_choice", "B", text, choices=options)
+        assert time.process_time() - begun < 2, kind

@@ -105,8 +105,22 @@ SCENARIOS = [
 ]
 
 
-def named(scenarios: list[Scenario]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("scenario", scenarios, ids=lambda scenario: scenario.name)
+REPEATED = {
+    *("status-408", "status-409", "status-425", "status-500", "status-502", "status-504", "status-520", "status-529"),
+    *("429-after-date", "429-after-negative", "page-404", "page-502", "page-503", "one page-403", "one status-403"),
+    *("one status-413", "one status-422"),
+}
+"""Faults of a kind of which another scenario stays in the slow tier."""
+
+
+def named(scenarios: list[Scenario], *slow: str) -> pytest.MarkDecorator:
+    """Parametrize by the scenarios: those in `slow`, by default those that repeat no other, are in the slow tier."""
+    in_slow = set(slow) or {scenario.name for scenario in scenarios} - REPEATED
+    cases = [
+        pytest.param(scenario, id=scenario.name, marks=() if scenario.name in in_slow else pytest.mark.full)
+        for scenario in scenarios
+    ]
+    return pytest.mark.parametrize("scenario", cases)
 
 
 def pick(*names: str) -> list[Scenario]:
@@ -191,14 +205,20 @@ def test_of_an_endpoint_that_misbehaves_no_verdict_is_wrong(bench, monkeypatch, 
 BEHIND = pick("status-503", "429", "page-200", "text", "cut-body", "reset-before", "one status-403", "key revoked")
 
 
-@named([*BEHIND, *pick("refused for 2 s", "endless 429")])
+@named(
+    [*BEHIND, *pick("refused for 2 s", "endless 429")],
+    *("status-503", "429", "text", "reset-before", "one status-403", "key revoked", "refused for 2 s", "endless 429"),
+)
 def test_of_an_agent_behind_the_gateway_no_verdict_is_wrong(bench, monkeypatch, scenario):
     bench.write("conftest.py", IN_A_THREAD)
     bench.questions(QUESTIONS)
     run_scenario(bench, monkeypatch, scenario)
 
 
-@named([*pick("status-503", "429", "page-200", "text", "cut-body", "reset-before", "gzip"), *pick("refused for 2 s")])
+@named(
+    [*pick("status-503", "429", "page-200", "text", "cut-body", "reset-before", "gzip"), *pick("refused for 2 s")],
+    *("status-503", "429", "text", "gzip", "refused for 2 s"),
+)
 def test_of_a_judge_that_misbehaves_no_verdict_is_wrong(bench, monkeypatch, scenario):
     bench.write("cases/evaluation_profiles/judged.yaml", PROFILE)
     bench.rows("cases/many.jsonl", *({"id": f"q{n}", "question": f"question {n}?"} for n in range(QUESTIONS)))
