@@ -242,26 +242,26 @@ def chosen(text: str) -> str | None:
     return measure(MetricSpec(name="multiple_choice"), "B", text, METRICS).details["chosen"]
 
 
-@pytest.mark.parametrize("text", CHOOSE_B.strip().splitlines())
-def test_the_letter_that_an_answer_chooses(text):
-    assert chosen(text) == "B"
-    assert score("multiple_choice", "b", text) == 1
-    assert score("multiple_choice", "(A)", text) == 0
+def test_the_letter_that_an_answer_chooses():
+    for text in CHOOSE_B.strip().splitlines():
+        assert chosen(text) == "B", text
+        assert score("multiple_choice", "b", text) == 1, text
+        assert score("multiple_choice", "(A)", text) == 0, text
 
 
-@pytest.mark.parametrize(
-    ("language", "text"),
-    [(language, text.strip()) for language, texts in OTHER_LANGUAGES.items() for text in texts.split("|")],
-)
-def test_common_phrases_of_other_languages_choose_a_letter(language, text):
-    assert chosen(text) == "B"
-    assert score("multiple_choice", "B", f"{text}\n") == 1
-    assert chosen(re.sub(r"B|(?<!\w)В(?!\w)", "D", text)) == "D"
+PHRASES = [(language, text.strip()) for language, texts in OTHER_LANGUAGES.items() for text in texts.split("|")]
 
 
-@pytest.mark.parametrize("text", NOTHING_IN_OTHER_LANGUAGES.strip().splitlines())
-def test_phrases_of_other_languages_that_say_no_choose_nothing(text):
-    assert chosen(text) is None
+def test_common_phrases_of_other_languages_choose_a_letter():
+    for language, text in PHRASES:
+        assert chosen(text) == "B", (language, text)
+        assert score("multiple_choice", "B", f"{text}\n") == 1, (language, text)
+        assert chosen(re.sub(r"B|(?<!\w)В(?!\w)", "D", text)) == "D", (language, text)
+
+
+def test_phrases_of_other_languages_that_say_no_choose_nothing():
+    for text in NOTHING_IN_OTHER_LANGUAGES.strip().splitlines():
+        assert chosen(text) is None, text
 
 
 @pytest.mark.parametrize(("row", "prediction"), reported("multiple_choice"))
@@ -365,9 +365,9 @@ def test_options_of_a_ground_truth_are_not_looked_for_in_a_sentence():
         score("multiple_choice", "It is yellow", "D", choices=COLOURS)
 
 
-@pytest.mark.parametrize("text", ["", *CHOOSE_NOTHING.strip().splitlines()])
-def test_words_that_look_like_letters_and_two_letters_choose_nothing(text):
-    assert chosen(text) is None
+def test_words_that_look_like_letters_and_two_letters_choose_nothing():
+    for text in ["", *CHOOSE_NOTHING.strip().splitlines()]:
+        assert chosen(text) is None, text
 
 
 @pytest.mark.parametrize(

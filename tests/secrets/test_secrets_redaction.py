@@ -96,14 +96,19 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("before", ["", " ", "\n", "\x1b", '"', "=", "Authorization: Bearer "])
-def test_well_known_forms_are_removed_wherever_they_stand(key, before):
-    for document in ({"content": before + key}, {"raw": json.dumps({"content": before + key})}, {key: 1}, [[key]]):
-        found = redactor.json(json.dumps(document))
-        json.loads(found)
-        assert key[10:] not in json.dumps(json.loads(found))
-        assert key.splitlines()[-1] not in found
+def test_well_known_forms_are_removed_wherever_they_stand():
+    for key in KEYS:
+        for before in ["", " ", "\n", "\x1b", '"', "=", "Authorization: Bearer "]:
+            for document in (
+                {"content": before + key},
+                {"raw": json.dumps({"content": before + key})},
+                {key: 1},
+                [[key]],
+            ):
+                found = redactor.json(json.dumps(document))
+                json.loads(found)
+                assert key[10:] not in json.dumps(json.loads(found)), (key, before)
+                assert key.splitlines()[-1] not in found, (key, before)
 
 
 def random_text(length: int, characters: str = string.ascii_letters + 3 * string.digits) -> str:

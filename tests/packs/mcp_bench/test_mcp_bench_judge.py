@@ -305,11 +305,14 @@ def test_a_reply_becomes_a_verdict():
     assert verdict.overall.score == pytest.approx((4 * 5 + 8.5 + 1) / 6)
 
 
-@pytest.mark.parametrize("wrong", [0, 0.99, 10.01, 11, -1, True, False, "7", None, [7], math.nan, math.inf, 10**400])
-@pytest.mark.parametrize("name", TOOL_USE_DIMENSIONS)
-def test_a_score_is_a_number_from_1_to_10(name, wrong):
-    with pytest.raises(InvalidReply, match=f"^- {name}: found "):
-        parse_tool_use(json.dumps(tool_use_reply(**{name: wrong})))
+NO_SCORES = [0, 0.99, 10.01, 11, -1, True, False, "7", None, [7], math.nan, math.inf, 10**400]
+
+
+def test_a_score_is_a_number_from_1_to_10(subtests):
+    for wrong in NO_SCORES:
+        for name in TOOL_USE_DIMENSIONS:
+            with subtests.test(name=name, wrong=wrong), pytest.raises(InvalidReply, match=f"^- {name}: found "):
+                parse_tool_use(json.dumps(tool_use_reply(**{name: wrong})))
 
 
 @pytest.mark.parametrize("right", [1, 10, 1.0, 9.99])
