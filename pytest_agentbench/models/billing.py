@@ -57,7 +57,9 @@ class Flight:
 
     def _output_limit(self) -> int:
         limit = next((self.request[name] for name in _LIMITS if self.request.get(name) is not None), None)
-        return limit if isinstance(limit, int) and limit >= 0 else _ASSUMED_OUTPUT
+        if isinstance(limit, int) and limit >= 0:
+            return limit
+        return _ASSUMED_OUTPUT
 
     def _estimate(self, output_tokens: int) -> Usage:
         input_tokens = -(-len(self.body) // BYTES_PER_TOKEN)

@@ -324,7 +324,9 @@ def find_nearest(request: dict[str, Any], recorded: Sequence[tuple[int, dict[str
 
 def _count_messages(request: dict[str, Any]) -> int:
     messages = request.get("messages")
-    return len(messages) if isinstance(messages, list) else 0
+    if isinstance(messages, list):
+        return len(messages)
+    return 0
 
 
 def _write_yaml_lines(request: dict[str, Any]) -> list[str]:

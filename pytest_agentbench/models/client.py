@@ -177,7 +177,9 @@ class Endpoints:
     def _batcher(self, model: Model) -> Batcher | None:
         if self._batches is None and self._open_batches is not None:
             self._batches = self._open_batches()
-        return None if self._batches is None else self._batches.batcher(model, *read_keys(model, self._environ))
+        if self._batches is None:
+            return None
+        return self._batches.batcher(model, *read_keys(model, self._environ))
 
     def _breaker(self, model: Model) -> Breaker:
         where = model.base_url or DEFAULT_BASE_URL
@@ -203,7 +205,9 @@ class Endpoints:
 
     def _max_in_flight(self, limits: Limits) -> int:
         declared = "max_concurrency" in limits.model_fields_set
-        return limits.max_concurrency if declared or self._concurrency is None else self._concurrency
+        if declared or self._concurrency is None:
+            return limits.max_concurrency
+        return self._concurrency
 
     def _client_of_plugin(self, model: Model) -> ChatClient:
         # Compared and not only found by id: two roots may give one id to different models.
@@ -330,7 +334,9 @@ class ChatClient:
                         flight = Flight(self.model, body, request, METER.get())
                         reply = await self._attempt(send, flight, timeout, attempts, case_id)
                     attempts.succeed()
-                    return replace(reply, adapted=adapted) if adapted else reply
+                    if adapted:
+                        return replace(reply, adapted=adapted)
+                    return reply
                 except RequestFailed as failed:
                     if "response_format" in request and refuses_form(failed.status, failed.body):
                         failed.code, failed.reason, failed.retryable = "bad_request", "rejected", False
@@ -433,7 +439,9 @@ class ChatClient:
         wanted = self.model.stream if stream is None else stream
         if wanted == "auto":
             wanted = timeout > _STREAMED_FROM or stall is not None
-        return (stall or _STALL_SECONDS) if wanted else None
+        if wanted:
+            return stall or _STALL_SECONDS
+        return None
 
     async def _attempt(
         self, send: _Send, flight: Flight, limit: float, attempts: Attempts, case_id: str | None = None
@@ -492,7 +500,9 @@ class ChatClient:
                         raise explained from failed.__cause__
                     raise
             admission.used_tokens = reply.usage.total_tokens
-        return reply if self.model.scripted else flight.complete(reply)
+        if self.model.scripted:
+            return reply
+        return flight.complete(reply)
 
     async def _request(self, send: _Send, flight: Flight, limit: float, attempt: int, case_id: str | None) -> ChatReply:
         try:
@@ -530,4 +540,6 @@ class ChatClient:
         flight.content = reply.content
         read = read_reply(reply.content, content_type, self.model, attempts=attempt, seconds=seconds)
         self._standing.succeeded()
-        return read if reply.times is None else replace(read, times=reply.times)
+        if reply.times is None:
+            return read
+        return replace(read, times=reply.times)

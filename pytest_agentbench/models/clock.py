@@ -33,7 +33,9 @@ class RunClock:
     @property
     def trouble_seconds(self) -> float:
         """Return the seconds since the first failure after the last answer, 0 without trouble."""
-        return 0.0 if self.trouble is None else time.monotonic() - self._trouble_began
+        if self.trouble is None:
+            return 0.0
+        return time.monotonic() - self._trouble_began
 
     @asynccontextmanager
     async def limit(self, seconds: float | None) -> AsyncIterator[asyncio.Timeout]:

@@ -161,20 +161,26 @@ def _find_schema_name(request: Mapping[str, Any]) -> str | None:
     response_format = request.get("response_format")
     schema = response_format.get("json_schema") if isinstance(response_format, dict) else None
     name = schema.get("name") if isinstance(schema, dict) else None
-    return name if isinstance(name, str) else None
+    if isinstance(name, str):
+        return name
+    return None
 
 
 def _read_repetition(request: Mapping[str, Any]) -> int:
     metadata = request.get("metadata")
     said = metadata.get(REPETITION_FIELD) if isinstance(metadata, dict) else None
-    return int(said) if isinstance(said, str) and re.fullmatch("[1-9][0-9]{0,5}", said) else 1
+    if isinstance(said, str) and re.fullmatch("[1-9][0-9]{0,5}", said):
+        return int(said)
+    return 1
 
 
 def _write_judgement(judgement: ScriptedJudgement, *, one_word: bool) -> str:
     if judgement.content is not None:
         return judgement.content
     if one_word:
-        return "Correct" if judgement.correct else "Incorrect"
+        if judgement.correct:
+            return "Correct"
+        return "Incorrect"
     return json.dumps({"reason": judgement.reason, "correct": judgement.correct}, ensure_ascii=False)
 
 
@@ -195,7 +201,9 @@ _VERDICT = VerdictForm(DIMENSIONS, _write_verdict)
 
 def _find_form(schema: str) -> VerdictForm | None:
     """Return how a verdict is written that a request asks for by the name of its response schema."""
-    return _VERDICT if schema == JUDGE_SCHEMA else find_extension(VERDICT_FORMS, schema)
+    if schema == JUDGE_SCHEMA:
+        return _VERDICT
+    return find_extension(VERDICT_FORMS, schema)
 
 
 def _raise_scripted_error(step: Step, headers: Mapping[str, str]) -> None:

@@ -120,4 +120,6 @@ async def _respond(scripts: Scripts, route: Route, request: Request, body: bytes
     if route.kind == "count":
         return JSONReply(dialect.count(count_tokens(asked.messages)))
     reply = await answer_scripted(scripts, asked, request.headers)
-    return respond_with_events(dialect.events(reply, asked)) if asked.stream else JSONReply(dialect.write(reply, asked))
+    if asked.stream:
+        return respond_with_events(dialect.events(reply, asked))
+    return JSONReply(dialect.write(reply, asked))

@@ -74,11 +74,10 @@ class RequestFailed(Exception):
         # errors differ.
         told = attempts > 1 and self.code != UNREACHABLE
         tried = f" ({attempts} attempts in {seconds:.1f} s)" if told else ""
-        who = (
-            f"scripted model {model.model_id!r}"
-            if model.scripted
-            else f"model {model.model_id!r} at {_base_url(model)}"
-        )
+        if model.scripted:
+            who = f"scripted model {model.model_id!r}"
+        else:
+            who = f"model {model.model_id!r} at {_base_url(model)}"
         message = f"{who}: {self.summary}{tried}. {self.advice}".rstrip()
         return ProviderError(
             message,

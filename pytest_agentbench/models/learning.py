@@ -55,7 +55,9 @@ class Change(Record):
             return f"{LIMITS[self.field == LIMITS[0]]}->{self.field}"
         if self.do == "keep":
             return f"messages.{self.field} not returned"
-        return "tools kept in the final answer" if self.do == "tools" else f"{self.field} dropped"
+        if self.do == "tools":
+            return "tools kept in the final answer"
+        return f"{self.field} dropped"
 
 
 KEEP_TOOLS = Change(do="tools", field="tools")
@@ -77,7 +79,9 @@ def find_change(status: int | None, body: bytes, request: Mapping[str, Any], own
             return Change(do="drop", field=field)
     if "include" in request and "include" not in own and _UNSEALED.search(body):
         return Change(do="drop", field="include")  # a model without thoughts has none to seal
-    return Change(do="keep", field=key) if key is not None else None
+    if key is not None:
+        return Change(do="keep", field=key)
+    return None
 
 
 _FORM_WORDS = re.compile(

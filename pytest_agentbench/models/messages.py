@@ -102,7 +102,9 @@ def _find_end(
         return "refused"
     if has_text:
         return "answered"
-    return "no_text" if _list_media(message) else "empty"
+    if _list_media(message):
+        return "no_text"
+    return "empty"
 
 
 def _list_media(message: Mapping[str, Any]) -> list[str]:
@@ -128,7 +130,9 @@ def digest_media(value: Any) -> Any:
         return {
             key: (_digest(item) if key not in _TEXTS else None) or digest_media(item) for key, item in value.items()
         }
-    return [digest_media(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [digest_media(item) for item in value]
+    return value
 
 
 def _digest(value: object) -> dict[str, Any] | None:
@@ -216,7 +220,9 @@ def _parse_arguments(text: str) -> dict[str, Any] | None:
         value = json.loads(text, parse_constant=_refuse_constant) if text.strip() else {}
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        return value
+    return None
 
 
 def _refuse_constant(constant: str) -> NoReturn:
@@ -235,7 +241,9 @@ def read_text(value: object) -> str | None:
 
 def take_string(value: object) -> str | None:
     """Return a text that is not empty, None for anything else."""
-    return value if isinstance(value, str) and value else None
+    if isinstance(value, str) and value:
+        return value
+    return None
 
 
 @dataclass(frozen=True, slots=True)

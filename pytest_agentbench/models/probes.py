@@ -291,7 +291,9 @@ class Prober:
             overrides["never_back"] = [*dialect.never_back]
         if any(change.do == "tools" for change in changes):
             overrides["final_without_tools"] = False
-        return {"dialect_overrides": overrides} if overrides else {}
+        if overrides:
+            return {"dialect_overrides": overrides}
+        return {}
 
 
 def merge_settings(found: Sequence[Probed]) -> dict[str, Any]:
@@ -317,9 +319,13 @@ def _read_object(content: bytes) -> dict[str, Any]:
         found = json.loads(content)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    if isinstance(found, dict):
+        return found
+    return {}
 
 
 def _shorten(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= 200 else f"{line[:197]}..."
+    if len(line) <= 200:
+        return line
+    return f"{line[:197]}..."

@@ -61,7 +61,12 @@ def fill_prompt(
     """
     filled, after_material = "", False
     for at, piece in enumerate(split_prompt(text)):
-        own = piece if at % 2 == 0 else "" if piece in material else str(values[piece])
+        if at % 2 == 0:
+            own = piece
+        elif piece in material:
+            own = ""
+        else:
+            own = str(values[piece])
         if own:
             filled += ("\n" if after_material and not own.startswith("\n") else "") + escape_text(own)
             after_material = False

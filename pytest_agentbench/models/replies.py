@@ -110,7 +110,9 @@ def _read_object(body: bytes, content_type: str, model: Model) -> dict[str, Any]
 
 def _find_choice(data: Mapping[str, Any]) -> Any:
     choices = data.get("choices")
-    return choices[0] if isinstance(choices, list) and choices else None
+    if isinstance(choices, list) and choices:
+        return choices[0]
+    return None
 
 
 def _read_inner_error(error: Mapping[str, Any] | str, choice: object, model: Model) -> RequestFailed:
@@ -136,7 +138,9 @@ def read_usage(block: object, model: Model, answered_by: str) -> Usage:
     model name of the reply. Scripted models cost nothing unless they have `prices`.
     """
     if not isinstance(block, Mapping):
-        return Usage(cost_usd=0.0) if model.scripted and model.prices is None else Usage()
+        if model.scripted and model.prices is None:
+            return Usage(cost_usd=0.0)
+        return Usage()
     prompt = _find_count(block, "prompt_tokens", "input_tokens")
     completion = _find_count(block, "completion_tokens", "output_tokens")
     total = _find_count(block, "total_tokens")
@@ -182,7 +186,9 @@ def find_usage(body: bytes, model: Model) -> Usage | None:
         usage = read_usage(data.get("usage"), model, take_string(data.get("model")) or model.requested_model)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         return None
-    return None if usage.input_tokens is None or usage.output_tokens is None else usage
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    return usage
 
 
 def _find_cost(block: Mapping[str, Any], usage: Usage, model: Model, answered_by: str) -> float | None:
@@ -316,7 +322,9 @@ def read_json(text: str, form: type[P]) -> P:
 
 
 def _read_number(given: object) -> object:
-    return float(given) if isinstance(given, str) and _NUMBER.fullmatch(given.strip()) else given
+    if isinstance(given, str) and _NUMBER.fullmatch(given.strip()):
+        return float(given)
+    return given
 
 
 AsNumber = BeforeValidator(_read_number)
@@ -342,11 +350,10 @@ def read_json_object(text: str, embedded_keys: Collection[str] = ()) -> dict[str
     try:
         return _read_only_object(body)
     except InvalidReply:
-        found = (
-            [each for each in _find_embedded(body) if not each.keys().isdisjoint(embedded_keys)]
-            if embedded_keys
-            else []
-        )
+        if embedded_keys:
+            found = [each for each in _find_embedded(body) if not each.keys().isdisjoint(embedded_keys)]
+        else:
+            found = []
         if not found:
             raise
     if len(found) > 1:

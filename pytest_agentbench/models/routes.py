@@ -133,7 +133,9 @@ def resolve_model(
         for name, wire in fields.get("wires", {}).items()
         if asks and name != made.api
     }
-    return made.model_copy(update={"wires": wires}) if wires else made
+    if wires:
+        return made.model_copy(update={"wires": wires})
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +329,9 @@ class Cassettes:
     def mode_of(self, model: Model) -> CassetteMode:
         """Return a model's mode. Scripted models are always asked."""
         # A scripted model costs nothing, and would only copy demo.yaml into cassettes.
-        return "off" if model.scripted else model.cassettes or self.mode
+        if model.scripted:
+            return "off"
+        return model.cassettes or self.mode
 
     def path(self, case: Case, model_id: str, repetition: int) -> Path:
         """Return the file of a run: `cassettes/<model>-r<n>.yaml` in the case's folder; of a dataset's row, below its

@@ -109,7 +109,9 @@ class ScriptedToolCall(Record):
     @property
     def sent_name(self) -> str:
         """Return the name by which the model calls it."""
-        return self.name if self.portable is None else f"{PORTABLE}{self.portable}"
+        if self.portable is None:
+            return self.name
+        return f"{PORTABLE}{self.portable}"
 
 
 class ScriptedError(Record):
@@ -290,11 +292,15 @@ class ScriptedVerdict(Record):
     def scored(self, dimension: str | None = None) -> ScriptedScore:
         """Return the score of a dimension, or the overall one."""
         said = self.overall if dimension is None else self.dimensions.get(dimension, self.overall)
-        return said if isinstance(said, ScriptedScore) else ScriptedScore(score=said)
+        if isinstance(said, ScriptedScore):
+            return said
+        return ScriptedScore(score=said)
 
 
 def _tag_count(said: Any) -> str:
-    return "many" if isinstance(said, list | tuple) else "one"
+    if isinstance(said, list | tuple):
+        return "many"
+    return "one"
 
 
 ScriptedVerdicts = Annotated[
@@ -358,7 +364,11 @@ class CaseScript(ConfigFile):
 
 
 def _tag_form(said: Any) -> str:
-    return "text" if isinstance(said, str) else "replies" if isinstance(said, list | tuple) else "reply"
+    if isinstance(said, str):
+        return "text"
+    if isinstance(said, list | tuple):
+        return "replies"
+    return "reply"
 
 
 def _require_some(replies: tuple[Reply, ...]) -> tuple[Reply, ...]:

@@ -118,7 +118,9 @@ class Script:
         said = self.staged.get(section, {}).get(stage)
         if isinstance(said, list):
             said = self._take_nth(tuple(said), request, f"{stage} has {{}} replies and this is request {{}}")
-        return said if said is None or isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+        if said is None or isinstance(said, str):
+            return said
+        return json.dumps(said, ensure_ascii=False)
 
     def _take_nth(self, given: tuple[T, ...], number: int, what: str) -> T:
         if number > len(given):
@@ -205,12 +207,16 @@ class Scripts:
         :raises ConfigError: the script is wrong.
         """
         script = self.load_beside(case).of(case.case_id)
-        return None if script is None else script.answers_digest
+        if script is None:
+            return None
+        return script.answers_digest
 
     def verdict_digest(self, case: Case) -> str | None:
         """Return the SHA-256 of its replies as a judge of the case, or None."""
         script = self.load_beside(case).of(case.case_id)
-        return None if script is None else script.verdict_digest
+        if script is None:
+            return None
+        return script.verdict_digest
 
     def _read_beside(self, case: Case) -> FileScripts:
         """Return the scripts next to the file of the case, read at first use."""
@@ -318,7 +324,9 @@ class Scripts:
         Raises NoScript where several scripts answer the case.
         """
         script = self.find_script(case_id)
-        return {} if script is None else script.web_fetch
+        if script is None:
+            return {}
+        return script.web_fetch
 
     def find_script(self, case_id: str) -> Script | None:
         """Return the script of a case, or None. Raises NoScript if several match."""
@@ -328,12 +336,16 @@ class Scripts:
         if len(scripts) > 1:
             places = ", ".join(str(script.path) for script in scripts)
             raise NoScript(f"several scripts answer case {case_id!r}: {places}; rename one case", "ambiguous_script")
-        return scripts[0] if scripts else None
+        if scripts:
+            return scripts[0]
+        return None
 
     def _find_place(self, case_id: str) -> str:
         """Return the path for a script of the case."""
         besides = self._list_besides(case_id)
-        return str(besides[0].path) if besides else f"a {CASE_SCRIPT} beside it"
+        if besides:
+            return str(besides[0].path)
+        return f"a {CASE_SCRIPT} beside it"
 
     def _list_besides(self, case_id: str) -> list[FileScripts]:
         """Return the scripts next to the file of a case; for a row that is not loaded, next to all files of its
@@ -370,7 +382,9 @@ def make_unanswered(what: str) -> NoScript:
 
 def _load_case(case: Case) -> FileScripts:
     path = case.path.with_name(CASE_SCRIPT)
-    return read_case_script(case.case_id, path) if path.is_file() else FileScripts(path)
+    if path.is_file():
+        return read_case_script(case.case_id, path)
+    return FileScripts(path)
 
 
 def read_case_script(case_id: str, path: Path) -> FileScripts:

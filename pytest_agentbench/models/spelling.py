@@ -144,7 +144,9 @@ class Spelling:
     def _field(self, name: str) -> str:
         if name in LIMITS:
             return self.dialect.limit
-        return self.dialect.seed if name == "seed" else name
+        if name == "seed":
+            return self.dialect.seed
+        return name
 
     def _spell_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         if all(message.get("role") != "assistant" for message in messages):
@@ -194,11 +196,9 @@ def _fit_ids(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _fit_id(given: object) -> str:
     # By the id alone: a call and its result, and each request of a conversation, come to the same
-    return (
-        given
-        if isinstance(given, str) and _NINE.fullmatch(given)
-        else hashlib.sha256(str(given).encode()).hexdigest()[:9]
-    )
+    if isinstance(given, str) and _NINE.fullmatch(given):
+        return given
+    return hashlib.sha256(str(given).encode()).hexdigest()[:9]
 
 
 def dialect_of(model: Model) -> Dialect:

@@ -82,7 +82,9 @@ class Standing:
             return request_refused(failed, model)
         if await self._one_succeeds():
             return request_refused(failed, model)
-        return key_refused(failed, model, len(self._refused)) if good else failed
+        if good:
+            return key_refused(failed, model, len(self._refused))
+        return failed
 
     async def _one_succeeds(self) -> bool:
         """Wait for the requests in flight; return whether one of them succeeds in time."""

@@ -225,7 +225,9 @@ def _join(name: str, before: Any, value: Any) -> Any:
     wins.
     """
     if not _says(before):
-        return value if _says(value) or before is None else before
+        if _says(value) or before is None:
+            return value
+        return before
     if not _says(value):
         return before
     if name in _JOINED or name.startswith("reasoning"):
@@ -246,7 +248,9 @@ def _as_parts(value: Any) -> list[Any]:
     """Return a text among lists of content parts (Mistral's, once it has thought) as such a list."""
     if isinstance(value, _Pieces):
         value = "".join(value)
-    return value if isinstance(value, list) else [{"type": "text", "text": value}]
+    if isinstance(value, list):
+        return value
+    return [{"type": "text", "text": value}]
 
 
 def _join_parts(before: list[Any], pieces: Sequence[Any]) -> list[Any]:
@@ -266,7 +270,9 @@ def _find_part(parts: Sequence[Any], piece: Any) -> int | None:
     index, kind = piece.get("index"), piece.get("type")
     if index is None:
         last = parts[-1] if parts else None
-        return len(parts) - 1 if kind in _PIECEWISE and isinstance(last, dict) and last.get("type") == kind else None
+        if kind in _PIECEWISE and isinstance(last, dict) and last.get("type") == kind:
+            return len(parts) - 1
+        return None
     places = range(len(parts) - 1, -1, -1)
     same = {"index": index, "type": kind}
     return next((at for at in places if isinstance(parts[at], dict) and same.items() <= parts[at].items()), None)

@@ -69,12 +69,16 @@ def neutralize(value: Any, folder: str | None, redactor: Redactor) -> Any:
 
 def restore_folder(value: Any, folder: str | None) -> Any:
     """Return a kept answer for a run in `folder`."""
-    return value if folder is None else map_texts(value, lambda text: text.replace(WORKSPACE, folder))
+    if folder is None:
+        return value
+    return map_texts(value, lambda text: text.replace(WORKSPACE, folder))
 
 
 def hide_folder(text: str, folder: str | None) -> str:
     """Return the text with `[workspace]` in place of the folder."""
-    return text if folder is None else text.replace(folder, WORKSPACE)
+    if folder is None:
+        return text
+    return text.replace(folder, WORKSPACE)
 
 
 def _list_texts(value: Any) -> list[str]:
@@ -133,7 +137,9 @@ def hash_request(asked: str, request: dict[str, Any]) -> str:
 
 def _drop_empty(message: Any) -> Any:
     is_own = isinstance(message, Mapping) and message.get("role") == "assistant"
-    return drop_empty(message) if is_own else message
+    if is_own:
+        return drop_empty(message)
+    return message
 
 
 def make_slots(exchanges: Sequence[Exchange]) -> list[Slot]:
@@ -262,9 +268,13 @@ class Tape:
 
     def take_state(self) -> Literal["recorded", "replayed"] | None:
         """Return whether anything was recorded, or else replayed, since the last call."""
-        state: Literal["recorded", "replayed"] | None = (
-            "recorded" if self._recorded else "replayed" if self._replayed else None
-        )
+        state: Literal["recorded", "replayed"] | None
+        if self._recorded:
+            state = "recorded"
+        elif self._replayed:
+            state = "replayed"
+        else:
+            state = None
         self._recorded = self._replayed = False
         return state
 
@@ -465,7 +475,9 @@ _RECORD = "record it with --agentbench-cassettes auto (what is missing) or recor
 
 
 def _list_exchanges(stored: Cassette | ConfigError | None) -> tuple[Exchange, ...]:
-    return stored.exchanges if isinstance(stored, Cassette) else ()
+    if isinstance(stored, Cassette):
+        return stored.exchanges
+    return ()
 
 
 def make_tape(

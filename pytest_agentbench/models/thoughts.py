@@ -24,7 +24,9 @@ def split_thoughts(text: str, *, cut_off: bool = False) -> tuple[str, str | None
         return text, None
     block = _BLOCK.match(text)
     if block is not None:
-        return (text[block.end() :].lstrip(), block[2].strip()) if block[3] or cut_off else (text, None)
+        if block[3] or cut_off:
+            return (text[block.end() :].lstrip(), block[2].strip())
+        return (text, None)
     end = _find_end(text)
     if end is None:
         return text, None
@@ -36,7 +38,9 @@ def drop_thoughts(text: str) -> str:
     ends = [tag.end() for tag in _TAG.finditer(text) if tag[1]]
     if ends:
         return text[ends[-1] :]
-    return "" if _UNCLOSED.match(text) else text
+    if _UNCLOSED.match(text):
+        return ""
+    return text
 
 
 def _find_end(text: str) -> tuple[int, int] | None:

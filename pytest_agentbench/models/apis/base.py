@@ -213,7 +213,9 @@ def take_model(body: Mapping[str, Any]) -> str:
 def kind_of(item: Mapping[str, Any]) -> str:
     """Return the type of an object, "" if it has none."""
     kind = item.get("type")
-    return kind if isinstance(kind, str) else ""
+    if isinstance(kind, str):
+        return kind
+    return ""
 
 
 def list_ignored(body: Mapping[str, Any], known: frozenset[str]) -> tuple[str, ...]:
@@ -238,7 +240,9 @@ def write_custom_input(text: str) -> str:
 def read_custom_input(arguments: Mapping[str, Any] | None, raw: str) -> str:
     """Return the input of a custom tool's call, or `raw` if the arguments have no text `input`."""
     text = (arguments or {}).get("input")
-    return text if isinstance(text, str) else raw
+    if isinstance(text, str):
+        return text
+    return raw
 
 
 @dataclass(slots=True)
@@ -314,7 +318,9 @@ class Draft:
         self.lose("thinking budget")
         if tokens <= 2_048:
             return "low"
-        return "medium" if tokens <= 16_384 else "high"
+        if tokens <= 16_384:
+            return "medium"
+        return "high"
 
     def finish(self, body: Mapping[str, Any], known: frozenset[str], **fields: Any) -> Asked:
         """Return the request. Fields of the body that are not in `known` are listed as ignored."""
@@ -346,7 +352,9 @@ def join_parts(parts: list[JsonObject]) -> str | list[JsonObject]:
     """Return content parts. A single text is returned as a string."""
     if not parts:
         return ""
-    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+    if len(parts) == 1 and parts[0]["type"] == "text":
+        return str(parts[0]["text"])
+    return parts
 
 
 def make_function(described: Mapping[str, Any], schema: str, name: str | None = None) -> JsonObject:
@@ -374,7 +382,9 @@ def choose_json_schema(schema: object) -> JsonObject:
 def find_schema(response_format: object) -> Any:
     """Return the JSON Schema of a response format, or None if it has none."""
     described = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
-    return described.get("schema") if isinstance(described, Mapping) else None
+    if isinstance(described, Mapping):
+        return described.get("schema")
+    return None
 
 
 def split_system(
@@ -392,13 +402,17 @@ def find_limit(request: Mapping[str, Any]) -> Any:
 
 def list_stops(stop: str | list[str]) -> list[str]:
     """Return the stop sequences of a request as a list."""
-    return [stop] if isinstance(stop, str) else stop
+    if isinstance(stop, str):
+        return [stop]
+    return stop
 
 
 def split_data_url(url: str) -> tuple[str, str] | None:
     """Return the media type and the base64 of a data URL, or None for another URL."""
     head, comma, data = url.partition(";base64,")
-    return (head.removeprefix("data:"), data) if comma and head.startswith("data:") else None
+    if comma and head.startswith("data:"):
+        return (head.removeprefix("data:"), data)
+    return None
 
 
 def parse_arguments(call: Mapping[str, Any]) -> JsonObject:
@@ -443,7 +457,9 @@ def keep_given(**parameters: Any) -> JsonObject:
 def finish_of(reply: ChatReply) -> Literal["length", "filtered", "stop"]:
     """Return how a reply ends, regardless of its calls."""
     meant = read_finish(reply.finish_reason)[1]
-    return meant if meant in ("length", "filtered") else "stop"
+    if meant in ("length", "filtered"):
+        return meant
+    return "stop"
 
 
 def write_event(data: Mapping[str, Any], name: str | None = None) -> bytes:
@@ -468,7 +484,9 @@ def split_words(text: str | None) -> list[str]:
     """Return the pieces of a streamed text: one word each, or several words each if the text is long."""
     words = re.findall(r"\s*\S+|\s+$", text or "")
     size = -(-len(words) // _MOST_PIECES)
-    return words if size <= 1 else ["".join(words[at : at + size]) for at in range(0, len(words), size)]
+    if size <= 1:
+        return words
+    return ["".join(words[at : at + size]) for at in range(0, len(words), size)]
 
 
 def split_arguments(arguments: str) -> tuple[str, str]:

@@ -189,7 +189,9 @@ def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
         ],
     }
     usage = write_usage(reply.usage)
-    return completion if usage is None else {**completion, "usage": usage}
+    if usage is None:
+        return completion
+    return {**completion, "usage": usage}
 
 
 def _write_call(call: ToolCall, sent: JsonObject, asked: Asked) -> JsonObject:

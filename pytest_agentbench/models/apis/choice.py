@@ -54,7 +54,9 @@ def _guess_dialect(path: str, headers: Mapping[str, str]) -> ApiName:
         return "gemini"
     if "anthropic-version" in headers or "/messages" in path:
         return "messages"
-    return "responses" if "/responses" in path else "chat"
+    if "/responses" in path:
+        return "responses"
+    return "chat"
 
 
 def find_endpoint_api(model: Model) -> EndpointApi:

@@ -250,19 +250,25 @@ def _read_form(config: Mapping[str, Any]) -> JsonObject | None:
     schema = config.get("responseJsonSchema") or _plain_schema(config.get("responseSchema"))
     if schema:
         return choose_json_schema(schema)
-    return {"type": "json_object"} if config.get("responseMimeType") == "application/json" else None
+    if config.get("responseMimeType") == "application/json":
+        return {"type": "json_object"}
+    return None
 
 
 def _read_thinking(thinking: Mapping[str, Any], draft: Draft) -> str | None:
     effort = draft.read_budget(thinking.get("thinkingBudget"))
     level = take(thinking, "thinkingLevel", str)
-    return effort if level is None else level.lower()
+    if level is None:
+        return effort
+    return level.lower()
 
 
 def write_reply(reply: ChatReply, asked: Asked) -> Any:
     """Return a reply as a response. It is in a list if the agent asked for a stream that is no stream of events."""
     made = {**_write_piece(_list_parts(reply), _WRITTEN_REASONS.get(finish_of(reply), "STOP")), **_write_end(reply)}
-    return [made] if asked.as_list else made
+    if asked.as_list:
+        return [made]
+    return made
 
 
 def _write_piece(parts: list[JsonObject], finish: str | None = None) -> JsonObject:
@@ -402,7 +408,9 @@ def _write_call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 def _write_parts(content: Any) -> list[dict[str, Any]]:
     if not isinstance(content, list):
-        return [{"text": content}] if content else []
+        if content:
+            return [{"text": content}]
+        return []
     return [_write_part(part) for part in content]
 
 
@@ -478,7 +486,9 @@ def _read_usage(counted: Any) -> dict[str, Any] | None:
 
     def add(*names: str) -> int | None:
         counts = [value for name in names if isinstance(value := counted.get(name), int)]
-        return sum(counts) if counts else None
+        if counts:
+            return sum(counts)
+        return None
 
     return {
         **counted,

@@ -194,12 +194,16 @@ def _read_block(block: JsonObject, draft: Draft) -> JsonObject:
 
 def _read_choice(choice: Mapping[str, Any]) -> Any:
     kind = kind_of(choice)
-    return choose_function(need(choice, "name", str)) if kind == "tool" else _CALLED.get(kind)
+    if kind == "tool":
+        return choose_function(need(choice, "name", str))
+    return _CALLED.get(kind)
 
 
 def _read_form(form: Mapping[str, Any] | None) -> JsonObject | None:
     schema = None if form is None else form.get("schema")
-    return None if schema is None else choose_json_schema(schema)
+    if schema is None:
+        return None
+    return choose_json_schema(schema)
 
 
 def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
@@ -296,7 +300,9 @@ def choose_version(model: Model, fields: Collection[str]) -> str:
     """Return the version for a request: the configured one, else the newest that accepts the fields."""
     if model.anthropic_version is not None:
         return model.anthropic_version
-    return NEWEST if SAMPLING.isdisjoint(fields) else SAMPLING_VERSION
+    if SAMPLING.isdisjoint(fields):
+        return NEWEST
+    return SAMPLING_VERSION
 
 
 def explain_version(model: Model, fields: Collection[str]) -> str | None:
@@ -314,7 +320,9 @@ def has_version(model: Model) -> bool:
 
 def choose_headers(request: Mapping[str, Any], model: Model) -> dict[str, str]:
     """Return the version header of a request, or {} if the model's entry sets the header."""
-    return {} if _has_version_header(model) else {VERSION: choose_version(model, request)}
+    if _has_version_header(model):
+        return {}
+    return {VERSION: choose_version(model, request)}
 
 
 def _has_version_header(model: Model) -> bool:
@@ -323,7 +331,9 @@ def _has_version_header(model: Model) -> bool:
 
 def choose_auth_header(version: str) -> str:
     """Return the name of the header for the key."""
-    return "x-api-key" if version < NEWEST else "Authorization"
+    if version < NEWEST:
+        return "x-api-key"
+    return "Authorization"
 
 
 def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -394,7 +404,9 @@ def _write_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 def _write_form(response_format: Any) -> dict[str, Any] | None:
     """Return the output format for a JSON Schema. The API has no other format."""
     schema = find_schema(response_format)
-    return {"type": "json_schema", "schema": schema} if schema else None
+    if schema:
+        return {"type": "json_schema", "schema": schema}
+    return None
 
 
 def _write_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -430,7 +442,9 @@ def _write_blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _write_parts(content: Any) -> Any:
-    return [_write_part(part) for part in content] if isinstance(content, list) else content or ""
+    if isinstance(content, list):
+        return [_write_part(part) for part in content]
+    return content or ""
 
 
 def _write_part(part: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -84,7 +84,9 @@ def rewrite_request(
     for field, value in _spell(name, parameters).items():
         sent[field] = _join(sent.get(field), value)
     # Numbers that Python cannot represent survive only if nothing else changes.
-    return body if sent == parsed else write_request(sent)
+    if sent == parsed:
+        return body
+    return write_request(sent)
 
 
 def rewrite_headers(
@@ -108,7 +110,9 @@ def _join(below: Any, above: Any) -> Any:
     """Return the value of a field of which `above` overrides `below`. Objects are merged."""
     if isinstance(below, dict) and isinstance(above, dict):
         return {**below, **above}
-    return below if above is None else above
+    if above is None:
+        return below
+    return above
 
 
 def _spell(name: ApiName, parameters: Mapping[str, Any]) -> JsonObject:

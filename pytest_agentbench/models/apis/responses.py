@@ -231,7 +231,9 @@ def _read_own(item: JsonObject, draft: Draft) -> JsonObject:
 
 
 def _join_name(namespace: str | None, name: str) -> str:
-    return f"{namespace}__{name}" if namespace else name
+    if namespace:
+        return f"{namespace}__{name}"
+    return name
 
 
 def _read_part(part: JsonObject, draft: Draft) -> JsonObject:
@@ -278,14 +280,18 @@ def _read_choice(choice: Any, draft: Draft) -> Any:
     if kind == _SHELL:
         return choose_function(_SHELL)
     draft.lose(f"tool_choice {kind}")
-    return choice.get("mode") if kind == "allowed_tools" else None
+    if kind == "allowed_tools":
+        return choice.get("mode")
+    return None
 
 
 def _read_form(form: Mapping[str, Any]) -> JsonObject | None:
     kind = kind_of(form)
     if kind == "json_schema":
         return {"type": kind, "json_schema": {name: value for name, value in form.items() if name != "type"}}
-    return {"type": kind} if kind == "json_object" else None
+    if kind == "json_object":
+        return {"type": kind}
+    return None
 
 
 def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
@@ -460,12 +466,16 @@ def _write_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 def _name_function(choice: Any) -> Any:
     """Return a choice of a tool. The tool's name is a key next to the type."""
     function = choice.get("function") if isinstance(choice, Mapping) else None
-    return {"type": "function", **function} if isinstance(function, Mapping) else choice
+    if isinstance(function, Mapping):
+        return {"type": "function", **function}
+    return choice
 
 
 def _write_form(response_format: Any) -> Any:
     schema = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
-    return {"type": "json_schema", **schema} if isinstance(schema, Mapping) else response_format
+    if isinstance(schema, Mapping):
+        return {"type": "json_schema", **schema}
+    return response_format
 
 
 def _write_message(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -487,7 +497,9 @@ def _write_message(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _write_parts(content: Any) -> Any:
-    return [_write_part(part) for part in content] if isinstance(content, list) else content or ""
+    if isinstance(content, list):
+        return [_write_part(part) for part in content]
+    return content or ""
 
 
 def _write_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -541,9 +553,13 @@ def _read_finish(data: Mapping[str, Any], calls: bool) -> str | None:
     status, details = data.get("status"), data.get("incomplete_details")
     if status == "incomplete" and isinstance(details, Mapping):
         reason = take_string(details.get("reason"))
-        return "length" if reason == "max_output_tokens" else reason
+        if reason == "max_output_tokens":
+            return "length"
+        return reason
     plain = take_string(status) or "completed"  # some servers omit it
-    return "tool_calls" if calls and plain == "completed" else _READ_REASONS.get(plain, plain)
+    if calls and plain == "completed":
+        return "tool_calls"
+    return _READ_REASONS.get(plain, plain)
 
 
 def _join_text(messages: Sequence[Mapping[str, Any]], kind: str) -> str | None:

@@ -108,7 +108,9 @@ def find_kind(model: Model) -> Kind | None:
     For a model with another API than Chat Completions, only services whose lines have that API count.
     """
     found = None if model.scripted or model.provider is not None else _find_kind(model)
-    return found if model.api == "chat" or _NATIVE.get(model.api) == found else None
+    if model.api == "chat" or _NATIVE.get(model.api) == found:
+        return found
+    return None
 
 
 def _find_kind(model: Model) -> Kind | None:
@@ -124,7 +126,9 @@ def open_service(kind: Kind, model: Model, key: str, headers: Mapping[str, str])
     """Return the service of a model's endpoint; `headers` go with each request."""
     if kind == "openai":
         return _OpenAI(model, key, headers)
-    return _Anthropic(model, key, headers) if kind == "anthropic" else _Gemini(model, key, headers)
+    if kind == "anthropic":
+        return _Anthropic(model, key, headers)
+    return _Gemini(model, key, headers)
 
 
 def require_kind(model: Model) -> Kind:
@@ -157,7 +161,9 @@ class _Service:
         )
 
     def _sign(self, key: str) -> dict[str, str]:
-        return {"authorization": f"Bearer {key}"} if key else {}
+        if key:
+            return {"authorization": f"Bearer {key}"}
+        return {}
 
     async def _ask(self, method: str, url: str, **sent: Any) -> httpx2.Response:
         """Return a response with a success status. Raises RequestFailed."""
@@ -216,7 +222,9 @@ class _OpenAI(_Service):
 
     def _sign(self, key: str) -> dict[str, str]:
         azure = re.fullmatch(DIALECTS["azure"][0], urlsplit(self._model.base_url or "").hostname or "")
-        return ({"api-key": key} if azure else super()._sign(key)) if key else {}
+        if key:
+            return {"api-key": key} if azure else super()._sign(key)
+        return {}
 
     def write_line(self, name: str, body: Mapping[str, Any]) -> bytes:
         return _encode({"custom_id": name, "method": "POST", "url": self._url, "body": body})
@@ -328,7 +336,9 @@ class _Anthropic(_Service):
 
     async def poll(self, batch: str) -> Poll:
         said = await self._poll(f"{self._base}/messages/batches/{batch}")
-        return _GONE if said is None else self._read_poll(said)
+        if said is None:
+            return _GONE
+        return self._read_poll(said)
 
     @staticmethod
     def _read_poll(said: Mapping[str, Any]) -> Poll:
@@ -369,7 +379,9 @@ class _Gemini(_Service):
         self._root = f"{parts.scheme}://{parts.netloc}"
 
     def _sign(self, key: str) -> dict[str, str]:
-        return {"x-goog-api-key": key} if key else {}
+        if key:
+            return {"x-goog-api-key": key}
+        return {}
 
     def write_line(self, name: str, body: Mapping[str, Any]) -> bytes:
         return _encode({"key": name, "request": to_gemini(body)})
@@ -453,4 +465,6 @@ def _read_lines(content: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _list_of(found: Any) -> list[dict[str, Any]]:
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    if isinstance(found, list):
+        return [each for each in found if isinstance(each, dict)]
+    return []
