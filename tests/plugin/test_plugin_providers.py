@@ -179,7 +179,7 @@ def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield play(folder, endpoint, "-n", request.param)
 
 
-# One item for all scenarios: items spread over workers would start a session in each of them
+# One item for all scenarios of a demand: each item may be on another worker, which plays all scenarios again
 def test_a_scenario_ends_as_it_must(session: Played, subtests: pytest.Subtests) -> None:
     for name, scenario in SCENARIOS.items():
         with subtests.test(scenario=name):

@@ -229,10 +229,10 @@ HOSTILE = [
 @pytest.mark.slow
 def test_a_hostile_text_takes_time_in_proportion_to_its_length():
     for part in HOSTILE:
-        text = part * (300_000 // len(part))
+        text = part * (1_000_000 // len(part))
         started = time.process_time()
         redactor.text(text)
-        assert time.process_time() - started < 6, part  # squared, it would be hours
+        assert time.process_time() - started < 20, part  # squared, it would be hours
 
 
 def count_calls(text: str) -> int:
