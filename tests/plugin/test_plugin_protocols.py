@@ -207,11 +207,11 @@ def test_requests_of_messages_go_in_batches(bench, monkeypatch):
         assert all(request["max_tokens"] == 4096 for request in server.batches[0]["requests"].values())
 
 
-def test_a_way_of_its_own_has_no_protocol(bench, capsys):
-    for more, said in (({"scripted": True}, "scripts answer"), ({"provider": "mine"}, "the provider mine asks")):
+def test_an_entry_without_an_endpoint_may_not_name_an_api(bench, capsys):
+    for more, answerer in (({"scripted": True}, "scripts answer"), ({"provider": "mine"}, "the provider mine asks")):
         path = bench.models({"model_id": "m", "api": "messages", **more})
         assert main(["validate", str(path)]) != 0
-        assert f"models[0].api: found 'messages', where {said}" in capsys.readouterr().out
+        assert f"models[0].api: found 'messages', expected none: {answerer}" in capsys.readouterr().out
     path = bench.models({"model_id": "m", "api": "completions"})
     assert main(["validate", str(path)]) != 0
     assert "models[0].api" in capsys.readouterr().out
