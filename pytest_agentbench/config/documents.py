@@ -95,7 +95,7 @@ class Document:
     def _composed(self) -> Node | None:
         try:
             return self.node or _Loader(self.text).get_single_node()
-        except (yaml.YAMLError, ConfigError):
+        except yaml.YAMLError:
             return None
 
     def _find_child(self, node: Node, part: int | str) -> tuple[Node | None, Node | None]:
@@ -138,7 +138,7 @@ def parse_yaml(text: bytes, path: Path) -> Document:
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
-    except (yaml.YAMLError, _TooDeep) as error:
+    except yaml.YAMLError as error:
         raise _syntax_error(error, text, path) from error
     finally:
         loader.dispose()
@@ -178,11 +178,9 @@ class _KeyTwice(Exception):
     """A JSON object has a key twice."""
 
 
-class _TooDeep(Exception):
+class _TooDeep(yaml.MarkedYAMLError):
     def __init__(self, mark: yaml.Mark) -> None:
-        super().__init__()
-        self.context = _TOO_DEEP
-        self.context_mark = mark
+        super().__init__(_TOO_DEEP, mark)
 
 
 class _Loader(yaml.CSafeLoader):

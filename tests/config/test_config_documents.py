@@ -116,6 +116,12 @@ def test_deep_nesting_is_an_error_and_no_crash(text):
     assert "found more than 100 levels of nesting" in complaint(text)
 
 
+@pytest.mark.parametrize("levels", [99, 100, 101, 900])
+def test_a_problem_in_deep_json_has_a_place(levels):
+    document = parse_json(('{"a": ' + "[" * levels + "]" * levels + "}").encode(), PATH)
+    assert "a: found a list" in str(document.error([document.problem(("a",), "found a list")]))
+
+
 def test_a_byte_order_mark_is_no_key():
     assert parse_yaml("\ufeffa: 1".encode(), PATH).data == {"a": 1}
 
