@@ -168,7 +168,11 @@ class Checker:
         additions = additions_for(path.parent)
         opened = source.open(path, SourceRequest(root, verified_names(self._known, additions)))
         self._rules.claim_name(opened, root)
-        self._rules.check_file_metrics(opened, self._obstacles_of(root).evaluation_profiles)
+        try:
+            for obstacle in self._obstacles_of(root).find_in_file(opened):
+                self._refuse(obstacle.message)  # its rows are checked all the same
+        except ConfigError as error:
+            self._refuse(error)
         doubts = [*opened.doubts(self._known), *opened.field_doubts()]
         self._warn(*(placed for placed, _ in doubts))
         if opened.is_remote:  # nothing is downloaded to check it

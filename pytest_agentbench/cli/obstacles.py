@@ -66,7 +66,20 @@ class Obstacles:
             yield Obstacle(problem)
         if problem := _under_all(self.evaluation_profiles, lambda profile: require_decision(case, profile)):
             yield Obstacle(problem, frozenset({"graders"}))
-        if problem := _refusal(lambda: self._rules.check_row_metrics(opened, row, case, self.evaluation_profiles)):
+        if row.own_metrics and (
+            problem := _under_all(
+                self.evaluation_profiles, lambda profile: self._rules.check_row_metrics(opened, row, case, profile)
+            )
+        ):
+            yield Obstacle(problem)
+
+    def find_in_file(self, opened: OpenedSource) -> Iterator[Obstacle]:
+        """Yield the obstacles that a file has for all its rows. Raises ConfigError for a missing named profile."""
+        if opened.metrics and (
+            problem := _under_all(
+                self.evaluation_profiles, lambda profile: self._rules.check_file_metrics(opened, profile)
+            )
+        ):
             yield Obstacle(problem)
 
     @cached_property
@@ -105,12 +118,10 @@ def _refusal(check: Callable[[], object]) -> str | None:
 
 def _under_all(profiles: Sequence[P], check: Callable[[P], object]) -> str | None:
     """Return the problem under the first profile, None if the check passes under any profile."""
-    problems = []
+    first: str | None = None
     for profile in profiles:
         problem = _refusal(partial(check, profile))
         if problem is None:
             return None
-        problems.append(problem)
-    if problems:
-        return problems[0]
-    return None
+        first = first or problem
+    return first

@@ -209,14 +209,16 @@ class Planner:
         Raises ConfigError for metrics that cannot be computed.
         """
         case = row.make()
-        self.rules.check_row_metrics(opened, row, case, [plan.evaluation_profile for plan in plans[:1]])
+        for plan in plans[:1]:  # all plans have the session's evaluation profile
+            self.rules.check_row_metrics(opened, row, case, plan.evaluation_profile)
         return self.metric_judges(plans, case.metrics, f"{row.path}:{row.line}:1")
 
     def rows(
         self, opened: OpenedSource, plans: Sequence[Plan], subject: StoredAnswers | None = None
     ) -> Iterator[SourceCase | BadRow]:
         """Yield a file's rows, to be read to the end; the session's predictions find theirs. Raises ConfigError."""
-        self.rules.check_file_metrics(opened, [plan.evaluation_profile for plan in plans[:1]])
+        for plan in plans[:1]:
+            self.rules.check_file_metrics(opened, plan.evaluation_profile)
         self.decides_rows = self.decides_rows or (bool(opened.metrics) and opened.metrics == self._metrics)
         rows = opened.rows(subject)
         if self.predicted is None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
@@ -49,22 +48,12 @@ class CaseRules:
                 raise opened.explain(row, [(("case_id",), message)])
             raise ConfigError(f"{row.path}:{row.line}:1: {message}")
 
-    def check_file_metrics(self, opened: OpenedSource, profiles: Sequence[EvaluationProfile]) -> None:
-        """Raise ConfigError if the metrics of the file cannot be computed under any of the profiles."""
-        if not opened.metrics:
-            return
-        found = [metric_problems(opened.metrics, profile.compat, self.metrics) for profile in profiles]
-        if found and all(found):
-            raise ConfigError(f"{opened.path}:1:1: {'; '.join(reason for _, reason in found[0])}")
+    def check_file_metrics(self, opened: OpenedSource, profile: EvaluationProfile) -> None:
+        """Raise ConfigError if the metrics of the file cannot be computed under the profile."""
+        if problems := metric_problems(opened.metrics, profile.compat, self.metrics):
+            raise ConfigError(f"{opened.path}:1:1: {'; '.join(reason for _, reason in problems)}")
 
-    def check_row_metrics(
-        self, opened: OpenedSource, row: SourceCase, case: Case, profiles: Sequence[EvaluationProfile]
-    ) -> None:
-        """Raise ConfigError if the metrics of the row's case cannot be computed under any of the profiles."""
-        if not row.own_metrics:
-            return
-        found: list[list[tuple[Loc, str]]] = [
-            case_metric_problems(case, profile.compat, self.metrics) for profile in profiles
-        ]
-        if found and all(found):
-            raise opened.explain(row, found[0])
+    def check_row_metrics(self, opened: OpenedSource, row: SourceCase, case: Case, profile: EvaluationProfile) -> None:
+        """Raise ConfigError if metrics of the row itself cannot be computed for its case under the profile."""
+        if row.own_metrics and (problems := case_metric_problems(case, profile.compat, self.metrics)):
+            raise opened.explain(row, problems)

@@ -98,6 +98,22 @@ def test_errors_of_a_descriptor_have_their_places(project, validate, descriptor,
     assert any(line.startswith((place, "rows.jsonl:1:1: question")) for line in lines), lines
 
 
+def test_a_wrong_metric_of_the_file_hides_no_problem_of_its_rows(project, validate):
+    project(ROW, {"question": 1}, metrics=[{"name": "exact_match", "threshold": 1.0, "args": {"nonsense": 1}}])
+    code, lines = validate()
+    assert code == 1
+    assert [line.split(" ")[0] for line in lines[:-1]] == ["dataset.yaml:1:1:", "rows.jsonl:2:1:"], lines
+    assert "nonsense" in lines[0]
+
+
+def test_an_unknown_evaluation_profile_hides_no_problem_of_a_row(project, validate):
+    project(ROW, {"question": 1})
+    code, lines = validate("--evaluation-profile=judgd", ".")
+    assert code == 1
+    assert any("judgd" in line for line in lines), lines
+    assert any(line.startswith("rows.jsonl:2:1:") for line in lines), lines
+
+
 def test_names_that_only_a_plugin_knows_are_one_warning(project, validate):
     rows = [{"id": n, "question": f"q{n}", "answer": "a"} for n in range(50)]
     root = project(*rows, metrics=[{"name": "mine", "threshold": 1.0}], runner={"type": "my_runner"})
