@@ -119,8 +119,7 @@ class SessionExtensions:
 
         Raises ConfigError for a name that exists already.
         """
-        # # Additions of an outer session are no conflict: a project's tests may run its own conftest in an
-        # inner session.
+        # Additions of an outer session are no conflict: a project's tests may run its own conftest in an inner session.
         if name in ours or name in installed_names(seam) or name in self.of(seam):
             raise ConfigError(f"a plugin adds the {what} {name!r}, which exists already; choose another name")
         self._added.setdefault(seam, {})[name] = thing
@@ -204,8 +203,7 @@ def _table() -> dict[str, dict[str, EntryPoint]]:
         if not name:
             raise ConfigError(f"{entry.distribution}: found the entry point {entry.name!r}, expected 'SEAM NAME'")
         first = table.setdefault(seam, {}).setdefault(name, entry)
-        # # An editable install next to a wheel shows one distribution twice on sys.path, which is no
-        # conflict.
+        # An editable install next to a wheel shows one distribution twice on sys.path, which is no conflict.
         if first.value != entry.value:
             raise ConfigError(
                 f"the {seam} {name!r} is claimed by {first.distribution} ({first.value}) and by {entry.distribution} "

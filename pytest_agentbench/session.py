@@ -72,7 +72,7 @@ class SessionReport:
         self.written: dict[str, Path] = {}
         self.lists = ShortLists(settings.show_failures)
 
-    # # -- hooks of pytest
+    # -- hooks of pytest
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Remember the session, whose flags stop it, and look at the clock."""
@@ -176,7 +176,7 @@ class SessionReport:
 
                 write_annotations(terminalreporter, self.report, self.config.rootpath)
 
-    # # -- called for runs, from any thread
+    # -- called for runs, from any thread
 
     def open_budget(self) -> Budget:
         """Open the budget of the session, all workers together, before the first run starts."""
@@ -216,7 +216,7 @@ class SessionReport:
         if self.link is not None:
             self.link.tell("drain", reason)
 
-    # # -- results
+    # -- results
 
     def _keep_row(self, nodeid: str, row: Mapping[str, Any], at: int) -> None:
         if self.journal is not None:  # else it is a dry run, which reports none

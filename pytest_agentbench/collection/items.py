@@ -267,8 +267,7 @@ class CaseFile(pytest.Module):
         planner = self.config.stash[PLANNER]
         root = planner.root(self.path)
         try:
-            # # Errors of a profile are reported before those of the file, unless the file brings its own
-            # subjects.
+            # Errors of a profile are reported before those of the file, unless the file brings its own subjects.
             plans = [] if self.source.brings_subjects else self._session_plans()
             opened = planner.open(self.source, self.path, plans)
             planner.rules.claim_name(opened, root)

@@ -41,8 +41,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     try:
         plans = planner.plans(_find_root(planner, path), own_agent=own_agent)
         case = _find_case(planner, path, mark, plans)
-        # # A guest's case runs by the guest's plans, which may only be tighter, also for a test of another
-        # folder
+        # A guest's case runs by the guest's plans, which may only be tighter, also for a test of another folder
         if (root := planner.root(case.path)).is_guest:
             plans = planner.plans(root, own_agent=own_agent)
         judges = planner.metric_judges(plans, case.metrics, f"{case.path}:{case.line}:1")

@@ -123,7 +123,7 @@ class Gateways:
 
 def _is_of_start(error: BaseException) -> bool:
     """Return whether xdist raised the error while it started a worker."""
-    # # A failed start and a lost connection raise the same types: only the frames differ.
+    # A failed start and a lost connection raise the same types: only the frames differ.
     return any(frame.f_code.co_name == "setup_node" for frame, _ in traceback.walk_tb(error.__traceback__))
 
 

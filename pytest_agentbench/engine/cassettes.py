@@ -140,8 +140,8 @@ def run_kept(tape: Tape) -> Iterator[None]:
         try:
             yield
         except asyncio.CancelledError:
-            # # An `auto` cassette grows with each paid answer; half of a new recording must not replace a
-            # complete cassette
+            # An `auto` cassette grows with each paid answer; half of a new recording must not replace a complete
+            # cassette
             if not records_run(tape):
                 tape.forget_cut_off()
                 tape.save()

@@ -323,7 +323,7 @@ async def evaluate(attempt: Attempt) -> None:
         with _keeping(tape):
             judgement = await _judge(attempt, artifact, checks)
     except JudgeError as error:
-        # # Graders that need no judge still grade: the stored evaluation shows all results
+        # Graders that need no judge still grade: the stored evaluation shows all results
         regraded = regrade(graders, case, artifact, metrics, None)
         evaluation = attempt.result.evaluation = _unjudged(attempt, artifact, checks, metrics, error, regraded)
         attempt.result.evaluation_path = await plan.model_store.store_evaluation(job.repetition, evaluation)

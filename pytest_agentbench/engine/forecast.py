@@ -41,7 +41,7 @@ class DryRun:
             cost, tokens = (0.0, 0) if free_run else self._expected_run(job, forecast)
             forecast.run_usd.add(cost)
             forecast.tokens.add(tokens)
-        # # A run that is still to be made has no stored verdict either: it is judged too
+        # A run that is still to be made has no stored verdict either: it is judged too
         if found.evaluation is None and asks:
             forecast.to_judge += 1
             cost, tokens = (0.0, 0) if free_verdict else self._history(job)[1].of(slug(job.case_id))

@@ -240,7 +240,7 @@ def graders_of(case: Case, added: Mapping[str, Grader] | None = None) -> tuple[G
     """
     if not case.parts and not added:
         return ()
-    # # Only the graders of the case's parts: a session imports no other pack
+    # Only the graders of the case's parts: a session imports no other pack
     named = [grader for name in case.parts if (grader := find_extension("grader", name)) is not None]
     graders = dict.fromkeys((*named, *(added or {}).values()))  # a plugin's may have the name of a part, too
     return tuple(grader for grader in graders if grader.applies(case))

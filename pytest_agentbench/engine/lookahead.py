@@ -174,7 +174,7 @@ class LookAhead:
         self.ending = True
         if self.thread.ident:
             self.post(self.loop.stop)
-            # # Longer than the loop's own grace for its tasks, so that the thread can end by itself
+            # Longer than the loop's own grace for its tasks, so that the thread can end by itself
             self.thread.join(self.grace + 2)
             self.watch.end()
         else:  # never started
@@ -320,8 +320,7 @@ class LookAhead:
             self.stopped or self.drained or self.over
         ):
             heads = [jobs for group, jobs in self.waiting.items() if jobs and self._may_start(group)]
-            # # By pytest's order over all groups: the run that pytest needs next must not wait behind later
-            # ones
+            # By pytest's order over all groups: the run that pytest needs next must not wait behind later ones
             first = min(heads, key=lambda jobs: jobs[0].rank, default=None)
             if first is None:
                 break
@@ -382,7 +381,7 @@ class LookAhead:
             result = self._result_without_run(job, runner)
             if not (self.stopped or self.ending or self.over):
                 result = Result(error=RuntimeError("the run was cancelled from within, by an agent or a library"))
-        # # The loop was closed under the task: no waiter is left
+        # The loop was closed under the task: no waiter is left
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001  # pytest raises it in the item's setup

@@ -60,7 +60,7 @@ async def start_servers(attempt: Attempt, servers: Mapping[str, McpServer], cont
     missing, left_out = [], {}
     for name, server in servers.items():
         services.redactor.know(list_variables(server))
-        # # Before anything starts, because a server's first error may contain these values
+        # Before anything starts, because a server's first error may contain these values
         services.redactor.know_values({**server.env, **expand_headers(server, os.environ)})
         made = _server(attempt, name, server, sandboxes)
         # First, for a replay needs no server: one that cannot be had here is no problem then

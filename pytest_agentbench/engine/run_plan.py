@@ -103,7 +103,7 @@ async def expected_sandbox(attempt: Attempt) -> SandboxSpec | None:
         spec = sandbox_spec(attempt)
         await services.sandboxes.prepare(spec)
     except UnavailableError:
-        # # The user's own agent may not use the case's tools: only verifiers require the sandbox
+        # The user's own agent may not use the case's tools: only verifiers require the sandbox
         if case.verify or run_plan.runner_type != "callable":
             raise
         return None
@@ -128,7 +128,7 @@ def sandbox_identity(attempt: Attempt) -> dict[str, Any]:
 def sandbox_part(attempt: Attempt) -> dict[str, Any]:
     """Return the part of a sandbox that can change its commands. Raises ConfigError as `sandbox_identity` does."""
     settings = attempt.plan.run_profile.sandbox_settings
-    # # The digest of a build contains its network, if there is a build
+    # The digest of a build contains its network, if there is a build
     found: dict[str, Any] = settings.model_dump(exclude={"build_network"})
     needs = attempt.case.sandbox
     if needs is None:
@@ -139,7 +139,7 @@ def sandbox_part(attempt: Attempt) -> dict[str, Any]:
     if needs.dockerfile is not None:
         from pytest_agentbench.workspaces.containers.images import build_digest
 
-        # # Each build may give an image another id: the digest of its sources replaces the id
+        # Each build may give an image another id: the digest of its sources replaces the id
         found |= {"image": None, "build": build_digest(needs.dockerfile, network=network)}
     if needs.compose is not None:
         from pytest_agentbench.workspaces.containers.compose import compose_digest
@@ -187,8 +187,7 @@ def _identities(case: Case) -> Iterator[dict[str, Any]]:
             files = {hidden.target: source_digest(hidden) for hidden in verifier.files}
         except OSError as error:
             raise ConfigError(f"{case.path}:{case.line}: verify: {error.filename}: {error.strerror}") from error
-        # # Only fields that are set, so that fingerprints of verdicts stored before the field existed stay
-        # the same
+        # Only fields that are set, so that fingerprints of verdicts stored before the field existed stay the same
         later: dict[str, Any] = {"apart": True} if verifier.apart else {}
         later |= {"answer_file": verifier.answer_file} if verifier.answer_file is not None else {}
         yield {**verifier.model_dump(exclude={"files", "apart", "canary", "answer_file"}), "files": files, **later}
@@ -274,7 +273,7 @@ def _verdict_extra(attempt: Attempt) -> dict[str, Any]:
         found["verify"] = verifiers_identity(attempt)
     if case.mcp_servers:
         found["tool_use"] = TOOL_USE_METRICS
-    # # Only the grader knows its inputs, for example its prompts
+    # Only the grader knows its inputs, for example its prompts
     for grader in attempt.graders:
         found |= grader.identity(services, attempt.job, case)
     if any(judge.scripted for judge in judges):
@@ -316,7 +315,7 @@ def _tool(attempt: Attempt, name: str, model: Model) -> dict[str, Any]:
     found: dict[str, Any] = {"definition": _definition(tool)}
     if not is_ours(tool.call):
         found["code"] = services.identities.part("tool", name, tool.call)
-    # # A scripted model searches its script, with or without a backend
+    # A scripted model searches its script, with or without a backend
     if name == WEB_SEARCH and not model.scripted and services.registry.search is not None:
         found["backend"] = services.identities.part("search backend", name, services.registry.search)
     if name in (WEB_SEARCH, WEB_FETCH) and (

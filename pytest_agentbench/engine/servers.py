@@ -92,7 +92,7 @@ def list_servers(
     """
     if not (case.mcp_servers or case.case_parts or profile.mcp_servers or given):
         return {}
-    # # None: the case only names the server, and a file in a folder above declares it
+    # None: the case only names the server, and a file in a folder above declares it
     own = {name: server for name, server in case.mcp_servers.items() if server is not None}
     known = {**root.mcp_servers(case.path), **profile.mcp_servers, **own, **given}
     offered = {name for part in case.case_parts for name in part.offered_servers(case.case_id, profile, known)}
@@ -155,7 +155,7 @@ def _identity(job: Job, server: McpServer, *, free_port: bool) -> dict[str, Any]
     secret = {"env": server.env, "headers": server.headers}
     found: dict[str, Any] = {
         "command": server.command,
-        # # Relative below the root, so that another checkout finds the stored run
+        # Relative below the root, so that another checkout finds the stored run
         "args": [_below(root, argument) for argument in server.args],
         "env_from": server.env_from,
         "cwd": server.cwd and _below(root, server.cwd),

@@ -92,7 +92,7 @@ class Registry:
         """Return the names, for the loader of case files."""
         return Known(
             runners=frozenset(self.runners),
-            # # files are not checked against built-in runners, which need not be imported for that
+            # files are not checked against built-in runners, which need not be imported for that
             find_runner=lambda name: None if name in BUILTIN_RUNNERS else self.runners.get(name),
             find_check=self.checks.get,
             tools=frozenset(self.tools),
@@ -180,16 +180,16 @@ class ModelStops:
         if error is None and not self._rows:  # nearly always
             return
         model = _model_of(job)
-        # # These errors are not the model's: its next case may succeed
+        # These errors are not the model's: its next case may succeed
         if isinstance(error, (ConfigError, UnavailableError)) or model in self._reasons:
             return
         if error is None:
-            # # A run that ended shows that the model works: errors of other runs are then their cases'
+            # A run that ended shows that the model works: errors of other runs are then their cases'
             self._rows.pop(model, None)
             return
         if isinstance(error, ProviderError):
-            # # If the endpoint is down, the client has waited already, and each further run would wait as
-            # long. A missing # permission of the key and an empty account fail all further runs.
+            # If the endpoint is down, the client has waited already, and each further run would wait as long. A missing
+            # permission of the key and an empty account fail all further runs.
             if error.code == UNREACHABLE or error.reason in _REFUSED:
                 self._stop(job, str(error))
                 return

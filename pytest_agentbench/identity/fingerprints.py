@@ -69,10 +69,7 @@ def _mapping(value: Mapping[object, object]) -> dict[str, Any]:
 
 
 def _key(key: object) -> str:
-    """Return a YAML key as a JSON key:
-
-    `1`, `1.0`, `true`, `null` and dates are written as JSON or ISO 8601 has them.
-    """
+    """Return a YAML key as a JSON key: `1`, `1.0`, `true`, `null` and dates as JSON or ISO 8601 writes them."""
     made = plain(key)
     if isinstance(made, str):
         return made

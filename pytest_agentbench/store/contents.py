@@ -84,10 +84,7 @@ class Folder:
 
     @property
     def parts(self) -> list[str]:
-        """Return the names on its path:
-
-        `runs` or `evaluations`, suite, run profile, [evaluation profile,] model, case.
-        """
+        """Return the path's names: `runs` or `evaluations`, suite, run profile, [evaluation profile,] model, case."""
         return self.path.split("/")
 
     def beside(self, file: str, *kinds: Kind) -> list[str]:

@@ -134,10 +134,7 @@ class _Assertion:
 
 
 def parse_assertion(text: str) -> dict[str, Any]:
-    """Return an assertion as a cell of a table has it:
-
-    `contains: x`, `not-icontains: x`, `similar(0.8): x`; or a text
-    """
+    """Return the assertion of a table's cell: `contains: x`, `not-icontains: x`, `similar(0.8): x`, or a text."""
     text = text.strip()
     head, _, rest = text.partition(":")
     if head in ("fn", "eval"):

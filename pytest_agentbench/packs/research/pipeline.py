@@ -63,10 +63,7 @@ def _names(text: str) -> list[str]:
 
 
 def _flag(environ: Mapping[str, str], name: str) -> bool:
-    """Return whether a variable is `true`, or the option itself as the seed writes it.
-
-    SKIP_CLEANING="--skip_cleaning".
-    """
+    """Return whether a variable is `true`, or the option itself, as in the seed's SKIP_CLEANING="--skip_cleaning"."""
     text = environ.get(name, "").strip()
     if text.lower() in _NO:
         return False
