@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_agentbench.reports.failure_lists import ShortLists
+from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.distributed.sharding import Sharding
@@ -334,29 +335,39 @@ class SessionReport:
         broken = sum(outcome in ("failed", "error") for outcome in self.others.values()) - len(crashes)
         uncollected = self.case_file_errors + self.other_collection_errors
         stopped = self.session.shouldfail or self.session.shouldstop or self._stop_reason
-        others = "1 test that is no case" if broken == 1 else f"{broken} tests that are not cases"
-        return [
-            *([f"{uncollected} collection error{'s' * (uncollected > 1)}."] if uncollected else []),
-            *([f"{others} failed."] if broken > 0 else []),
-            *(f"{crash}." for crash in crashes),
-            *([f"The session stopped early: {stopped}."] if stopped else []),
-            *([f"{self.lost} collected items were never reported."] if self.lost else []),
-            *(["The session was interrupted before any run was reported."] if self._ended_early(exitstatus) else []),
-            *(f"{text}." for text in self._list_unshared()),
-        ]
+        faults = []
+        if uncollected:
+            faults.append(f"{count_text(uncollected, 'collection error')}.")
+        if broken == 1:
+            faults.append("1 test that is no case failed.")
+        elif broken > 1:
+            faults.append(f"{broken} tests that are not cases failed.")
+        faults += [f"{crash}." for crash in crashes]
+        if stopped:
+            faults.append(f"The session stopped early: {stopped}.")
+        if self.lost:
+            faults.append(f"{self.lost} collected items were never reported.")
+        if self._ended_early(exitstatus):
+            faults.append("The session was interrupted before any run was reported.")
+        return [*faults, *(f"{text}." for text in self._list_unshared())]
 
     def _sum_limited(self) -> list[dict[str, Any]]:
         """Return for each model how many 429s were waited out, and for how long; workers wait side by side."""
-        found: dict[str, dict[str, Any]] = {}
-        for model_id, replies, seconds in (*self.limited, *(self.link.limited if self.link is not None else ())):
-            row = found.setdefault(model_id, {"model_id": model_id, "replies": 0, "seconds": 0.0})
+        rows: dict[str, dict[str, Any]] = {}
+        limited = [*self.limited]
+        if self.link is not None:
+            limited += self.link.limited
+        for model_id, replies, seconds in limited:
+            row = rows.setdefault(model_id, {"model_id": model_id, "replies": 0, "seconds": 0.0})
             row["replies"] += replies
             row["seconds"] = max(row["seconds"], round(seconds, 1))
-        return sorted(found.values(), key=lambda row: str(row["model_id"]))
+        return sorted(rows.values(), key=lambda row: str(row["model_id"]))
 
     def _list_unshared(self) -> list[str]:
         """Return sentences on results of this session that are missing in the shared store."""
-        return [*self.unshared, *(self.link.unshared if self.link is not None else ())]
+        if self.link is None:
+            return [*self.unshared]
+        return [*self.unshared, *self.link.unshared]
 
     def _decide_exit_status(self, gate: Gate, exitstatus: int) -> int:
         if gate.passed is not None:
@@ -391,26 +402,29 @@ class SessionReport:
         }
 
     def _describe_end(self, exitstatus: int) -> dict[str, Any]:
-        return {
+        end = {
             **self._facts,
             "duration_seconds": round(time.perf_counter() - self._begun, 3),
             "exit_status": int(exitstatus),
-            **({"rate_limits": waits} if (waits := self._sum_limited()) else {}),
-            "warnings": [
-                *self.warnings,
-                *(self.link.warnings if self.link is not None else ()),
-                *self._list_late_warnings(),
-            ],
         }
+        if limited := self._sum_limited():
+            end["rate_limits"] = limited
+        warnings = [*self.warnings]
+        if self.link is not None:
+            warnings += self.link.warnings
+        end["warnings"] = [*warnings, *self._list_late_warnings()]
+        return end
 
     def _list_late_warnings(self) -> Iterator[str]:
         """Yield warnings for readers of the figures that are known only at the end."""
-        yield from self.budget.gaps() if self.budget is not None else ()
+        if self.budget is not None:
+            yield from self.budget.gaps()
         for reason, count in self.not_run.items():
-            yield f"{reason}; {'1 run was' if count == 1 else f'{count} runs were'} not started"
+            runs = "1 run was" if count == 1 else f"{count} runs were"
+            yield f"{reason}; {runs} not started"
         for row in self._sum_limited():
-            replies = "1 reply" if row["replies"] == 1 else f"{row['replies']} replies"
-            yield f"{row['model_id']}: {replies} of status 429 (rate limit) waited out, {row['seconds']:g} s in all"
+            limits = count_text(row["replies"], "rate limit")
+            yield f"{row['model_id']}: waited for {limits} (status 429), {row['seconds']:g} s in all"
         if self.lost:
             yield f"{self.lost} collected items were never reported"
         yield from _describe_repeats(self.rows.values())

@@ -443,7 +443,7 @@ class _Suites:
         problems = suite_problems(suite, cases, root)
         if problems and not root.is_guest:  # whose cases are not those that the session's suite names
             raise make_located_error(root.find("suites", name), problems)
-        if doubts := [] if root.is_guest else unmatched_tags(suite.case_selection, cases):
+        if not root.is_guest and (doubts := unmatched_tags(suite.case_selection, cases)):
             self.planner.left_out += str(make_located_error(root.find("suites", name), doubts)).splitlines()
         return select(suite.case_selection, cases)
 

@@ -161,9 +161,10 @@ def _misfit(hook: Hook, name: str, thing: Any) -> str | None:
     if hook.kind is None:
         return None
     kind = _find(hook.kind)
-    fits = isinstance(thing, type) and issubclass(thing, kind) if hook.is_model else isinstance(thing, kind)
+    fits, expected = isinstance(thing, kind), f"a {kind.__name__}"
+    if hook.is_model:
+        fits, expected = isinstance(thing, type) and issubclass(thing, kind), f"a subclass of {kind.__name__}"
     if not fits:
-        expected = f"a subclass of {kind.__name__}" if hook.is_model else f"a {kind.__name__}"
         return f"{getattr(thing, '__name__', type(thing).__name__)}, expected {expected}"
     if not hook.seam and thing.of not in _PROFILES:
         return f"one of {thing.of!r}, expected one of {', '.join(_PROFILES)}"
@@ -181,4 +182,6 @@ def _find(place: str) -> Any:
 def _names(found: Any) -> Collection[str]:
     if isinstance(found, type):
         return found.model_fields  # type: ignore[attr-defined,no-any-return]
-    return found() if callable(found) else found  # type: ignore[no-any-return]
+    if callable(found):
+        return found()  # type: ignore[no-any-return]
+    return found  # type: ignore[no-any-return]

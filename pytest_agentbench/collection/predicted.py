@@ -25,16 +25,20 @@ class Predicted:
 
     def __init__(self, path: Path) -> None:
         self.problem: str | None = None
-        found: dict[str, Any] | list[Any] = {}
+        answers: dict[str, Any] | list[Any] = {}
         try:
-            found = read_predictions(path)
+            answers = read_predictions(path)
         except ConfigError as error:
             self.problem = str(error)
-        self._in_order = found if isinstance(found, list) else None
-        self._answers = {} if isinstance(found, list) else {legal_id(key): value for key, value in found.items()}
+        self._in_order: list[Any] | None = None
+        self._answers: dict[str, Any] = {}
+        if isinstance(answers, list):
+            values = self._in_order = answers
+        else:
+            self._answers = {legal_id(key): value for key, value in answers.items()}
+            values = [*answers.values()]
         self._owners: dict[str, Path] = {}
         self._dataset: Path | None = None
-        values = found if isinstance(found, list) else found.values()
         self.predictions = Predictions(path, self._answers, max(map(_count_samples, values), default=1))
 
     def rows(self, opened: OpenedSource, rows: Iterable[SourceCase | BadRow]) -> Iterator[SourceCase | BadRow]:

@@ -143,16 +143,18 @@ class CodeReader:
             if is_loaded:
                 held = self._values.of_module(namespaces[file])
                 values |= {f"{name}: {variable}": value for variable, value in held.items()}
+                loaded.extend(_package_files(file))
             else:
                 late_files.append(file)
-            (loaded if is_loaded else late).extend(_package_files(file))
+                late.extend(_package_files(file))
             for wanted in imports:
                 for spec in _specs(wanted, file, beside):
                     owner = _owner(spec.name, spec.origin)
                     if owner == "installed" and spec.name not in versions:
                         versions[spec.name] = _version_of(spec.name)
                     elif owner == "own" and spec.has_location and spec.origin:
-                        (loaded if is_loaded and not wanted[0] else late).append(spec.origin)
+                        files = loaded if is_loaded and not wanted[0] else late
+                        files.append(spec.origin)
         shown = {"modules": _limited(digests), "values": _limited(values), "packages": versions}
         return Code(plain({name: part for name, part in shown.items() if part}), tuple(late_files))
 
@@ -237,7 +239,9 @@ def _modules_of(thing: Any) -> list[Mapping[str, Any]]:
         call = getattr_static(type(thing), "__call__", None)
         if not isinstance(call, FunctionType) and getattr_static(thing, "__wrapped__", None) is None:
             raise UnknownCode(f"{type(thing).__qualname__} is not written in Python")
-        modules = [*_modules_of_class(type(thing)), *(_modules_of(call) if isinstance(call, FunctionType) else ())]
+        modules = _modules_of_class(type(thing))
+        if isinstance(call, FunctionType):
+            modules += _modules_of(call)
     wrapped = getattr_static(thing, "__wrapped__", None)
     if wrapped is None:
         return modules

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
+from pytest_agentbench.terminal_text import count_text
+
 if TYPE_CHECKING:
     from pytest_agentbench.records.run import Usage
 
@@ -40,10 +42,12 @@ def spending(usage: Usage) -> Spending:
         tokens = [count for count in counts if count is not None]
         estimate = part.requests, _possible(part.estimated_cost_usd), max(0, part.estimated_tokens)
         return _possible(cost), sum(tokens) if tokens else None, estimate
-    known = usage.total_tokens
+    total = usage.total_tokens
     if usage.input_tokens is not None and usage.output_tokens is not None:
-        known = usage.input_tokens + usage.output_tokens
-    return _possible(usage.cost_usd), known if known is not None and known >= 0 else None
+        total = usage.input_tokens + usage.output_tokens
+    if total is not None and total < 0:
+        total = None
+    return _possible(usage.cost_usd), total
 
 
 def _possible(cost: float | None) -> float | None:
@@ -59,7 +63,7 @@ def over_budget(max_cost: float | None, max_tokens: int | None, usage: Usage) ->
     """
     part = usage.unsettled
     if part is not None and part.given_up and (max_cost is not None or max_tokens is not None):
-        requests = "1 request" if part.given_up == 1 else f"{part.given_up} requests"
+        requests = count_text(part.given_up, "request")
         return f"the agent hung up on {requests} whose cost is unknown, and the session has a limit"
     if part is None and not usage.total_tokens and not usage.cost_usd:
         return None
@@ -108,14 +112,18 @@ class Budget:
     def _book_estimate(self, part: Part, requests: int, cost: float | None, tokens: int) -> None:
         self.unsettled += requests
         self._unsettled[part] += requests
-        self.unpriced += requests if cost is None else 0
+        if cost is None:
+            self.unpriced += requests
         self.estimated_usd += cost or 0.0
         self.estimated_tokens += tokens
 
     def _used_up(self) -> str | None:
         if self.max_cost is not None and self.spent + self.estimated_usd + self.foreseen >= self.max_cost:
-            also = f" and {self.estimated_usd:.4f} estimated" if self.estimated_usd > 0 else ""
-            also += f" and {self.foreseen:.4f} foreseen for batches" if self.foreseen > 0 else ""
+            also = ""
+            if self.estimated_usd > 0:
+                also = f" and {self.estimated_usd:.4f} estimated"
+            if self.foreseen > 0:
+                also += f" and {self.foreseen:.4f} foreseen for batches"
             return f"the budget is used up: {self.spent:.4f}{also} of {self.max_cost:.4f} USD (--agentbench-max-cost)"
         if self.max_tokens is not None and self.tokens + self.estimated_tokens >= self.max_tokens:
             also = f" and {self.estimated_tokens} estimated" if self.estimated_tokens else ""
@@ -152,10 +160,10 @@ class Budget:
         if self.max_tokens is not None and self.unsettled:
             counted.append(f"--agentbench-max-tokens counted {self.estimated_tokens} tokens")
         if self.unsettled > self.unpriced or counted:
-            which = "1 request" if self.unsettled == 1 else f"{self.unsettled} requests"
+            requests = count_text(self.unsettled, "request")
             estimate = " and ".join(counted) or f"up to {self.estimated_usd:.4f} USD"
             yield (
-                f"{which} returned no usage and may have been billed: {estimate} by estimate; figures leave the "
+                f"{requests} returned no usage and may have been billed: {estimate} by estimate; figures leave the "
                 "estimate out and are shown as >="
             )
         if self.max_cost is not None and (unknown := self.unknown + self.unpriced):

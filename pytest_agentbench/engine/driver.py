@@ -77,14 +77,12 @@ class RunAhead:
         stops = config.getoption("maxfail") or config.getoption("stepwise", False)
         stops = stops or any(policy.fail_fast or policy.stop_on_runner_error == "first" for policy in policies.values())
         profiles = {group: limits.share(policy.max_concurrency) for group, policy in policies.items()}
-        at_once = min(concurrency, max(profiles.values(), default=concurrency) if limits.profiles else concurrency)
-        self.engine = LookAhead(
-            _refuse_work,
-            concurrency=concurrency,
-            window=at_once - 1 if stops else WINDOW * concurrency,  # runs past a stop would be paid for in vain
-            limits=profiles if limits.profiles else None,
-            warn=warn,
-        )
+        if not limits.profiles:
+            profiles = {}
+        window = WINDOW * concurrency
+        if stops:  # runs past a stop would be paid for in vain
+            window = min(concurrency, max(profiles.values(), default=concurrency)) - 1
+        self.engine = LookAhead(_refuse_work, concurrency=concurrency, window=window, limits=profiles, warn=warn)
 
     def serve(self, work: Work, *, close: Callable[[], Any], tick: Callable[[LookAhead | None], None]) -> None:
         """Give the engine its work, and its jobs or the line to the controller.
@@ -92,12 +90,13 @@ class RunAhead:
         `tick(engine)` is called several times a second while pytest waits, `tick(None)` before it goes on. `close` is
         called on the engine's loop when it ends.
         """
-        self.engine.work = self.limits.within(work, self.throttles) if self.throttles is not None else work
+        if self.throttles is not None:
+            work = self.limits.within(work, self.throttles)
+        self.engine.work = work
         self.engine.on_close, self.tick = close, tick
         if self.channel is not None:
-            self.channel.setcallback(
-                self._receive
-            )  # in execnet's thread: a share arrives before xdist's order to run it
+            # In execnet's thread: a share arrives before xdist's order to run it
+            self.channel.setcallback(self._receive)
         else:
             jobs = [item.stash[JOB] for item in self.session.items if JOB in item.stash]
             self.engine.post(self.engine.extend, jobs)

@@ -47,10 +47,11 @@ def wants_judge(case: Case, profile: EvaluationProfile, graders: Sequence[Grader
     """
     if not profile.judge_runs:
         return False
-    wants = [grader.wants_judge(case) for grader in (graders_of(case) if graders is None else graders)]
-    # The first grader that cares decides, as with assessments
-    if (wish := next((each for each in wants if each is not None), None)) is not None:
-        return wish
+    if graders is None:
+        graders = graders_of(case)
+    for grader in graders:  # the first grader that cares decides, as with assessments
+        if (wish := grader.wants_judge(case)) is not None:
+            return wish
     expectations = case.expectations
     measured = case.rubric or expectations.hard_expectations or expectations.soft_expectations
     is_measured = bool(measured) or any(part.measure for part in case.case_parts)
@@ -66,7 +67,8 @@ def require_decision(case: Case, profile: EvaluationProfile, graders: Sequence[G
     """Raise ConfigError for a case that nothing can fail, before anything is paid for it."""
     if case.report_only or case.verify:
         return
-    graders = graders_of(case) if graders is None else graders
+    if graders is None:
+        graders = graders_of(case)
     if any(grader.decides(case) for grader in graders):
         return
     if wants_judge(case, profile, graders) or _gating_metrics(case, profile):
@@ -122,7 +124,8 @@ def decide(
     final = next((grade for grade in grades.values() if grade.is_final), None)
     failures = [*_run_failures(case, artifact, grades), *_failures(checks, metrics)]
     failures += [line for grade in grades.values() for line in grade.failures]
-    failures += _judge_failures(case, judged, final) if judged is not None else []
+    if judged is not None:
+        failures += _judge_failures(case, judged, final)
     errors = [f"check {c.check_id}: {c.message}" for c in checks if c.outcome == "error"]
     errors += [f"metric {m.name}: {m.error}" for m in metrics if m.error is not None]
     errors += [line for grade in grades.values() for line in grade.errors]
@@ -133,9 +136,12 @@ def decide(
         outcome = "failed"
     elif errors:
         outcome = "error"
+    score = None
     if final is not None:
-        return Decision(outcome, final.final_score, failures, errors)
-    return Decision(outcome, judged.overall if judged is not None else None, failures, errors)
+        score = final.final_score
+    elif judged is not None:
+        score = judged.overall
+    return Decision(outcome, score, failures, errors)
 
 
 def _none_ran(

@@ -58,7 +58,7 @@ from pytest_agentbench.errors import (
     as_alike,
 )
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.run import SERVERS_NOTE, STEADY_ENDS, WORKSPACE_NOTE, RunArtifact, TraceEvent
+from pytest_agentbench.records.run import SERVERS_NOTE, STEADY_ENDS, WORKSPACE_NOTE, RunArtifact, TraceEvent, Usage
 from pytest_agentbench.runners.base import (
     Recorder,
     RunContext,
@@ -529,9 +529,16 @@ def _fill(attempt: Attempt, workspace: Workspace, template: Path) -> Snapshot:
     return before
 
 
+def _is_never_over_budget(usage: Usage) -> None:
+    """Allow every request: a replayed run costs nothing."""
+
+
 def _context(attempt: Attempt, expected: SandboxSpec | None) -> RunContext:
     services, case, run_plan = attempt.services, attempt.case, attempt.run_plan
     plan, model = attempt.plan, run_plan.model
+    over_budget = services.over_budget
+    if attempt.tape is not None and replays(attempt.tape):
+        over_budget = _is_never_over_budget
     context = RunContext(
         case=case,
         open_sandboxes=lambda: services.sandboxes,
@@ -545,7 +552,7 @@ def _context(attempt: Attempt, expected: SandboxSpec | None) -> RunContext:
         network=plan.run_profile.network,
         parallel_tools=plan.run_profile.parallel_tools,
         prepared=run_plan.prepared.data,
-        over_budget=services.over_budget if attempt.tape is None or not replays(attempt.tape) else (lambda usage: None),
+        over_budget=over_budget,
         in_thread=services.threads.run,
         strict=services.rules.strict,
         open_gateway=partial(open_gateway_of, services, asyncio.get_running_loop()),

@@ -72,7 +72,11 @@ class _Means:
     def of(self, case: str) -> _Mean:
         """Return USD and tokens, None without any history."""
         cost, tokens = _mean(self.usages.get(case, ()))
-        return self._all[0] if cost is None else cost, self._all[1] if tokens is None else tokens
+        if cost is None:
+            cost = self._all[0]
+        if tokens is None:
+            tokens = self._all[1]
+        return cost, tokens
 
     @cached_property
     def _all(self) -> _Mean:

@@ -236,8 +236,9 @@ class LookAhead:
 
     def _in_flight(self) -> str:
         names = [*self._runs().values()]
-        more = [f"{len(names) - 3} more"] if len(names) > 3 else []
-        return f"in flight were {', '.join([*names[:3], *more]) or 'no runs'}"
+        if len(names) > 3:
+            names[3:] = [f"{len(names) - 3} more"]
+        return f"in flight were {', '.join(names) or 'no runs'}"
 
     def _settled(self, tasks: set[asyncio.Task[Any]]) -> bool:
         """Return whether the tasks end within the grace."""

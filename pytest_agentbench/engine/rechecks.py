@@ -54,7 +54,9 @@ async def recheck_verdict(attempt: Attempt, artifact: RunArtifact, stored: Evalu
     free = tuple(check for check in case.checks if _is_free(registry, case, check, artifact))
     differing = []
     if free:
-        looked_at = case if len(free) == len(case.checks) else case.model_copy(update={"checks": free})
+        looked_at = case
+        if len(free) < len(case.checks):
+            looked_at = case.model_copy(update={"checks": free})
         context = CheckContext(looked_at, artifact, None, registry.metrics, profile.compat)
         for check in await run_checks(context, profile.security_policy, registry.checks):
             if check.outcome not in ("error", checks[check.check_id].outcome):
@@ -90,8 +92,11 @@ def _warn_of_difference(
     if attempt.services.differing > _NAMED:
         warn("further stored verdicts differ from what their runs come to now, as those above")
         return
-    where = f" ({', '.join(differing[:3])}{', ...' if len(differing) > 3 else ''})" if differing else ""
-    counts = "the stored one counts, for the run is stored without its secrets" if kept else "the latter counts"
+    names = [*differing[:3], *(["..."] if len(differing) > 3 else [])]
+    where = f" ({', '.join(names)})" if names else ""
+    counts = "the latter counts"
+    if kept:
+        counts = "the stored one counts, because the run is stored without its secrets"
     warn(
         f"{attempt.case.case_id} [{attempt.plan.model_id}] repetition {attempt.job.repetition}: the stored verdict is "
         f"{_shown(stored)}, the stored run comes to {_shown(told)}{where}: {counts}"

@@ -89,13 +89,12 @@ def _server(attempt: Attempt, name: str, server: McpServer, sandboxes: ServerSan
     key = make_catalogue_key(name, server, spec, os.environ)
     kind = "local" if spec is None else spec.kind
     # A server whose tools are known from an earlier session is started by its first call only, if there is any
-    missing = find_problem(server, os.environ, kind) if services.servers.catalogues.get(key) is None else None
-    if missing is not None:
+    if services.servers.catalogues.get(key) is None and (missing := find_problem(server, os.environ, kind)) is not None:
         return UnavailableServer(f"MCP server {name!r}: {missing}")
 
-    shared = services.servers.running if server.scope == "session" else None
-    if shared is not None:
-        sandboxes = shared.sandboxes
+    lives = None
+    if server.scope == "session":
+        lives, sandboxes = services.servers.running.lives(key), services.servers.running.sandboxes
 
     offline = lacks_network(spec)
 
@@ -106,7 +105,6 @@ def _server(attempt: Attempt, name: str, server: McpServer, sandboxes: ServerSan
         return await launch_server(server, sandbox, offline=offline)
 
     start = None if spec is None else launched
-    lives = None if shared is None else shared.lives(key)
     connection = Connection(name, server, start, environ=os.environ, shared=lives, offline=offline)
     return CataloguedServer(connection, services.servers.catalogues, key)
 

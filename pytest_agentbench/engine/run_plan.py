@@ -188,8 +188,11 @@ def _identities(case: Case) -> Iterator[dict[str, Any]]:
         except OSError as error:
             raise ConfigError(f"{case.path}:{case.line}: verify: {error.filename}: {error.strerror}") from error
         # Only fields that are set, so that fingerprints of verdicts stored before the field existed stay the same
-        later: dict[str, Any] = {"apart": True} if verifier.apart else {}
-        later |= {"answer_file": verifier.answer_file} if verifier.answer_file is not None else {}
+        later: dict[str, Any] = {}
+        if verifier.apart:
+            later["apart"] = True
+        if verifier.answer_file is not None:
+            later["answer_file"] = verifier.answer_file
         yield {**verifier.model_dump(exclude={"files", "apart", "canary", "answer_file"}), "files": files, **later}
 
 
@@ -377,8 +380,9 @@ def _refuse_request_fields(plan: Plan, runner: Runner, runner_type: str, setting
         return
     if lost := sorted(settings.keys() - RUN_SETTINGS):
         profile = plan.run_profile
-        place = profile.origin.path if profile.origin is not None and profile.origin.path is not None else None
-        at = f"{place}:1:1" if place is not None else f"run profile {profile.run_profile_id!r}"
+        at = f"run profile {profile.run_profile_id!r}"
+        if profile.origin is not None and profile.origin.path is not None:
+            at = f"{profile.origin.path}:1:1"
         raise ConfigError(f"{at}: {', '.join(lost)}: {refuse_request_field(runner_type)}")
 
 
@@ -442,9 +446,11 @@ def judged_by(job: Job, case: Case, evaluation: Evaluation | None) -> list[dict[
     """
     if evaluation is None:
         return []
-    found = [*_panel(job, evaluation.judge), *_votes(job, case, evaluation)]
-    rubric = rubric_hash(case) if found else None
-    return [{**each, "rubric": rubric} for each in found]
+    judgements = [*_panel(job, evaluation.judge), *_votes(job, case, evaluation)]
+    if not judgements:
+        return []
+    rubric = rubric_hash(case)
+    return [{**judgement, "rubric": rubric} for judgement in judgements]
 
 
 def rubric_hash(case: Case) -> str:

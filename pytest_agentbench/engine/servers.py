@@ -135,10 +135,10 @@ def list_optional_servers(job: Job, case: Case, servers: Mapping[str, McpServer]
 
 def _floating_image(server: McpServer, profile: RunProfile) -> str | None:
     """Return the problem of an image that a server names for its own sandbox, if its content may change."""
-    image = server.sandbox.image if isinstance(server.sandbox, SandboxSettings) else None
-    if image is None or profile.allow_floating_image:
+    sandbox = server.sandbox
+    if not isinstance(sandbox, SandboxSettings) or sandbox.image is None or profile.allow_floating_image:
         return None
-    return pinning_problem(image)
+    return pinning_problem(sandbox.image)
 
 
 def servers_identity(job: Job, servers: Mapping[str, McpServer], given: Mapping[str, McpServer]) -> dict[str, Any]:
@@ -178,7 +178,8 @@ def _files(root: str, server: McpServer) -> dict[str, str]:
     paths = list_argument_files(server)
     if server.command is not None and os.path.dirname(server.command):
         program = os.path.join(server.cwd or "", server.command)
-        paths += [program] if program.startswith(f"{root}/") else []
+        if program.startswith(f"{root}/"):
+            paths.append(program)
     return {_below(root, path): digest for path in paths if (digest := _digest(path)) is not None}
 
 

@@ -174,14 +174,15 @@ def _store_archive(job: Job, run_id: str, workspace: Workspace) -> tuple[str, li
     """Return the path of the stored archive, and the files that it lacks."""
     model_store = job.plan.model_store
     left_out: list[str] = []
+    redact = model_store.redactor.text if model_store.redactor is not None else str
 
     def write(target: BinaryIO) -> None:
-        left_out.extend(
-            pack_workspace(workspace, target, model_store.redactor.text if model_store.redactor is not None else str)
-        )
+        left_out.extend(pack_workspace(workspace, target, redact))
 
     path = model_store.write_workspace(job.case_id, job.repetition, run_id, write)
-    return path, left_out if len(left_out) <= _MAX_LEFT_OUT else ["."]
+    if len(left_out) > _MAX_LEFT_OUT:
+        left_out = ["."]
+    return path, left_out
 
 
 async def restore_workspace(attempt: Attempt) -> bool:

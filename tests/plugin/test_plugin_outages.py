@@ -66,7 +66,7 @@ def one(fault: str, said: str) -> Scenario:
     return Scenario(f"one {fault}", for_one(fault), errors=1, in_report=said)
 
 
-WAITED = r"waited out, [\d.]+ s in all"
+WAITED = r"\(status 429\), [\d.]+ s in all"
 SCENARIOS = [
     *(some(f"status-{status}") for status in (408, 409, 425, 500, 502, 503, 504, 520, 529)),
     some("429", in_report=WAITED),

@@ -90,7 +90,7 @@ def test_a_redacted_run_keeps_its_stored_verdict(bench):
     again = bench.run()
     assert again.outcomes == {"one[agent]": "passed"}
     [told] = again.report["session"]["warnings"]
-    assert "the stored one counts, for the run is stored without its secrets" in told
+    assert "the stored one counts, because the run is stored without its secrets" in told
 
 
 @pytest.mark.slow

@@ -211,5 +211,5 @@ def test_rate_limits_that_were_waited_out_are_one_line(bench, workers):
     [limited] = finished.report["session"]["rate_limits"]
     assert (limited["model_id"], limited["replies"]) == ("m", 3)
     [told] = finished.report["session"]["warnings"]
-    assert told == f"m: 3 replies of status 429 (rate limit) waited out, {limited['seconds']:g} s in all"
+    assert told == f"m: waited for 3 rate limits (status 429), {limited['seconds']:g} s in all"
     assert finished.text.count(told) == 1
