@@ -80,12 +80,12 @@ def records_run(tape: Tape) -> bool:
 
 
 def records_verdict(attempt: Attempt) -> bool:
-    """Return the same for the verdict."""
+    """Return whether the verdict is made and recorded again, even if it is stored."""
     return "record" in _judges_modes(attempt)
 
 
 def replays_run(tape: Tape, artifact: RunArtifact) -> bool:
-    """Return whether a stored run without its verdict is made again, as it costs nothing and the cassette needs it
+    """Return whether a stored run without its verdict is made again: that costs nothing and a cassette is written
     whole.
     """
     return artifact.cassette is not None and tape.mode(tape.label.model) in _READING

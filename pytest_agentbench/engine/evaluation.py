@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def wants_judge(case: Case, profile: EvaluationProfile, graders: Sequence[Grader] | None = None) -> bool:
     """Return whether a judge is asked: the profile has one, and the case has criteria for it or nothing else decides.
 
-    A grader can override this. `graders` are the case's; None means those of its parts.
+    A grader can override this. `graders` are the case's graders, by default the graders of its parts.
     """
     if not profile.judge_runs:
         return False

@@ -201,7 +201,7 @@ class LookAhead:
 
     @property
     def coming(self) -> int:
-        """Return how many jobs begin next, as soon as those in flight have ended: at most as many as run at once."""
+        """Return the number of jobs that begin when the ones in flight have ended, at most `concurrency`."""
         if self.stopped or self.drained:
             return 0
         return min(self.concurrency, sum(map(len, self.waiting.values())))
@@ -304,7 +304,7 @@ class LookAhead:
         answer.put(self._fetched(job, runner))
 
     def _is_busy(self) -> bool:
-        """Return whether a short run has just ended: as many more may have by the time that pytest has read one."""
+        """Return whether a short run has just ended: others may end while pytest reads its result."""
         return time.perf_counter() - self.short_ended < _QUIET
 
     def _fetched(self, job: Job, runner: Any) -> Result:
@@ -334,9 +334,7 @@ class LookAhead:
             self._start(job, self.runners[job.start_group])
 
     def park(self, run: asyncio.Task[Any], *, waits: bool) -> None:
-        """Note that a run begins to wait for a batch, or ends: until all its waits end it takes no place among those
-        in flight.
-        """
+        """Record that a run begins or ends to wait for a batch. A waiting run does not count as in flight."""
         before = self.parked.pop(run, 0)
         after = before + (1 if waits else -1)
         if after:

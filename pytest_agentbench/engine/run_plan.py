@@ -295,7 +295,7 @@ _PARTS = {
 
 
 def _added(services: Services, kind: str, names: Iterable[str | None]) -> dict[str, Any]:
-    """Return the identities of those that are not ours."""
+    """Return the identities of the named parts that plugins added."""
     others = services.registry.added(kind, names)
     return {name: services.identities.part(kind, name, thing) for name, thing in others.items()}
 
@@ -416,7 +416,7 @@ def _servers(attempt: Attempt, value: Any) -> tuple[Mapping[str, McpServer], dic
 
 @lru_cache(maxsize=256)
 def _own(name: str) -> Model:
-    """Return the stand-in for the model of a user's own agent."""
+    """Return a record in place of a model, for a user's own agent of this name."""
     return Model(model_id=name, requested_model=name, api_key_env=None)
 
 
@@ -470,7 +470,7 @@ def _panel(job: Job, judged: JudgeResult | None) -> Iterator[dict[str, Any]]:
 
 
 def _votes(job: Job, case: Case, evaluation: Evaluation) -> Iterator[dict[str, Any]]:
-    """Metrics by their names in report.json: one that is used twice is `name`, `name-2`, ..."""
+    """Yield each metric's votes by its name in report.json: the second use of `name` is `name-2`."""
     used: dict[str, int] = {}
     for spec, result in zip(metrics_of(case, job.plan.evaluation_profile), evaluation.metrics, strict=False):
         used[result.name] = number = used.get(result.name, 0) + 1

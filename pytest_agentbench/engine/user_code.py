@@ -34,7 +34,7 @@ def as_raised(error: BaseException, source: str = "the agent") -> BaseException:
 
 
 def _agent_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Return the traceback from the first frame that is neither ours nor asyncio's; the whole one where all are."""
+    """Return the traceback from the first frame that is neither ours nor asyncio's, else all of it."""
     kept = trace
     while kept is not None and kept.tb_frame.f_globals.get("__name__", "").startswith(
         ("pytest_agentbench.", "asyncio.")

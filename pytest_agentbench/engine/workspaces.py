@@ -248,7 +248,7 @@ def _paths_looked_at(attempt: Attempt) -> Sequence[str] | None:
 
 
 def _is_answered_by_files(case: Case, artifact: RunArtifact) -> bool:
-    """Return whether a check takes the files that an agent has left for its answer, for want of another."""
+    """Return whether a check takes the files of an agent without an answer as its answer."""
     said = not answers_with_files(artifact.runner_type) or (artifact.final_output or "").strip()
     return not said and any(check.kind == "final_response_present" for check in case.checks)
 
