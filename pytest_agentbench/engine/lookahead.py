@@ -218,18 +218,19 @@ class LookAhead:
         self.over = True  # from here on result() waits for nothing
         with contextlib.suppress(BaseException):  # an agent's task may end this too; all else ends with the process
             self._wind_up()
+        self.loop.set_exception_handler(lambda loop, context: None)  # it would report abandoned tasks at exit
+        self.loop.close()
 
     def _wind_up(self) -> None:
         self._cancel()
         if not self._settled({flight.task for flight in self.running.values()}):
-            return  # an agent swallows cancellation: leave it and the loop to the end of the process
+            return  # an agent swallows cancellation: its task never runs again
         if self.on_close is not None:
             with contextlib.suppress(Exception):  # connections close with the process at the latest
                 self.loop.run_until_complete(asyncio.wait_for(self.on_close(), self.grace))
         if not self._settled(asyncio.all_tasks(self.loop)):
             return
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-        self.loop.close()
 
     def _runs(self) -> dict[asyncio.Task[Any], str]:
         return {flight.task: job.case_id for job, flight in [*self.running.items()]}

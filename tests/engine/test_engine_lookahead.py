@@ -376,8 +376,8 @@ def test_an_agent_that_swallows_cancellation_is_left_behind():
         engine.look.close()
         waiting.join(5)
         assert not waiting.is_alive()
+        assert engine.look.loop.is_closed()
         free.set()
-        engine.look.loop.close()
 
 
 def test_jobs_that_end_at_once_are_all_served():
