@@ -24,7 +24,10 @@ from pytest_agentbench.workspaces.confined import (
 Kind = Literal["file", "folder", "link", "other"]
 
 WORKSPACE = "/workspace"
-"""Path of the workspace in sandboxes with their own file system. Their /tmp is its private temporary folder."""
+"""Path of the workspace in sandboxes with their own file system.
+
+Their /tmp is its private temporary folder, except for BubblewrapSandbox with a mount below /tmp.
+"""
 
 PRIVATE_TMP = ".tmp"
 """The private temporary folder of a run, in its workspace."""

@@ -16,7 +16,7 @@ from pytest_agentbench.runners.base import RunContext
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.containers.container import user_of
 from pytest_agentbench.workspaces.sandboxes.base import Mount, Sandbox, SandboxSpec, likeness_of
-from pytest_agentbench.workspaces.workspace import WORKSPACE
+from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE
 
 if TYPE_CHECKING:
     from pytest_agentbench.runners.gateway.address import GatewayAddress
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 CONTROL = "/run/agentbench"
 """Folder of the run's own files in sandboxes, read-only: the relay, long messages, the model's socket."""
 
-HOME = "/tmp/home"  # noqa: S108 - the run's private one, and the same in each run
+HOME = "/tmp/home"  # noqa: S108 - in the run's private folder
+"""HOME of programs, the same path in each run; `list_places` has the exceptions."""
+
 PORT = 18790
 """Port of the relay, on the loopback of a sandbox without network."""
 
@@ -109,6 +111,9 @@ def list_places(spec: SandboxSpec, sandbox: Sandbox) -> dict[str, str]:
     if likeness_of(spec.kind) == "local":
         private = sandbox.workspace.private_tmp()
         return {"workspace": str(sandbox.workspace.path), "home": str(private / "home")}
+    if any(mount.target.startswith("/tmp/") for mount in spec.mounts):  # noqa: S108 - a path in the sandbox
+        # Each command then has an empty /tmp, and the private folder is only in the workspace
+        return {"workspace": WORKSPACE, "home": f"{WORKSPACE}/{PRIVATE_TMP}/home"}
     return {"workspace": WORKSPACE, "home": HOME}
 
 

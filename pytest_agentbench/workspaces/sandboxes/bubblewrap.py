@@ -59,7 +59,7 @@ class BubblewrapSandbox(HostSandbox):
     """Runs each command in new namespaces, which end with the command.
 
     Commands see the workspace at /workspace, its private temporary folder at /tmp, and the system's programs,
-    read-only.
+    read-only. With a mount below /tmp, /tmp is instead memory that is new for each command.
 
     The walls, each against what the others leave open: mount namespaces hide the user's files; a process namespace
     makes one kill reach all descendants; a network namespace closes ports, and Landlock closes abstract sockets if the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,29 @@ def test_turns_of_a_command(bench: Bench, sandbox: str) -> None:
     assert requests == [1, 3, 5]
     assert [each["path"] for each in found["changes"]] == ["out.txt"]
     assert found["provider"]["usage_source"] == ("gateway" if sandbox == "bubblewrap" else "gateway_partial")
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_a_program_below_tmp_keeps_its_home_from_turn_to_turn(bench: Bench) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        program = Path(folder) / "remember"
+        program.write_text('#!/bin/sh\necho "$1" >> "$HOME/turns.txt"; cat "$HOME/settings.txt" "$HOME/turns.txt"\n')
+        program.chmod(0o755)
+        command = [str(program), "{message}"]
+        case(
+            bench,
+            "first",
+            "second",
+            sandbox="bubblewrap",
+            command=command,
+            resume=command,
+            answer=None,
+            files={"{home}/settings.txt": "colour: blue\n"},
+        )
+        run(bench)
+    answers = [entry["content"] for entry in artifact(bench)["trace"] if entry.get("role") == "assistant"]
+    assert answers == ["colour: blue\nfirst", "colour: blue\nfirst\nsecond"]
 
 
 @pytest.mark.slow
