@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pytest_agentbench.terminal_text import count_text
+
 _MOST_REFUSED = 3
 """Maximum refused requests that are named."""
 
@@ -33,9 +35,8 @@ class Asking:
             return None
         reasons = list(self.refused)
         if self.shared:
-            number = f"{self.shared} request{'s' * (self.shared != 1)}"
             reasons.append(
-                f"{number} came with the token of another run, by a client that several runs share: send "
+                f"{count_text(self.shared, 'request')} came with the token of another run, by a client that several runs share: send "
                 "`gateway.headers` with each request"
             )
         return f"this program asked nothing of the run's gateway: {'; '.join(reasons) or 'no request arrived'}"

@@ -371,9 +371,9 @@ RUN: contextvars.ContextVar[RunContext | None] = contextvars.ContextVar("agentbe
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ended. `error` is set if and only if `status` is not success.
+    """The end of a run. `error` is set if and only if `status` is not success.
 
-    `reason` and `detail` become those of the RunArtifact. None: `reason_of` derives the reason.
+    The RunArtifact gets `reason` and `detail`. If `reason` is None, `reason_of` derives it.
     """
 
     status: RunStatus

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.runners.base import ReportedCall, RunContext, RunEnd, Runner, RunOutput, make_end
+from pytest_agentbench.terminal_text import count_text
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -148,10 +149,12 @@ class Predictions:
     def _missing(self, case: Case, repetition: int) -> str:
         if self.key(case.case_id, case.dataset) is None:
             return f"{self.path.name} has no prediction of {' or '.join(map(repr, _ids(case.case_id, case.dataset)))}"
-        number = len(self._samples(case))
-        if repetition <= number:
-            return f"{self._place(case)}: found null" + (f" for repetition {repetition}" if number > 1 else "")
-        return f"{self._place(case)}: found {number} prediction{'s' * (number != 1)}, none for repetition {repetition}"
+        number, place = len(self._samples(case)), self._place(case)
+        if repetition > number:
+            return f"{place}: found {count_text(number, 'prediction')}, none for repetition {repetition}"
+        if number == 1:
+            return f"{place}: found null"
+        return f"{place}: found null for repetition {repetition}"
 
 
 def _read_calls(value: Any) -> tuple[ReportedCall, ...]:

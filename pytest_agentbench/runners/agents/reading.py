@@ -45,11 +45,10 @@ def make_answer(returned: object, reader: str) -> Answer:
     """
     if returned is None or isinstance(returned, str):
         return Answer(returned)
-    fields: Mapping[Any, Any] = returned if isinstance(returned, Mapping) else {"": returned}
-    if fields.keys() <= {"text", "error", "session"} and all(
-        isinstance(value, str | None) for value in fields.values()
-    ):
-        return Answer(fields.get("text"), fields.get("error"), fields.get("session"))
+    if isinstance(returned, Mapping) and returned.keys() <= {"text", "error", "session"}:
+        fields = dict(returned)
+        if all(isinstance(value, str | None) for value in fields.values()):
+            return Answer(fields.get("text"), fields.get("error"), fields.get("session"))
     raise ConfigError(
         f"{reader}: read() returned {shorten_text(repr(returned), 80)}, expected a text, None, or a mapping of text, "
         "error and session to texts"

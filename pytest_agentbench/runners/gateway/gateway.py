@@ -203,10 +203,6 @@ class Gateway:
             return make_end("failed", "other_model", message)
         return None
 
-    def describe(self) -> dict[str, Any]:
-        """Return the facts about the gateway for the run's artifact."""
-        return self._facts.describe()
-
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as an ASGI app."""
         request = Request(scope, receive)
@@ -401,9 +397,10 @@ class Gateway:
         else:
             mode, asked = "translate", translate(asked, wire)
         way = {"dialect": incoming.dialect.name, "wire": wire, "mode": mode}
-        self._facts.add_dialect(incoming.dialect.name, way)
-        self._facts.note(lost=() if mode == "pass" else asked.lost)
+        self._facts.add_way(way)
+        # Before the note, which also writes the conversations so far
         number = self._conversations.place(asked, self._turns)
+        self._facts.note(lost=() if mode == "pass" else asked.lost)
         if self._model.scripted and (canned := canned_reply(asked, self._policy.helpers, self._model)) is not None:
             self._trace.event("helper", conversation=number)
             return canned

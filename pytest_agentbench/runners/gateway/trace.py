@@ -69,9 +69,9 @@ class GatewayFacts:
         self._dialects: dict[str, dict[str, str]] = {}
         self._notes: dict[str, Any] = {"tool_seconds": "observed"}
 
-    def add_dialect(self, name: str, way: dict[str, str]) -> None:
+    def add_way(self, way: dict[str, str]) -> None:
         """Record how the first request in an API was sent to the model. `note` writes it into the trace."""
-        self._dialects.setdefault(name, way)
+        self._dialects.setdefault(way["dialect"], way)
 
     def count(self, name: str) -> int:
         """Return a number that was noted, 0 without one."""

@@ -38,8 +38,10 @@ _SHOWN_LINES = 20
 _NO_GATEWAY = {"com.docker.network.bridge.inhibit_ipv4": "true"}
 """Option that gives this machine no address in the network. Otherwise services could reach its listening programs."""
 # Fields that are passed on unchanged. All others are set here, or are unknown to ComposeService and refused.
-_UNCHANGED = ("command", "entrypoint", "environment", "working_dir", "user", "hostname", "depends_on", "healthcheck")
-_UNCHANGED_IN_MEMORY = ("tmpfs", "read_only", "init")
+_UNCHANGED = {
+    *("command", "entrypoint", "environment", "working_dir", "user", "hostname", "depends_on", "healthcheck"),
+    *("tmpfs", "read_only", "init"),
+}
 _KEEPER_BYTES = 64 * 2**20
 
 
@@ -219,9 +221,7 @@ def _literal(text: str) -> str:
 
 
 def _unchanged(service: ComposeService) -> dict[str, Any]:
-    return service.model_dump(
-        include={*_UNCHANGED, *_UNCHANGED_IN_MEMORY}, exclude_none=True, exclude_defaults=True, mode="json"
-    )
+    return service.model_dump(include=_UNCHANGED, exclude_none=True, exclude_defaults=True, mode="json")
 
 
 def _bounds(limits: ResourceLimits, cpus: int, profile: Path | None) -> dict[str, Any]:

@@ -287,7 +287,7 @@ def test_side_conversations_are_numbered_and_helpers_use_up_no_step(tmp_path: Pa
             await it.message(other, tools=[CHAT.tool])
             assert [note["conversation"] for note in it.notes("request")] == [2, 2, 3]
             assert [note["conversation"] for note in it.notes("side_call")] == [3]
-            described = it.gateway.describe()
+            described = it.trace.provider["gateway"]
             assert (described["conversations"], described["main"]) == (3, 2)
 
     asyncio.run(run())
