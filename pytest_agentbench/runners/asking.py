@@ -36,7 +36,7 @@ class Asking:
         reasons = list(self.refused)
         if self.shared:
             reasons.append(
-                f"{count_text(self.shared, 'request')} came with the token of another run, by a client that several runs share: send "
-                "`gateway.headers` with each request"
+                f"{count_text(self.shared, 'request')} came with the token of another run, by a client that several "
+                "runs share: send `gateway.headers` with each request"
             )
         return f"this program asked nothing of the run's gateway: {'; '.join(reasons) or 'no request arrived'}"
