@@ -39,4 +39,4 @@ class Asking:
                 f"{count_text(self.shared, 'request')} came with the token of another run, by a client that several "
                 "runs share: send `gateway.headers` with each request"
             )
-        return f"this program asked nothing of the run's gateway: {'; '.join(reasons) or 'no request arrived'}"
+        return f"this program sent no request to the run's gateway: {'; '.join(reasons) or 'no request arrived'}"

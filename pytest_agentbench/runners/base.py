@@ -476,7 +476,7 @@ def compare_usage(agent: str, reported: Mapping[str, int], trace: Recorder) -> N
     if other:
         trace.event("usage_mismatch", agent=other, seen={name: counted[name] for name in other})
         shown = ", ".join(f"{name} {count:,} for {counted[name]:,}" for name, count in sorted(other.items()))
-        trace.warnings.append(f"usage_mismatch: {agent} says that it used other tokens than were seen: {shown}")
+        trace.warnings.append(f"usage_mismatch: {agent} reports other token counts than its gateway: {shown}")
 
 
 _COUNTED = ("input", "output", "total", "reasoning", "cached")

@@ -49,18 +49,17 @@ def check_case_source(source: CaseSource, name: str, file: Path) -> None:
     expect_name(source.holds, "holds")
     _check_name(name, file)
     head = file.read_bytes()[:_HEAD_BYTES].decode("utf-8", "replace")
-    expect(source.holds_cases(file, head) is True, f"holds_cases: it does not take {file.name} for a file of cases")
+    expect(source.holds_cases(file, head) is True, f"holds_cases: it does not recognise {file.name} as a file of cases")
     for other in (None, "", "\0"):
         expect(isinstance(source.holds_cases(file, other), bool), f"holds_cases: expected a bool for head {other!r}")
     root = ConfigRoot(file.parent)
     request = SourceRequest(root, known=UNVERIFIED)
     cases = _check_rows(source.open(file, request))
-    # A session opens a file more than once: for collection, for a suite, for a hand-written test that names a
-    # case.
+    # A session opens a file more than once: for collection, for a suite, for a hand-written test that names a case
     _check_rows(source.open(file, request))
-    indexed = {(each.case_id, frozenset(each.tags)) for each in source.index(file, request)}
-    found = {(case.case_id, frozenset(case.tags)) for case in cases}
-    expect(indexed == found, "index: it has other ids or tags than the rows")
+    indexed = {(entry.case_id, frozenset(entry.tags)) for entry in source.index(file, request)}
+    of_rows = {(case.case_id, frozenset(case.tags)) for case in cases}
+    expect(indexed == of_rows, "index: its ids or tags differ from the rows")
     _check_bad_files(source, file, request)
 
 
@@ -70,25 +69,31 @@ def _check_name(name: str, file: Path) -> None:
     patterns = [word for word in rest if not word.startswith("~")]
     words = [word[1:].encode() for word in rest if word.startswith("~")]
     expect(patterns, f"name: found {name!r}, expected 'NAME PATTERN... ~WORD...'")
-    expect(any(fnmatchcase(file.name, each) for each in patterns), f"name: no pattern of {name!r} fits {file.name}")
+    matches = any(fnmatchcase(file.name, pattern) for pattern in patterns)
+    expect(matches, f"name: no pattern of {name!r} matches {file.name}")
     head = file.read_bytes()[:_HEAD_BYTES]
-    expect(not words or any(word in head for word in words), f"name: {file.name} has none of the words of {name!r}")
+    expect(not words or any(word in head for word in words), f"name: {file.name} contains no word of {name!r}")
 
 
 def _check_rows(opened: OpenedSource) -> list[Case]:
     expect(isinstance(opened, OpenedSource), f"open: found {opened!r}, expected an OpenedSource")
     rows = [*opened.rows()]
-    again = [(row.case_id if isinstance(row, SourceCase) else row.message) for row in opened.rows()]
-    said = [(row.case_id if isinstance(row, SourceCase) else row.message) for row in rows]
-    expect(said == again, "rows: a second reading gives other rows")
+    # A second reading must find the same: collection and the run of a case may read the file separately
+    expect([*map(_name_row, rows)] == [*map(_name_row, opened.rows())], "rows: a second call yields other rows")
     for row in rows:
         if isinstance(row, BadRow):
             _check_bad_row(row)
     good = [row for row in rows if isinstance(row, SourceCase)]
-    expect(good, "rows: there is no good case in the file")
+    expect(good, "rows: the file has no valid case")
     ids = [row.case_id for row in good]
-    expect(len({*ids}) == len(ids), f"rows: two cases have one id in {ids}")
+    expect(len({*ids}) == len(ids), f"rows: two cases have the same id in {ids}")
     return [_check_row(opened, row) for row in good]
+
+
+def _name_row(row: SourceCase | BadRow) -> str:
+    if isinstance(row, SourceCase):
+        return row.case_id
+    return row.message
 
 
 def _check_bad_row(row: BadRow) -> None:
@@ -100,19 +105,19 @@ def _check_row(opened: OpenedSource, row: SourceCase) -> Case:
     expect_name(row.case_id, "rows: case_id")
     if opened.name is not None and not opened.own_ids:
         expect(row.case_id.startswith(opened.name), f"rows: {row.case_id!r} does not begin with {opened.name!r}")
-    expect(row.path.is_file() and row.line >= 1, f"rows: {row.path}:{row.line} is no place in a file")
+    expect(row.path.is_file() and row.line >= 1, f"rows: {row.path}:{row.line} is not a place in a file")
     case = row.make()
-    expect(isinstance(case, Case), f"rows: make() gave {case!r}, expected a Case")
-    expect(case == row.make(), f"rows: {row.case_id} is another case each time that it is made")
-    told = (case.case_id, case.tags, case.path, case.line)
-    expect(told == (row.case_id, row.tags, row.path, row.line), f"rows: the case says {told}, its row {row[:4]}")
+    expect(isinstance(case, Case), f"rows: make() returned {case!r}, expected a Case")
+    expect(case == row.make(), f"rows: make() returns another case for {row.case_id} each time")
+    facts = (case.case_id, case.tags, case.path, case.line)
+    expect(facts == (row.case_id, row.tags, row.path, row.line), f"rows: the case has {facts}, its row {row[:4]}")
     check_case_parts(case)
     return case
 
 
 def _check_bad_files(source: CaseSource, file: Path, request: SourceRequest) -> None:
     """Expect ConfigError or bad rows, and nothing else, for broken files."""
-    # Nothing, no text at all, JSON that is cut short, YAML that is.
+    # An empty file, a file that is not UTF-8, truncated JSON, truncated YAML
     for content in (b"", b"\xff\xfe\0", b"{", b"- [\n"):
         with tempfile.TemporaryDirectory() as folder:
             bad = Path(folder, file.name)
@@ -139,7 +144,9 @@ def check_case_parts(case: Case) -> None:
     for name, part in case.parts.items():
         expect(name in extension_names(Case.seam), f"the part {name!r} is not declared: `case_part {name}`")
         check_case_part(part)
-    expect(Case.model_validate_json(case.model_dump_json()) == case, "the case is another one once it is read back")
+    expect(
+        Case.model_validate_json(case.model_dump_json()) == case, "the case changes when it is written and read back"
+    )
 
 
 def check_case_part(part: Any) -> None:
@@ -150,18 +157,21 @@ def check_case_part(part: Any) -> None:
     model = type(part)
     expect(model.model_config.get("frozen"), f"{model.__name__}: it is not frozen, so that a run could change its case")
     written = part.model_dump(mode="json")
-    expect(model.model_validate(written) == part, f"{model.__name__}: it is another one once it is read back")
+    expect(model.model_validate(written) == part, f"{model.__name__}: it changes when it is written and read back")
     expect_refusal(
         lambda: model.model_validate({**written, "no_such_field": 1}),
-        f"{model.__name__}: a field it lacks",
+        f"{model.__name__}: an unknown field",
         ValidationError,
     )
-    expect(model.model_json_schema()["type"] == "object", f"{model.__name__}: its JSON Schema is no object's")
+    expect(
+        model.model_json_schema()["type"] == "object",
+        f"{model.__name__}: its JSON Schema is not the schema of an object",
+    )
     measure = part.measure
     expect(measure is None or len(measure) == 2, f"measure: found {measure!r}, expected a title and a text, or None")
     for texts in (part.deciders, part.asked_texts, part.named_servers):
         expect(
-            isinstance(texts, tuple) and all(isinstance(each, str) for each in texts),
+            isinstance(texts, tuple) and all(isinstance(text, str) for text in texts),
             f"found {texts!r}, expected texts",
         )
 
@@ -178,40 +188,39 @@ def check_profile_section(section: ProfileSection[Any], good: Any, bad: Any) -> 
     adapter: TypeAdapter[Any] = TypeAdapter(section.model)
     adapter.json_schema()
     read, default = adapter.validate_python(good), section.default()
-    expect(default == section.default(), "default: it is another one each time")
-    for found in (read, default):
-        expect(not [*section.problems(found, {})], f"problems: it complains of {found!r}")
-        # Else a guest's copy of the user's file is refused, without a reason that anybody could mend.
-        expect(not [*section.excess(found, found, None)], f"excess: a guest may say what the user says, {found!r}")  # type: ignore[arg-type]
-        expect_identity(lambda found=found: {section.name: section.fingerprint(found)}, "fingerprint")  # type: ignore[misc]
-        placed = section.place(found, Path("/somewhere/profile.yaml"), None)
-        expect(type(placed) is type(found), f"place: found {placed!r}, expected another {type(found).__name__}")
+    expect(default == section.default(), "default: it returns another value each time")
+    for value in (read, default):
+        expect(not [*section.problems(value, {})], f"problems: it reports {value!r}")
+        # Otherwise a guest's copy of the user's file is refused, and the user could not mend it
+        expect(not [*section.excess(value, value, None)], f"excess: it refuses the user's own value {value!r}")  # type: ignore[arg-type]
+        expect_identity(lambda value=value: {section.name: section.fingerprint(value)}, "fingerprint")  # type: ignore[misc]
+        placed = section.place(value, Path("/somewhere/profile.yaml"), None)
+        expect(type(placed) is type(value), f"place: found {placed!r}, expected another {type(value).__name__}")
 
     def refuse() -> None:
-        found = adapter.validate_python(bad)
-        if problems := [*section.problems(found, {section.name: bad})]:
+        value = adapter.validate_python(bad)
+        if problems := [*section.problems(value, {section.name: bad})]:
             raise ConfigError(str(problems))
 
     expect_refusal(refuse, f"{section.name}: {bad!r}", ValidationError, ConfigError)
 
 
 def check_file_kind(kind: FileKind, file: Path) -> None:
-    """Check a kind of configuration file with a good one, which lies in the kind's folder of a config root."""
+    """Check a kind of configuration file with a good file in the kind's folder of a config root."""
     expect(isinstance(kind, FileKind), f"found {kind!r}, expected a FileKind")
     for text, what in ((kind.name, "name"), (kind.folder, "folder")):
         expect(text.isidentifier(), f"{what}: found {text!r}, expected a name that a file can have")
     expect(kind.id_field in kind.model.model_fields, f"id_field: {kind.model.__name__} has no field {kind.id_field!r}")
-    expect(file.match(f"{kind.folder}/{kind.pattern}"), f"{file} does not lie in {kind.folder}/{kind.pattern}")
-    read = load(file, kind.model)
-    found = getattr(read, kind.id_field)
-    expect(found == kind.id_of(file), f"id_of: found {kind.id_of(file)!r}, and the file says {found!r}")
-    expect(not [*kind.problems(file)], f"problems: it complains of {file}")
-    expect(kind.model.model_json_schema()["type"] == "object", "model: its JSON Schema is no object's")
+    expect(file.match(f"{kind.folder}/{kind.pattern}"), f"{file} is not in {kind.folder}/{kind.pattern}")
+    file_id = getattr(load(file, kind.model), kind.id_field)
+    expect(file_id == kind.id_of(file), f"id_of: found {kind.id_of(file)!r}, and the file has {file_id!r}")
+    expect(not [*kind.problems(file)], f"problems: it reports {file}")
+    expect(kind.model.model_json_schema()["type"] == "object", "model: its JSON Schema is not the schema of an object")
     with tempfile.TemporaryDirectory() as folder:
         bad = Path(folder, file.relative_to(file.parents[1 if kind.stem is None else 2]))
         bad.parent.mkdir(parents=True)
         bad.write_bytes(file.read_bytes() + b"\nno_such_field: 1\n")
-        expect_refusal(lambda: load(bad, kind.model), f"{kind.model.__name__}: a field it lacks", ConfigError)
+        expect_refusal(lambda: load(bad, kind.model), f"{kind.model.__name__}: an unknown field", ConfigError)
         bad.write_text("schema_version: 1\n")
         expect_refusal(lambda: load(bad, kind.model), f"{kind.model.__name__}: a file without an id", ConfigError)
 
@@ -250,8 +259,8 @@ def _check_kind(runner: RunnerKind) -> None:
         _check_problems(runner.context_problems(hints), f"context_problems({hints!r})")
 
 
-def _check_problems(found: Iterable[Any], what: str) -> None:
-    for problem in found:
+def _check_problems(problems: Iterable[Any], what: str) -> None:
+    for problem in problems:
         place, text = problem
         expect(isinstance(place, tuple), f"{what}: found {problem!r}, expected a place, as a tuple, and a text")
         expect_line(text, what)
@@ -289,22 +298,20 @@ async def _check_runs(
             stack.push_async_callback(context.stop_sandbox)
             if prepared.template is not None:
                 folder = await stack.enter_async_context(prepared.template(context))
-                expect(folder is None or folder.is_dir(), f"template: {folder} is no folder")
+                expect(folder is None or folder.is_dir(), f"template: {folder} is not a folder")
                 if folder is not None:
                     fill_workspace(context.workspace, folder)
             end = conclude(await runner(case, context), context.trace)
         expect(end.status != "invalid", f"the run is invalid: {end.error}")
-        expect(
-            (end.error is None) == (end.status == "success"), f"the run says {end.status} with the error {end.error}"
-        )
+        is_consistent = (end.error is None) == (end.status == "success")
+        expect(is_consistent, f"the run ended as {end.status} with the error {end.error}")
         return end
 
-    # At the same time, as the engine does: state that a runner keeps on itself between two awaits gets mixed
-    # up here.
+    # At the same time, as the engine does: state that a runner keeps on itself between two awaits gets mixed up here
     try:
         ends = await asyncio.gather(run(1), run(2))
     finally:
-        # In the engine's order: processes of a session's runs may live in its sandboxes.
+        # In the engine's order: processes of a session's runs may live in its sandboxes
         await session.close()
         await sandboxes.close()
     await session.close()  # may be called twice
@@ -318,9 +325,8 @@ def _prepare(runner: Runner | RunnerKind, request: RunRequest, sandboxes: Sandbo
     parts = SessionParts(sandboxes, template_digest, asyncio.to_thread)
     session = runner.open(parts)
     expect(isinstance(session, RunnerSession), f"open: found {session!r}, expected a RunnerSession")
-    expect(
-        session is not runner.open(parts), "open: two sessions have one object, which the first one's end would close"
-    )
+    is_new = session is not runner.open(parts)
+    expect(is_new, "open: two sessions share an object, which the end of the first would close")
     prepared = session.prepare(request)
     expect(isinstance(prepared, Prepared), f"prepare: found {prepared!r}, expected Prepared")
     expect_identity(lambda: session.prepare(request).identity, "prepare: identity")

@@ -50,7 +50,7 @@ def check_check_spec(
     expect(get_origin(literal) is Literal and len(names) == 1, f"kind: found {literal}, expected one Literal")
     given = {"kind": names[0], **fields}
     spec = kind.model_validate(given)
-    expect(kind.model_validate(spec.model_dump(mode="json")) == spec, "it is another check once it is read back")
+    expect(kind.model_validate(spec.model_dump(mode="json")) == spec, "it changes when it is written and read back")
     what = f"{kind.__name__}: an unknown field"
     expect_refusal(lambda: kind.model_validate({**given, "no_such_field": 1}), what, ValidationError)
     expect(kind.model_config.get("frozen"), f"{kind.__name__}: it is not frozen")
@@ -58,44 +58,42 @@ def check_check_spec(
     expect(isinstance(kind.beyond_answers, bool), f"beyond_answers: found {kind.beyond_answers!r}, expected a bool")
     for path in spec.looks_at:
         inside = isinstance(path, str) and not path.startswith("/") and ".." not in path.split("/")
-        expect(inside, f"looks_at: {path!r} is no path below the workspace")
-    # Failed runs have no answer. A verdict must not contain a whole long answer, because every report stores
-    # verdicts.
+        expect(inside, f"looks_at: {path!r} is not a path below the workspace")
+    # Failed runs have no answer. A verdict must not contain a whole long answer, because every report stores verdicts
     for run in (sample_run(None), sample_run(""), sample_run(LONG)):
-        found = _decide(spec, run)
-        expect(found == _decide(spec, run), f"check: it says {found} first, and then another thing of the same run")
-    for told, outcome in ((passes, "passed"), (fails, "failed")):
-        if told is not None:
-            found = _decide(spec, told)
-            expect(found.outcome == outcome, f"check: found {found}, expected {outcome}")
+        verdict = _decide(spec, run)
+        expect(verdict == _decide(spec, run), f"check: found {verdict} first, and then another verdict on the same run")
+    for example, outcome in ((passes, "passed"), (fails, "failed")):
+        if example is not None:
+            verdict = _decide(spec, example)
+            expect(verdict.outcome == outcome, f"check: found {verdict}, expected {outcome}")
 
 
 def _decide(spec: CheckSpec, run: RunArtifact) -> Verdict:
     context = CheckContext(sample_case(), run, None, {})
 
     async def decide() -> Any:
-        found = spec.check(context)
-        if inspect.isawaitable(found):
-            return await found
-        return found
+        result = spec.check(context)
+        if inspect.isawaitable(result):
+            return await result
+        return result
 
-    found: Verdict
+    verdict: Verdict
     try:
-        found = asyncio.run(decide())
+        verdict = asyncio.run(decide())
     except Unmet as unmet:
-        found = Verdict("failed", str(unmet), actual=unmet.actual)
+        verdict = Verdict("failed", str(unmet), actual=unmet.actual)
     except Exception as error:
-        told = "which is an error of the check; Unmet says what a run lacks"
-        raise AssertionError(f"check: it raised {type(error).__name__} ({error}), {told}") from error
-    expect(isinstance(found, Verdict), f"check: found {found!r}, expected a Verdict")
+        remedy = "which is an error of the check; raise Unmet for a run that lacks something"
+        raise AssertionError(f"check: it raised {type(error).__name__} ({error}), {remedy}") from error
+    expect(isinstance(verdict, Verdict), f"check: found {verdict!r}, expected a Verdict")
     outcomes = ("passed", "failed", "error", "skipped")
-    expect(found.outcome in outcomes, f"check: found the outcome {found.outcome!r}, expected one of {outcomes}")
-    expect_line(found.message, "check: the verdict's message")
-    for shown in (found.expected, found.actual, found.message):
-        expect(
-            len(shown or "") <= _MOST_SHOWN, f"check: its verdict has {len(shown or ''):,} characters; use excerpt()"
-        )
-    return found
+    expect(verdict.outcome in outcomes, f"check: found the outcome {verdict.outcome!r}, expected one of {outcomes}")
+    expect_line(verdict.message, "check: the verdict's message")
+    for text in (verdict.expected, verdict.actual, verdict.message):
+        size = len(text or "")
+        expect(size <= _MOST_SHOWN, f"check: its verdict has {size:,} characters; use excerpt()")
+    return verdict
 
 
 def check_metric(
@@ -113,12 +111,15 @@ def check_metric(
     expect(callable(metric), f"found {metric!r}, expected a function")
     expect(not inspect.iscoroutinefunction(metric), "it asks a model: this kit is for metrics that do not")
     problem = wrong_names(metric, args)
-    expect(problem is None, f"it does not take its options: {problem}")
-    # A metric with **options takes a misspelt one in silence, and a threshold is decided by the default.
-    expect(wrong_names(metric, {**args, "no_such_option": 1}) is not None, "it takes an option that there is not")
+    expect(problem is None, f"it does not accept its options: {problem}")
+    # A metric with **options ignores a misspelt one, so that a threshold would be compared with its default
+    expect(wrong_names(metric, {**args, "no_such_option": 1}) is not None, "it accepts an unknown option")
     for truth, prediction in (*examples, *filter(None, (right, wrong))):
         score = _score(metric, truth, prediction, args)
-        expect(score == _score(metric, truth, prediction, args), f"{truth!r}, {prediction!r}: another score each time")
+        expect(
+            score == _score(metric, truth, prediction, args),
+            f"{truth!r}, {prediction!r}: the score changes between two calls",
+        )
     for pair, expected in ((right, 1.0), (wrong, 0.0)):
         if pair is not None:
             score = _score(metric, *pair, args)
@@ -128,10 +129,10 @@ def check_metric(
 
 
 def _score(metric: Metric, truth: str, prediction: str, args: Mapping[str, Any]) -> float:
-    found = metric(truth, prediction, **args)
-    score = found.score if isinstance(found, Measured) else found
+    result = metric(truth, prediction, **args)
+    score = result.score if isinstance(result, Measured) else result
     what = f"{truth[:40]!r}, {prediction[:40]!r}"
-    expect(isinstance(score, int | float), f"{what}: found {found!r}, expected a number or Measured")
+    expect(isinstance(score, int | float), f"{what}: found {result!r}, expected a number or Measured")
     expect(0 <= score <= 1, f"{what}: found {score!r}, expected a score from 0 to 1")
     return float(score)
 
@@ -177,21 +178,19 @@ def check_grader(
     expect(grader.applies(case) is True, "applies: it does not apply to the case")
     expect_identity(lambda: grader.identity(services, job, case), "identity")
     for ask in ("asks", "decides"):
-        found = getattr(grader, ask)(case)
-        expect(isinstance(found, bool), f"{ask}: found {found!r}, expected a bool")
+        reply = getattr(grader, ask)(case)
+        expect(isinstance(reply, bool), f"{ask}: found {reply!r}, expected a bool")
     for text in grader.run_failures(case, run):
         expect_line(text, "run_failures")
     grade = _grade(grader, GradeRequest(services, job, case, run, metrics, judged))
     if not grader.asks(case):
         again = _grade(grader, GradeRequest(services, job, case, run, metrics, judged))
-        expect(grade == again, f"grade: found {grade} first, and {again} of the same run")
-    known = [*metrics, *grade.metrics]
-    free = grader.regrade(case, run, known, judged, grade.record)
-    # If only checks or thresholds changed, the stored record decides again: it must equal the paid grade.
-    kept = ("record", "failures", "final_score", "is_final")
-    for name in kept:
+        expect(grade == again, f"grade: found {grade} first, then {again} for the same run")
+    free = grader.regrade(case, run, [*metrics, *grade.metrics], judged, grade.record)
+    # If only checks or thresholds changed, the stored record decides again: it must equal the paid grade
+    for name in ("record", "failures", "final_score", "is_final"):
         first, second = getattr(grade, name), getattr(free, name)
-        expect(first == second, f"regrade: its {name} is {second!r}, and grade() gave {first!r}")
+        expect(first == second, f"regrade: its {name} is {second!r}, and grade() returned {first!r}")
     return grade
 
 
@@ -206,8 +205,8 @@ def _grade(grader: Grader, request: GradeRequest) -> Grade:
     expect(score is None or 0 <= score <= 10, f"grade: found the final score {score!r}, expected 0 to 10 or None")
     record = grade.record
     if record is not None:
-        expect(grader.part_name is not None, "grade: it returns a record, and has no part_name to keep it by")
+        expect(grader.part_name is not None, "grade: it returns a record, and has no part_name to store it under")
         expect(isinstance(record, Record), f"grade: found the record {record!r}, expected a Record")
         read = type(record).model_validate_json(record.model_dump_json())
-        expect(read == record, f"grade: its record is {read!r} once it is read back, and was {record!r}")
+        expect(read == record, f"grade: its record {record!r} is {read!r} after it is written and read back")
     return grade

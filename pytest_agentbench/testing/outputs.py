@@ -51,7 +51,7 @@ def check_tool(tool: Tool, arguments: Mapping[str, Any], context: ToolContext | 
     schema = bounded_schema(tool.parameters)
     expect(schema.problem is None, f"parameters: no JSON Schema: {schema.problem}")
     expect(tool.parameters.get("type") == "object", "parameters: expected the schema of an object")
-    expect(schema.accepts(dict(arguments)), f"parameters: they do not take {dict(arguments)!r}")
+    expect(schema.accepts(dict(arguments)), f"parameters: they do not accept {dict(arguments)!r}")
     workspaces = Workspaces()
     try:
         return asyncio.run(_check_calls(tool, arguments, context or _tool_context(workspaces)))
@@ -77,16 +77,15 @@ async def _check_calls(tool: Tool, arguments: Mapping[str, Any], context: ToolCo
     required = tool.parameters.get("required", ())
     if required and tool.checks_arguments:
         wrong = await toolbox.call(tool.name, {}, "{}")
-        expect(
-            wrong.is_error and not wrong.broken, f"without {required} it answers {wrong.content!r}, expected an error"
-        )
+        is_refused = wrong.is_error and not wrong.broken
+        expect(is_refused, f"without {required} it returns {wrong.content!r}, expected an error")
     return output.content
 
 
 def check_model_provider(provider: Callable[[Model], Any], model: Model = MODEL) -> None:
     """Check a way to reach models: the client is asked two questions at the same time."""
     client = provider(model)
-    expect(getattr(client, "model", None) == model, "the client's `model` is not the one that it was made for")
+    expect(getattr(client, "model", None) == model, "the client's `model` is not the model that it was created for")
     messages = [{"role": "user", "content": "Which is the largest planet?"}]
     before = copy.deepcopy(messages)
 
@@ -127,43 +126,45 @@ def check_needs(needs: PackNeeds, case: Case, profile: RunProfile | None = None)
     workspaces = Workspaces()
     try:
         sandboxes = Sandboxes(workspaces, starts_engines=False)
-        found = [[*needs.sandboxes(case, profile, sandboxes)] for _ in range(2)]
+        specs, again = ([*needs.sandboxes(case, profile, sandboxes)] for _ in range(2))
     finally:
         workspaces.close()
-    expect(found[0] == found[1], f"sandboxes: found {found[0]} first, and then {found[1]}")
-    for spec in found[0]:
+    expect(specs == again, f"sandboxes: found {specs} first, and then {again}")
+    for spec in specs:
         expect(isinstance(spec, SandboxSpec), f"sandboxes: found {spec!r}, expected a SandboxSpec")
     for program in needs.engines(profile):
         expect_line(program, "engines")
-    return found[0]
+    return specs
 
 
 def check_report_format(form: ReportFormat, report: Mapping[str, Any] | None = None) -> bytes:
     """Check a file format of reports on a report (default: a small one); return the file."""
     expect(isinstance(form, ReportFormat), f"found {form!r}, expected a ReportFormat")
     expect_line(form.summary, "summary")
-    given: dict[str, Any] = copy.deepcopy(dict(report or sample_report()))
-    before = json.dumps(given)
+    document: dict[str, Any] = copy.deepcopy(dict(report or sample_report()))
+    before = json.dumps(document)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "report.out")
         # Twice, over the first file: times, random ids and the order of sets in a file make every diff a change.
         written = []
         for _ in range(2):
-            form.write(given, path)
+            form.write(document, path)
             expect(path.is_file(), "write: there is no file at the path")
             written.append(path.read_bytes())
-        expect(written[0] == written[1], "write: another file each time, of the same report")
-        expect([*Path(folder).iterdir()] == [path], "write: it left other files beside the one that was asked for")
-        expect(json.dumps(given) == before, "write: it changed the report, which other formats are made of")
-        form.write({**given, "runs": [], "models": [], "cases": []}, path)
+        expect(written[0] == written[1], "write: the same report becomes another file each time")
+        expect([*Path(folder).iterdir()] == [path], "write: it wrote more files than the requested one")
+        expect(json.dumps(document) == before, "write: it changed the report, which other formats share")
+        form.write({**document, "runs": [], "models": [], "cases": []}, path)
         nowhere = Path(folder, "missing", "report.out")
         try:
-            form.write(given, nowhere)
+            form.write(document, nowhere)
         except (OSError, AgentbenchError):
             return written[0]
         except Exception as error:
-            raise AssertionError(f"write: into no folder: raised {type(error).__name__}, expected OSError") from error
-        expect(nowhere.is_file(), "write: into no folder: it neither wrote a file nor said that it did not")
+            raise AssertionError(
+                f"write: into a missing folder: raised {type(error).__name__}, expected OSError"
+            ) from error
+        expect(nowhere.is_file(), "write: into a missing folder: it neither wrote a file nor raised an error")
     return written[0]
 
 
@@ -172,17 +173,17 @@ def check_report_section(name: str, section: ReportSection, case: Case, evaluati
     expect(isinstance(section, ReportSection), f"found {section!r}, expected an object of a ReportSection")
     section.row(case, None)  # a run that has no verdict
     row = section.row(case, evaluation)
-    expect(row is not None, "row: it says nothing of a run that it should know")
+    expect(row is not None, "row: it returned None for a run that it should describe")
     json.dumps(row, allow_nan=False)
     report = sample_report({**sample_row(case, evaluation), name: row})
     model = section.model([report["runs"][0]])
     added = section.schema()
-    for kind, found in (("row", row), ("model", model)):
-        if found is not None:
-            # Next to the report's own definitions, to which those of a section may refer.
+    for kind, part in (("row", row), ("model", model)):
+        if part is not None:
+            # The definitions of a section may refer to the report's own
             schema = bounded_schema({**added.get(kind, {"not": {}}), "$defs": _definitions(added)})
             expect(schema.problem is None, f"schema: {schema.problem}")
-            expect(schema.accepts(found), f"schema: its {kind} does not take {found!r}, which {kind}() returns")
+            expect(schema.accepts(part), f"schema: its {kind} does not accept {part!r}, which {kind}() returned")
     if model is not None:
         _check_figures(section, model)
     for text in (*section.evidence(evaluation), *filter(None, [section.shortfall(evaluation)])):
@@ -190,7 +191,7 @@ def check_report_section(name: str, section: ReportSection, case: Case, evaluati
     for properties in (section.row_properties(row or {}), section.model_properties(model or {})):
         for key, value in properties.items():
             flat = value is None or isinstance(value, str | int | float | bool)
-            expect(flat, f"{key}: found {value!r}, expected what a property of JUnit can hold")
+            expect(flat, f"{key}: found {value!r}, expected a text, number, bool or None")
 
 
 def _definitions(added: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,14 +204,14 @@ def _check_figures(section: ReportSection, model: Mapping[str, Any]) -> None:
         expect(figure is None or isinstance(figure, int | float), f"figures: {key} is {figure!r}, expected a number")
     if section.page is not None:
         missing = {*section.page.sums} - {*section.page.model_figures, *section.page.row_figures}
-        expect(not missing, f"page: its sums {missing} are no figures of it")
+        expect(not missing, f"page: its sums {missing} are not among its figures")
         shown = {*section.page.model_figures} & {*section.figures(model)}
-        expect(shown or not section.page.model_figures, "page: figures() has none of its model_figures")
-    said = section.summary([("demo", model)], "-")
-    if said is not None:
-        title, lines = said
+        expect(shown or not section.page.model_figures, "page: figures() contains no name of its model_figures")
+    summary = section.summary([("demo", model)], "-")
+    if summary is not None:
+        title, lines = summary
         expect_line(title, "summary: its title")
-        expect({*lines} <= {"demo"}, f"summary: it has lines of models that it was not given: {[*lines]}")
+        expect({*lines} <= {"demo"}, f"summary: it has lines for unknown models: {[*lines]}")
         for line in lines.values():
             expect_line(line, "summary")
 
@@ -227,7 +228,7 @@ def check_command(name: str, command: Command, *arguments: str, status: int = 0)
     module.add_parser(added)
     expect([*added.choices] == [name], f"add_parser: it adds {[*added.choices]}, expected {name}")
     shown, code = _call(lambda: parser.parse_args([name, "--help"]))
-    expect(code == 0 and name in shown, "--help: it shows nothing")
+    expect(code == 0 and name in shown, "--help: it prints nothing")
     _, code = _call(lambda: parser.parse_args([name, "--no-such-option"]))
     expect(code == 2, f"an unknown option exits with {code}, expected 2")
     shown, code = _call(lambda: module.run(parser.parse_args([name, *arguments])))

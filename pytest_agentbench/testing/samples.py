@@ -45,13 +45,15 @@ def expect_refusal(call: Callable[[], object], what: str, *errors: type[Exceptio
     expected = errors or (AgentbenchError,)
     names = " or ".join(error.__name__ for error in expected)
     try:
-        found = call()
+        returned = call()
     except expected as error:
-        expect(str(error).strip(), f"{what}: {type(error).__name__} has no message, expected what is wrong")
+        expect(
+            str(error).strip(), f"{what}: {type(error).__name__} has no message, expected a description of the error"
+        )
     except Exception as error:
         raise AssertionError(f"{what}: raised {type(error).__name__} ({error}), expected {names}") from error
     else:
-        raise AssertionError(f"{what}: returned {found!r}, expected {names}")
+        raise AssertionError(f"{what}: returned {returned!r}, expected {names}")
 
 
 def expect_identity(make: Callable[[], Any], what: str) -> None:

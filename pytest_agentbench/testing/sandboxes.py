@@ -60,9 +60,9 @@ def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None
         expect_line(problem, "problem()")
         pytest.skip(problem)
     check_sandbox_session(provider.open(), spec)
-    # One process runs several sessions (pytester, an IDE's test runner): the first one's end must not be the second's.
+    # One process runs several sessions (pytester, an IDE's test runner): the end of one must not end another
     first, second = provider.open(), provider.open()
-    expect(first is not second, "open: two sessions have one object, which the first one's end would close")
+    expect(first is not second, "open: two sessions share an object, which the end of the first would close")
     asyncio.run(_close_both(first, second))
 
 
@@ -103,14 +103,14 @@ async def _check_all(bench: _Bench, secret: str) -> None:
         _check_two,
     ]
     used = await bench.session.describe(bench.spec)
-    expect(used.kind == bench.spec.kind, f"describe: it tells of kind {used.kind!r}, expected {bench.spec.kind!r}")
+    expect(used.kind == bench.spec.kind, f"describe: found the kind {used.kind!r}, expected {bench.spec.kind!r}")
     try:
         for check in checks:
             await check(bench)
         # Last, as a provider that passes the environment on passes all else, and prints keys into every trace.
         sandbox = await bench.make()
         shown = await _run(sandbox, "env")
-        expect(secret not in shown.output, "exec: the environment of this process is seen inside, keys and all")
+        expect(secret not in shown.output, "exec: the sandbox has the environment of this process, with its keys")
         await sandbox.stop()
         bench.session.release(sandbox.workspace)
     finally:
@@ -125,12 +125,12 @@ async def _run(sandbox: Sandbox, command: str, *, seconds: float = _PATIENCE, **
 async def _expect_error(call: Awaitable[object], what: str, *errors: type[Exception]) -> None:
     names = " or ".join(error.__name__ for error in errors)
     try:
-        found = await call
+        returned = await call
     except errors:
         return
     except Exception as error:
         raise AssertionError(f"{what}: raised {type(error).__name__} ({error}), expected {names}") from error
-    raise AssertionError(f"{what}: returned {found!r}, expected {names}")
+    raise AssertionError(f"{what}: returned {returned!r}, expected {names}")
 
 
 async def _check_commands(bench: _Bench) -> None:
@@ -147,12 +147,12 @@ async def _check_commands(bench: _Bench) -> None:
     done = await _run(sandbox, "cat", stdin=b"given\n")
     expect(done.output == "given\n", f"exec: stdin came as {done.output!r}")
     done = await _run(sandbox, 'echo "$GIVEN"', environment={"GIVEN": "a value"})
-    expect(done.output == "a value\n", f"exec: the environment that is given came as {done.output!r}")
+    expect(done.output == "a value\n", f"exec: the variable of `environment` came as {done.output!r}")
     # By the shell alone: not every image has seq, yes or head -c.
     done = await _run(sandbox, "while [ ${#x} -lt 100000 ]; do x=x$x$x; done; echo $x; echo end", output_limit=1_000)
-    expect(done.truncated, "exec: it says that no output is left out, and there was more than output_limit")
+    expect(done.truncated, "exec: `truncated` is false for an output over output_limit")
     expect(len(done.output) < 2_000, f"exec: {len(done.output)} characters are kept, expected about output_limit")
-    expect(done.output.endswith("end\n"), "exec: the end of long output is missing, where errors stand")
+    expect(done.output.endswith("end\n"), "exec: the end of long output is missing, which usually has the errors")
     expect(done.seconds >= 0, "exec: seconds are negative")
     await sandbox.stop()
     await sandbox.stop()  # may be called twice
@@ -163,9 +163,9 @@ async def _check_files(bench: _Bench) -> None:
     await sandbox.put("in/given.txt", b"from outside")
     done = await _run(sandbox, "cat in/given.txt && printf made > made.txt")
     expect(done.output == "from outside", f"put: a command in the workspace sees {done.output!r}")
-    expect(await sandbox.get("made.txt", 100) == b"made", "get: it lacks what a command wrote")
+    expect(await sandbox.get("made.txt", 100) == b"made", "get: it does not return the file that a command wrote")
     await sandbox.put(_PRIVATE, b"private")
-    expect(await sandbox.get(_PRIVATE, 100) == b"private", "put, get: /tmp is no place for files")
+    expect(await sandbox.get(_PRIVATE, 100) == b"private", "put, get: a file in /tmp is not stored")
     # Refused by the provider itself, because it may write with more rights than the commands inside.
     for path in ("../outside.txt", "/etc/agentbench-kit"):
         refused = sandbox.put(path, b"")
@@ -173,7 +173,7 @@ async def _check_files(bench: _Bench) -> None:
     await _expect_error(sandbox.get("made.txt", 2), "get: of a file over the limit", PathRefusedError)
     await _expect_error(sandbox.get("missing.txt", 9), "get: of no file", OSError)
     await sandbox.stop()
-    expect(sandbox.workspace.read_text("made.txt") == "made", "stop: the workspace has to stay as it was")
+    expect(sandbox.workspace.read_text("made.txt") == "made", "stop: the workspace must stay unchanged")
 
 
 # No `ps` and no pids: an image may lack the one, and a container's pids mean nothing outside. A pipe without a reader
@@ -185,7 +185,7 @@ _LEAVE = "mkfifo left; S=$(command -v setsid); ($S cat left >/dev/null 2>&1 </de
 async def _expect_none_left(sandbox: Sandbox, after: str) -> None:
     """Expect that nobody reads the pipe: who writes to it then waits for ever."""
     done = await _run(sandbox, "echo anybody > left", seconds=1)
-    expect(done.killed == "time-out", f"exec: something that a command had started was there after {after}")
+    expect(done.killed == "time-out", f"exec: a process that a command had started was running after {after}")
 
 
 async def _check_time_out(bench: _Bench) -> None:
@@ -197,11 +197,11 @@ async def _check_time_out(bench: _Bench) -> None:
     began = time.monotonic()
     done = await _run(sandbox, f"rm left; {_LEAVE}; sleep 600", seconds=1)
     expect((done.exit_code, done.killed) == (None, "time-out"), f"exec: found {done}, expected it killed for time-out")
-    expect(done.output == "begun\n", f"exec: what it wrote before its time-out is {done.output!r}")
+    expect(done.output == "begun\n", f"exec: its output before the time-out is {done.output!r}")
     expect(time.monotonic() - began < _LATE, "exec: a command went on long after its limit of one second")
     await _expect_none_left(sandbox, "its time-out")
     done = await _run(sandbox, "echo usable")
-    expect(done.output == "usable\n", "exec: after a time-out the sandbox is to be usable")
+    expect(done.output == "usable\n", "exec: after a time-out the sandbox must be usable")
     await sandbox.stop()
 
 
@@ -227,21 +227,26 @@ async def _check_programs(bench: _Bench) -> None:
     sandbox = await bench.make()
     cat = await sandbox.open(["cat"])
     await cat.write(b"one\n")
-    expect(await asyncio.wait_for(cat.read(), _PATIENCE) == b"one\n", "open: what a program writes is not read at once")
+    expect(
+        await asyncio.wait_for(cat.read(), _PATIENCE) == b"one\n", "open: the output of a program is not read at once"
+    )
     await cat.end_input()
     await cat.end_input()  # may be called twice
-    expect(await asyncio.wait_for(cat.read(), _PATIENCE) == b"", "open: after its end, read() is to return nothing")
+    expect(await asyncio.wait_for(cat.read(), _PATIENCE) == b"", "open: after its end, read() must return no bytes")
     await cat.stop()
     await _expect_error(cat.write(b"x"), "open: write() to a program that has ended", BrokenPipeError)
     apart = await sandbox.open(["sh", "-c", "echo oops >&2; echo fine; cat"], stderr="apart")
-    expect(await asyncio.wait_for(apart.read(), _PATIENCE) == b"fine\n", "open: stderr apart is not to be in read()")
+    expect(
+        await asyncio.wait_for(apart.read(), _PATIENCE) == b"fine\n",
+        "open: read() must not return stderr if it is apart",
+    )
     await _run(sandbox, "echo beside")
     await apart.write(b"still here\n")
     expect(await asyncio.wait_for(apart.read(), _PATIENCE) == b"still here\n", "exec: it ended an open program")
     began = time.monotonic()
     while apart.errors() != "oops\n":  # it has a pipe of its own, which may be read later
         late = time.monotonic() - began > _LATE
-        expect(not late, f"open: errors() is {apart.errors()!r}, expected what it wrote to stderr")
+        expect(not late, f"open: errors() is {apart.errors()!r}, expected its stderr")
         await asyncio.sleep(0.01)
     await sandbox.stop()
     expect(await asyncio.wait_for(apart.read(), _PATIENCE) == b"", "stop: a program that was open went on")

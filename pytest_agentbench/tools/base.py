@@ -136,7 +136,7 @@ class Tool:
 
 
 async def _refuse_call(arguments: dict[str, Any], context: ToolContext) -> Any:
-    raise AgentbenchError("this function is only declared: nothing runs it")
+    raise AgentbenchError("this function is only declared: it has no code to run")
 
 
 def declare_tool(function: Function) -> Tool:

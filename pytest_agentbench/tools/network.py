@@ -58,7 +58,7 @@ class RefusedError(AgentbenchError):
 def require_web(settings: NetworkSettings, tool: str) -> None:
     """Raise UnavailableError if the profile denies the web altogether."""
     if settings.web == "deny":
-        raise UnavailableError(f"{tool} is kept from the web: the run profile says `network: {{web: deny}}`")
+        raise UnavailableError(f"{tool} has no access to the web: the run profile has `network: {{web: deny}}`")
 
 
 def check_url(text: str, settings: NetworkSettings, base: httpx2.URL | None = None) -> httpx2.URL:
@@ -83,7 +83,7 @@ def check_url(text: str, settings: NetworkSettings, base: httpx2.URL | None = No
     if url.userinfo:
         raise RefusedError(f"a URL with a user name or password for {host_of(url)} is refused: leave them out")
     if not is_host_allowed(host_of(url), settings):
-        raise RefusedError(f"{host_of(url)} is none of the hosts that the run profile allows ({_list_hosts(settings)})")
+        raise RefusedError(f"{host_of(url)} is not an allowed host of the run profile ({_list_hosts(settings)})")
     return url
 
 

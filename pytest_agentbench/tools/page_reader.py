@@ -107,7 +107,7 @@ class _Child:
             _write(self._requests, b"".join((_LENGTHS.pack(len(packed), len(body)), packed, body)))
             (length,) = _LENGTH.unpack(_read(self._replies, _LENGTH.size))
             if length > _LONGEST_REPLY:
-                return _encode_problem("its reader gave too much")
+                return _encode_problem("its reader returned too much")
             return _read(self._replies, length)
         except (BrokenPipeError, EOFError):
             return _encode_problem("time" if self.late else "its reader crashed")

@@ -136,7 +136,7 @@ class Readers:
         if reading.problem is not None:
             raise UnreadableError(f"could not be read ({reading.problem[:300]})")
         if max(map(len, (reading.title, reading.description, reading.text))) > wanted["limit"]:
-            raise UnreadableError("could not be read (its reader gave more than was wanted)")
+            raise UnreadableError("could not be read (its reader returned too much)")
         return reading
 
     async def _wait_for_reading(self, message: bytes, site: str, seconds: float) -> Reading:
@@ -312,9 +312,7 @@ def _command() -> list[str]:
 @cache
 def _find_isolation() -> Isolation:
     if (problem := bubblewrap_problem()) is not None:
-        _log.warning(
-            "pages of the web are read by a process with limits that may do all that this user may: %s", problem
-        )
+        _log.warning("web pages are read by a process with limits, but with all rights of this user: %s", problem)
     kind: Literal["bubblewrap", "local"] = "bubblewrap" if problem is None else "local"
     return Isolation(kind, (_PROGRAM, *_library_folders()), limits=_LIMITS)
 

@@ -119,7 +119,7 @@ class WebClient:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise FetchError(f"{url}: no answer ({reason})") from error
         except httpx2.InvalidURL as error:
-            raise FetchError(f"{url}: no URL that can be asked for ({error})") from error
+            raise FetchError(f"{url}: not a URL that can be requested ({error})") from error
 
     async def _request_any(self, url: httpx2.URL, addresses: list[str], wanted: Wanted) -> Reply:
         """Send the request over the connection that was used last, else to the first reachable address."""

@@ -47,7 +47,7 @@ def refuse_command(tool: str, command: str) -> ToolOutput | None:
     """Return an error for a command that shells do not accept, or None."""
     if "\0" not in command:
         return None
-    return ToolOutput(f"error: {tool}: command: found a NUL character, which no shell takes", is_error=True)
+    return ToolOutput(f"error: {tool}: command: found a NUL character, which no shell accepts", is_error=True)
 
 
 async def _exec_shell(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:

@@ -71,7 +71,7 @@ def unpack_workspace(archive: Path, workspace: Workspace) -> None:
     try:
         for member, content in read_tar(archive, MAX_ARCHIVE_BYTES, MAX_ENTRIES):
             if member.name.count("/") > MAX_DEPTH:
-                raise ArchiveError(f"{archive}: {member.name!r} lies in more than {MAX_DEPTH} folders")
+                raise ArchiveError(f"{archive}: {member.name!r} is nested in more than {MAX_DEPTH} folders")
             _put_back(member, content, workspace)
         _restore_ownership(workspace)
     except ArchiveRefusedError as error:

@@ -250,7 +250,7 @@ def _read_lines(path: str, facts: FileFacts | None, root: Path | None, *, linked
     except (PathRefusedError, OSError) as error:
         raise _NoDiffError(f"not compared: {error}") from error
     if hashlib.sha256(content).hexdigest() != facts.sha256:
-        raise _NoDiffError("not compared: its content is not what it was when the run ended")
+        raise _NoDiffError("not compared: its content changed after the run ended")
     if "\0" in text:
         raise _NoDiffError("binary")
     # Not splitlines, which also splits at form feeds and Unicode's separators

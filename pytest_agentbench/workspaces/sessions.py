@@ -186,7 +186,7 @@ def _make_session(base: str) -> tuple[str, int]:
     try:
         try_lock(held)
     except OSError as error:
-        _logger.warning("%s: has no locks (%s): what a killed session leaves there is yours to remove", base, error)
+        _logger.warning("%s: has no locks (%s): remove the folders of killed sessions by hand", base, error)
     # The lock gets its name only when it is held, so that no other session finds it free while this one is alive
     os.rename(f"{folder}/{_LOCK}.new", f"{folder}/{_LOCK}")
     return folder, held

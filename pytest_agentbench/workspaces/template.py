@@ -114,7 +114,7 @@ def template_digest(template: Path) -> str:
     if unread and sum(facts.size or 0 for facts in snapshot.facts.values()) > MAX_TREE_BYTES:
         raise _template_size_error(template, TreeError(f"its files hold more than {MAX_TREE_BYTES // 2**20} MB"))
     if (template / PRIVATE_TMP).exists():
-        raise ConfigError(f"{template / PRIVATE_TMP}: this name is the run's private temporary folder's; rename it")
+        raise ConfigError(f"{template / PRIVATE_TMP}: this name is reserved for the run's temporary folder; rename it")
     special = ["/".join(names) for names, facts in snapshot.facts.items() if facts.kind == "other"]
     if bad := [*special, *map("/".join, unread), *snapshot.unseen]:
         raise _uncopied_error(template, bad[0])
@@ -142,14 +142,14 @@ def fill_workspace(workspace: Workspace, template: Path) -> Snapshot:
 def _template_size_error(template: Path, error: TreeError) -> ConfigError:
     return ConfigError(
         f"{template}: this workspace template is too large: {error}; expected under {MAX_ENTRIES:,} files and folders "
-        f"with at most {MAX_TREE_BYTES // 2**20} MB, as each run gets a copy: leave out what the task does not need"
+        f"with at most {MAX_TREE_BYTES // 2**20} MB, as each run gets a copy: leave out unneeded files"
     )
 
 
 def _uncopied_error(template: Path, path: str) -> ConfigError:
     return ConfigError(
-        f"{template / path}: found what is no file, folder or link that can be read, in the workspace template "
-        f"{template}; remove it from there"
+        f"{template / path}: found an entry that is not a readable file, folder or link in the workspace "
+        f"template {template}; remove it"
     )
 
 

@@ -172,7 +172,7 @@ def test_a_program_that_asked_nothing_of_its_gateway_says_so_where_it_fails(benc
     bench.case("one")
     finished = bench.run("--model=demo")
     assert finished.outcomes == {"one[demo]": "failed"}, finished.text
-    said = f"this program asked nothing of the run's gateway: {told}"
+    said = f"this program sent no request to the run's gateway: {told}"
     assert said in " ".join(finished.text.split())
     assert finished.runs["one[demo]"]["asked_nothing"].startswith(said)
     assert stored_run(bench)["provider"]["asked_nothing"].startswith(said)
@@ -221,7 +221,7 @@ def agent(case, context):
     assert run["provider"]["agent_reported"]["input_tokens"] == 12
     [event] = [each for each in run["trace"] if each.get("name") == "usage_mismatch"]
     assert event["data"] == {"agent": {"input": 12}, "seen": {"input": 11}}
-    assert "usage_mismatch: the agent says that it used other tokens than were seen: input 12 for 11" in finished.text
+    assert "usage_mismatch: the agent reports other token counts than its gateway: input 12 for 11" in finished.text
 
 
 @pytest.mark.slow

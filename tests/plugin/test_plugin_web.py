@@ -94,7 +94,7 @@ def test_the_profile_may_keep_agents_from_the_web(bench):
     finished = bench.run("--model=demo", "--agentbench-run-profile=off")
     assert finished.outcomes == {"one[demo]": "skipped"}
     assert (
-        "web_fetch is kept from the web: the run profile says `network: {web: deny}`"
+        "web_fetch has no access to the web: the run profile has `network: {web: deny}`"
         in finished.runs["one[demo]"]["message"]
     )
 
@@ -106,8 +106,7 @@ def test_other_hosts_than_the_profiles_are_refused_to_scripts_too(bench):
     facts, [answer] = fetched(bench)
     assert facts == []
     assert (
-        answer
-        == "error: web_fetch: RefusedError: example.org is none of the hosts that the run profile allows (example.com)"
+        answer == "error: web_fetch: RefusedError: example.org is not an allowed host of the run profile (example.com)"
     )
 
 

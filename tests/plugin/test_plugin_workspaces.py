@@ -99,7 +99,7 @@ def test_a_wrong_template_is_an_error_before_anything_runs(project):
     (project.path / "cases/one/template/.tmp").mkdir()
     finished = project.run()
     assert finished.outcomes == {"one[agent]": "error"}
-    assert "this name is the run's private temporary folder's; rename it" in finished.text
+    assert "this name is reserved for the run's temporary folder; rename it" in finished.text
     assert project.lines("runs.txt") == []
     project.case("one", workspace="nowhere")
     finished = project.run()

@@ -60,7 +60,7 @@ def is_raised(found: list[Any], dialect: str, status: int, said: str) -> None:
 
 REFUSED = {
     "endpoint": (404, "is not served here"),
-    "model": (404, "this run has the model 'm-1' and no other, not 'other'"),
+    "model": (404, "this run has the model 'm-1' and no other; found 'other'"),
     "server_tool": (400, "the provider would run"),
     "parameter": (400, "not supported"),
     "large": (413, "larger than 33,554,432 bytes"),

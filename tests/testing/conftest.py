@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import pytest_agentbench as ab
 from pytest_agentbench import extensions
+from pytest_agentbench.testing.samples import sample_case
 
 SAMPLE = Path(__file__).parents[1] / "sample_plugin"
 
@@ -36,3 +38,19 @@ def sample(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     extensions._table.cache_clear()
+
+
+@pytest.fixture
+def cards(tmp_path: Path) -> Path:
+    """A file of the sample's kind, with one bad row."""
+    file = tmp_path / "sums.cards"
+    file.write_text("cards\nWhat is 1 + 1? = 2\nWhat is 2 + 2?\nWhat is 3 + 3? = 6 | 1\n")
+    return file
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> ab.Case:
+    """A case of the sample's runner, with two turns."""
+    first, second = (ab.Message(role="user", content=text) for text in ("echo Call. >> notes.txt", "cat notes.txt"))
+    runner = ab.RunnerSpec(type="shell")
+    return sample_case(path=tmp_path / "test.yaml", runner=runner, messages=(first,), turns=(second,))

@@ -102,10 +102,10 @@ def say_reset(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("break_it", "said"),
     [
-        (leave_children, "something that a command had started was there after its end"),
-        (keep_environment, "the environment"),
+        (leave_children, "a process that a command had started was running after its end"),
+        (keep_environment, "the variable of `environment`"),
         (forget_stdin, "stdin came as ''"),
-        (keep_all, "no output is left out"),
+        (keep_all, "`truncated` is false"),
         (write_anywhere, "out of the workspace: returned None"),
         (say_reset, "write.. to a program that has ended: raised ConnectionResetError"),
     ],

@@ -234,7 +234,7 @@ def test_text_that_a_command_cannot_contain_is_refused_or_replaced(kind: Sandbox
             return [output.content for output in (*commands, await call("exec_python", code="print('\ud800x')"))]
 
     assert asyncio.run(run()) == [
-        "error: exec_shell: command: found a NUL character, which no shell takes",
+        "error: exec_shell: command: found a NUL character, which no shell accepts",
         "?x\n[exit code 0]",
         "?x\n[exit code 0]",
     ]

@@ -325,7 +325,7 @@ def test_a_refusal_is_an_answer(site: str) -> None:
 
 def test_web_deny_keeps_both_tools_from_the_web(site: str) -> None:
     for tool, arguments in (("web_fetch", {"url": site}), ("web_search", {"query": "owls"})):
-        with pytest.raises(UnavailableError, match=f"{tool} is kept from the web: the run profile says"):
+        with pytest.raises(UnavailableError, match=f"{tool} has no access to the web: the run profile has"):
             call(tool, arguments, network=NetworkSettings(web="deny"), search=None)
 
 

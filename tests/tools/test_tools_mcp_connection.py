@@ -285,7 +285,7 @@ def test_a_server_that_dies_between_calls_is_started_at_the_next(tmp_path: Path)
 def test_a_refusal_contains_the_message_of_the_server() -> None:
     async def scene(connection: Connection) -> None:
         assert await failure(connection, "no_such_tool") == "Unknown tool: no_such_tool"
-        malformed = "Test answered with what is no result of a tool: content: Field required"
+        malformed = "Test returned an invalid result: content: Field required"
         assert await failure(connection, "malformed") == malformed
         assert "surrogates" in await failure(connection, "echo", text="half a character: \ud83d")
         assert (await connection.call("echo", {"text": "still there"})).text == "still there"

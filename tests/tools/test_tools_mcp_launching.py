@@ -131,11 +131,11 @@ def test_a_program_below_the_place_of_the_workspace_is_refused(tmp_path: Path, m
     monkeypatch.setattr(bubblewrap, "WORKSPACE", str(tmp_path))
     program = executable(tmp_path / "bin/serve", "#!/bin/sh\n")
     server = McpServer(command=str(program))
-    reason = f"the program {program} lies below {tmp_path}, where the sandbox has the run's workspace"
+    reason = f"the program {program} is below {tmp_path}, which is the run's workspace in the sandbox"
     assert find_problem(server, os.environ, "bubblewrap") == reason
     assert find_problem(server, os.environ, "local") is None
     assert list_mounts(server, "bubblewrap") == ()
-    with pytest.raises(UnavailableError, match="where the sandbox has the run's workspace"):
+    with pytest.raises(UnavailableError, match="is the run's workspace in the sandbox"):
         asyncio.run(said(server, "bubblewrap"))
 
 

@@ -126,7 +126,7 @@ def test_a_parser_that_is_taken_over_reaches_nothing(parser: Path, tmp_path: Pat
 
 def test_more_than_was_wanted_is_not_taken(parser: Path) -> None:
     take_over(parser, BABBLES)
-    with pytest.raises(UnreadableError, match="its reader gave more than was wanted"):
+    with pytest.raises(UnreadableError, match="its reader returned too much"):
         html(b"<p>x", limit=1000)
 
 

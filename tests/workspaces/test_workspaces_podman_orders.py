@@ -105,7 +105,7 @@ def test_a_container_that_is_not_as_it_was_ordered_is_refused(
     monkeypatch: pytest.MonkeyPatch, said: dict[str, Any], found: str
 ) -> None:
     monkeypatch.setenv("https_proxy", "http://me:secret@proxy")
-    with pytest.raises(SandboxError, match=f"so nothing was run in it: {found}") as refused:
+    with pytest.raises(SandboxError, match=f"so no command was run: {found}") as refused:
         podman.check_made(made(**said), told(), USER, ROOT)
     assert "secret" not in str(refused.value)
 

@@ -205,7 +205,7 @@ def test_a_program_that_does_not_work_is_asked_once(tmp_path: Path) -> None:
         problem = engine_problem(str(program))
         assert (
             problem
-            == f"the container engine '{program}' does not work here: `{program} version` says: no daemon answers"
+            == f"the container engine '{program}' does not work here: `{program} version` printed: no daemon answers"
         )
     assert (tmp_path / "asked").read_text() == "asked\n"
 

@@ -58,9 +58,9 @@ def test_files_folders_modes_times_and_links_are_copied(template, workspace, tmp
 
 def test_a_template_with_a_fifo_is_an_error_before_any_run(template, workspace):
     os.mkfifo(template / "fifo")
-    with pytest.raises(ConfigError, match=r"template/fifo: found what is no file, folder or link that can be read"):
+    with pytest.raises(ConfigError, match=r"template/fifo: found an entry that is not a readable file"):
         template_digest(template)
-    with pytest.raises(ConfigError, match="template/fifo: found what is no file"):
+    with pytest.raises(ConfigError, match="template/fifo: found an entry that is not a readable file"):
         fill_workspace(workspace, template)
 
 
@@ -76,7 +76,7 @@ def test_the_error_of_a_large_template_names_the_limit(template, workspace):
 
 def test_a_template_has_no_private_folder(template):
     (template / ".tmp").mkdir()
-    with pytest.raises(ConfigError, match=r"\.tmp: this name is the run's private temporary folder's; rename it"):
+    with pytest.raises(ConfigError, match=r"\.tmp: this name is reserved for the run's temporary folder; rename it"):
         template_digest(template)
 
 

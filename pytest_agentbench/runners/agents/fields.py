@@ -63,7 +63,7 @@ class AgentFields(ProgramFields):
     @model_validator(mode="after")
     def _image_needs_docker(self) -> Self:
         if self.image is not None and self.sandbox != "docker":
-            raise Problems([(("image",), f"found an image beside 'sandbox: {self.sandbox}', which has none")])
+            raise Problems([(("image",), f"found an image with 'sandbox: {self.sandbox}', which uses no image")])
         return self
 
 

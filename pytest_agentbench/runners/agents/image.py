@@ -91,7 +91,7 @@ def build_image(builder: ImageBuilder, adapter: Adapter, base: str, tell: Tell, 
             tell(f"{name} is up to date")
             return False
     if adapter.lock is None:
-        raise ConfigError(f"{adapter.folder}: install.lock: missing; nothing is installed whose parts are not pinned")
+        raise ConfigError(f"{adapter.folder}: install.lock: missing; packages are installed only in pinned versions")
     with _stage() as (folder, context, archive):
         tell(f"getting {adapter.program.install.npm or adapter.program.install.pypi}")
         if adapter.program.install.npm is not None:

@@ -66,7 +66,7 @@ def write_readable(folder: Path, name: str, content: bytes) -> None:
         (folder / name).write_bytes(content)
         (folder / name).chmod(0o644)
     except OSError as error:
-        raise SandboxError(f"cannot write what the agent is to read: {error}") from error
+        raise SandboxError(f"cannot write the agent's input files: {error}") from error
 
 
 def name_message(number: int) -> str:

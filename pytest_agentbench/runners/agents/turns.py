@@ -71,7 +71,7 @@ def list_turn_texts(case: Case, program: str) -> list[str]:
     texts = [_join_messages(first), *(turn.content for turn in case.turns[1:])]
     for number, text in enumerate(texts, start=1):
         if not text.strip():
-            problem = f"turn {number} is empty, and {program} takes no empty message; write one"
+            problem = f"turn {number} is empty, and {program} accepts no empty message; write one"
             raise ConfigError(f"{case.path}:{case.line}:1: input: {problem}")
     return texts
 
@@ -303,7 +303,7 @@ class _Session:
         if done.exit_code != 0:
             return make_end("failed", "agent_exit", f"{name} ended {turn} with exit status {done.exit_code}{last}")
         if answer.text is None:
-            cut = " (what it wrote was too long to be kept)" if done.truncated else ""
+            cut = " (its output was too long and was truncated)" if done.truncated else ""
             return make_end("invalid", "no_answer", f"{name} ended {turn} without an answer{cut}{last}")
         return None
 

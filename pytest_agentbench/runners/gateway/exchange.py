@@ -65,7 +65,7 @@ class Exchange:
         except asyncio.LimitOverrunError as error:
             raise MalformedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from error
         except asyncio.IncompleteReadError as error:
-            raise ConnectionAbortedError("the request did not come") from error
+            raise ConnectionAbortedError("the request did not arrive") from error
         first, *lines = head[:-4].decode("latin-1").split("\r\n")
         words = first.split(" ")
         # 1.0 and 1.1 are served alike, because each response closes its connection
@@ -118,7 +118,7 @@ class Exchange:
             async with asyncio.timeout_at(self.deadline):
                 return await (self._read_known() if self.chunks is None else self._read_chunked())
         except TimeoutError as error:
-            raise ConnectionAbortedError("the request did not come") from error
+            raise ConnectionAbortedError("the request did not arrive") from error
         except asyncio.IncompleteReadError as error:
             raise ConnectionAbortedError("the request ended early") from error
         except asyncio.LimitOverrunError as error:

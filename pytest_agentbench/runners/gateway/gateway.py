@@ -192,7 +192,7 @@ class Gateway:
         if (outage := self.outage) is not None:
             raise outage
         if self.fault is not None and not answered:
-            raise InfrastructureError(f"the run's gateway failed, and its agent may have failed by that: {self.fault}")
+            raise InfrastructureError(f"the run's gateway failed, and this may have made its agent fail: {self.fault}")
         if self.failure is not None and not answered:
             raise self.failure
         if self._server_tool is not None:
@@ -282,7 +282,7 @@ class Gateway:
         if self.failure is not None and _is_outage(self.failure):
             raise self._make_refusal(self.failure)
         if self._asked >= _MOST_REQUESTS:
-            raise RequestRefused(400, f"this run has asked its model {self._asked:,} times, and may not again", "limit")
+            raise RequestRefused(400, f"this run has asked its model {self._asked:,} times, the maximum", "limit")
         self._asked += 1
         self._asking_record.asked += 1
 
@@ -298,7 +298,7 @@ class Gateway:
                 if self._facts.note(refused_models=[name]):
                     self._trace.event("refused_model", model=name, path=path)
                 self._asking_record.refuse(f"it asked for the model {name!r} at {path}, which is not the run's")
-                message = f"this run has the model {self._model.requested_model!r} and no other, not {asked.model!r}"
+                message = f"this run has the model {self._model.requested_model!r} and no other; found {asked.model!r}"
                 raise RequestRefused(404, message, "model_not_found")
             self._facts.note(rewritten_models=[asked.model])
         if asked.server_tools and not (passes and self._policy.server_tools == "pass"):
@@ -474,9 +474,9 @@ def _parse(body: bytes) -> dict[str, Any]:
 
 def _refuse_translation(model: Model, asked: str) -> UnavailableError:
     return UnavailableError(
-        f"the agent asks in {asked}, and the model {model.model_id!r} is asked in {model.api}: --agentbench-strict "
-        f"translates nothing, unless the runner says `gateway: {{translate: true}}`. Where its endpoint speaks {asked} "
-        f"too, write `wires: [{asked}]` into its entry of models.yaml"
+        f"the agent uses the API {asked}, and the model {model.model_id!r} {model.api}: --agentbench-strict allows a "
+        f"translation only if the runner has `gateway: {{translate: true}}`. If the endpoint also serves {asked}, "
+        f"write `wires: [{asked}]` into the model's entry of models.yaml"
     )
 
 

@@ -110,9 +110,9 @@ class Connection:
             reason = "it ended" if session.ended.is_set() else error.message
             raise session.error(f"it lists no tools: {reason}") from error
         except ValidationError as error:
-            raise session.error(f"its list of tools is none: {describe_fault(error)}") from None
+            raise session.error(f"its list of tools is invalid: {describe_fault(error)}") from None
         if described is None:
-            raise session.error(f"its list of tools has no end, or more than {MAX_TOOLS:,} of them")
+            raise session.error(f"its list of tools has no end, or more than {MAX_TOOLS:,} tools")
         info = client.server_info
         return Listing(
             server_name=info.name if info else "",
@@ -216,16 +216,14 @@ class Connection:
         except TimeoutError:
             raise McpCallError(f"{self._name} did not answer within {limit:g} s") from None
         except ValidationError as error:
-            raise McpCallError(
-                f"{self._name} answered with what is no result of a tool: {describe_fault(error)}"
-            ) from None
+            raise McpCallError(f"{self._name} returned an invalid result: {describe_fault(error)}") from None
         except MCPError as error:
             if not session.ended.is_set():
                 raise McpCallError(error.message) from error
             self._deaths.add(session)
             raise McpCallError(self._describe_ending()) from error
         if not isinstance(result, CallToolResult):
-            raise McpCallError(f"{self._name} asks for input, and nobody is there to give it")
+            raise McpCallError(f"{self._name} requests input from a user, and a run has no user")
         return read_call_result(result)
 
 

@@ -196,8 +196,8 @@ def server_spec(sandboxes: Sandboxes, name: str, server: McpServer, profile: San
     like = likeness_of(spec.kind)
     if server.url is not None and like != "local" and not (like == "bubblewrap" and spec.network):
         raise ConfigError(
-            f"MCP server {name!r}: it is spoken to at {server.url}, which nothing in its sandbox ({spec.kind}) can "
-            "serve; set its `sandbox: {type: bubblewrap, network: allow}`, or `sandbox: local`"
+            f"MCP server {name!r}: its address is {server.url}, and a program in its sandbox ({spec.kind}) cannot "
+            "serve it; set its `sandbox: {type: bubblewrap, network: allow}`, or `sandbox: local`"
         )
     return replace(spec, mounts=list_mounts(server, spec.kind))
 

@@ -222,16 +222,16 @@ class ServerSession:
         if self._way.offline and self._complains_of_network():
             return (
                 "it needs the network, which its sandbox does not have; allow it in the server's declaration "
-                "(sandbox: {..., network: allow}), or install beforehand what it downloads"
+                "(sandbox: {..., network: allow}), or install its downloads beforehand"
             )
         if isinstance(error, TimeoutError):
             return f"it did not answer within {START_SECONDS:g} s of its start"
         if isinstance(error, MCPError) and self.ended.is_set():
             return "it ended before it answered"
         if isinstance(error, MCPError):
-            return f"it refuses to begin: {error.message}"
+            return f"it refused the initialization: {error.message}"
         if isinstance(error, ValidationError):
-            return f"its first answer is not of the protocol: {describe_fault(error)}"
+            return f"its first reply does not follow the protocol: {describe_fault(error)}"
         return str(error) or type(error).__name__
 
     async def _stop(self) -> None:

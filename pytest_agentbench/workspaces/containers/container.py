@@ -165,7 +165,7 @@ class Container:
 def cannot_run(why: str) -> SandboxError:
     """Return the error for a container in which no command can be started."""
     needed = "`sh` and `sleep`, for this machine's architecture"
-    return SandboxError(f"the container runs no commands, for which its image needs {needed}: {why.strip()}")
+    return SandboxError(f"the container runs no commands; its image needs {needed}: {why.strip()}")
 
 
 def start_container(daemon: Daemon, spec: ContainerSpec, image: Image, network: str) -> str:
@@ -196,8 +196,8 @@ def start_container(daemon: Daemon, spec: ContainerSpec, image: Image, network: 
         if _NO_SOURCE not in (error.explanation or ""):
             raise
         raise SandboxError(
-            f"the docker daemon does not see this machine's folder {spec.workspace.path}: it runs elsewhere, or this "
-            "process runs in a container; set TMPDIR to a folder that both have at the same path"
+            f"the docker daemon does not see this machine's folder {spec.workspace.path}: it is on another machine, or "
+            "this process runs in a container; set TMPDIR to a folder that both have at the same path"
         ) from error
     container_id = str(made["Id"])
     if daemon.is_podman:

@@ -115,7 +115,7 @@ class Service:
             if not has_ended and time.monotonic() < deadline:
                 time.sleep(_LOOK_SECONDS)
                 continue
-            why = "it ended" if has_ended else f"nothing listens after {_START_SECONDS:g} s"
+            why = "it ended" if has_ended else f"no program listens after {_START_SECONDS:g} s"
             raise SandboxError(f"{self._program} system service: {self._read_end_of_log() or why}")
 
     def end(self) -> None:
@@ -172,7 +172,8 @@ def _try(program: str) -> Engine | str:
     try:
         done = _run(program, "version")
         if done.returncode:
-            return f"the container engine {program!r} does not work here: `{program} version` says: {_last_words(done)}"
+            output = _last_words(done)
+            return f"the container engine {program!r} does not work here: `{program} version` printed: {output}"
         # `--version` shows the name. The output of `version` may contain no name, or that of docker's daemon
         name = _run(program, "--version").stdout.strip()
     except SandboxError as error:
@@ -180,8 +181,8 @@ def _try(program: str) -> Engine | str:
     if name.lower().startswith(("podman", "docker")):
         return Engine(program, name.lower().startswith("podman"))
     return (
-        f"the container engine {program!r} has no use here: `{program} --version`: found {name[:_SHOWN_NAME]!r}, "
-        "expected podman or docker; another engine that serves docker's API is used by its socket, as DOCKER_HOST"
+        f"the container engine {program!r} is not supported: `{program} --version`: found {name[:_SHOWN_NAME]!r}, "
+        "expected podman or docker; for another engine with docker's API, set DOCKER_HOST to its socket"
     )
 
 

@@ -161,8 +161,8 @@ class Images:
             )
         if (added := list_additions(dockerfile)) and (archive := _archive_in(dockerfile.parent)):
             raise ConfigError(
-                f"{dockerfile}: found {added[0]!r} and the archive {archive!r}, expected COPY: ADD unpacks archives, "
-                "and nothing limits what is in them; COPY it, and unpack it with RUN"
+                f"{dockerfile}: found {added[0]!r} and the archive {archive!r}, expected COPY: ADD unpacks archives "
+                "without a limit on their size; COPY it, and unpack it with RUN"
             )
         tag = f"agentbench-case:{build_digest(dockerfile, network=network)[:16]}"
         # Concurrent sessions and workers build it only once
@@ -218,7 +218,7 @@ def build_digest(dockerfile: Path, *, network: bool) -> str:
     try:
         content = digest_snapshot(take_snapshot(str(folder)))
     except TreeError as error:
-        raise ConfigError(f"{folder}: too much to build an image from: {error}; give it a folder of its own") from error
+        raise ConfigError(f"{folder}: too large to build an image: {error}; put the Dockerfile into another") from error
     return hashlib.sha256(f"{content} {dockerfile.name} {network}".encode()).hexdigest()
 
 

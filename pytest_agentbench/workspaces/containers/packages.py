@@ -42,7 +42,7 @@ def get_wheel(requirement: str, target: Path) -> None:
     elif importlib.util.find_spec("pip") is not None:
         run_step([sys.executable, "-m", "pip", "install", *options, requirement])
     else:
-        raise UnavailableError(f"nothing here can download {requirement!r}: install uv, or pip for {sys.executable}")
+        raise UnavailableError(f"cannot download {requirement!r}: install uv, or pip for {sys.executable}")
 
 
 def get_node(folder: Path, requirement: str = NODE) -> tuple[Path, str]:

@@ -119,14 +119,14 @@ def check_made(made: Mapping[str, Any], request: Mapping[str, Any], user: str, i
 
 def _make_mismatch_error(name: str, found: object, expected: object) -> SandboxError:
     return SandboxError(
-        f"podman made a container otherwise than it was told to, so nothing was run in it: {name}: found {found!r}, "
-        f"expected {expected!r}; a newer podman may do better, docker does"
+        f"podman created a container with other settings than requested, so no command was run: {name}: found "
+        f"{found!r}, expected {expected!r}; update podman or use docker"
     )
 
 
 def _bind(mount: Mount, *, writable: bool) -> str:
     if ":" in f"{mount.source}{mount.target}":
-        raise SandboxError(f"podman takes no folder with a colon in its path: found {mount.source} for {mount.target}")
+        raise SandboxError(f"podman accepts no path with a colon: found {mount.source} for {mount.target}")
     if not mount.source.exists():  # podman would create a folder there
         raise SandboxError(f"podman: {mount.source}: no such file or directory")
     return f"{mount.source}:{mount.target}:{'rw' if writable else 'ro'}"

@@ -190,7 +190,7 @@ class ContainerPool(SandboxSession):
             if spec.sandbox.compose is not None:
                 _remove_all(self._daemon, spec.labels, list)
         except Exception as error:  # noqa: BLE001 - the daemon may be gone, which the next call reports
-            _logger.warning("%s: could not remove what was made for a run: %s", self._daemon.program, error)
+            _logger.warning("%s: could not remove a run's container: %s", self._daemon.program, error)
         with self._state:
             self._made.pop(spec.name, None)
 

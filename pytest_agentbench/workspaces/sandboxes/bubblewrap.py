@@ -348,11 +348,11 @@ def show_program(command: str, path: str | None, folder: str | None = None) -> S
     places = [place for place in (path or "").split(os.pathsep) if not f"{place}/".startswith(hidden)]
     program = shutil.which(command, path=os.pathsep.join(places))
     if program is None:
-        raise LookupError(f"the program {command} is not installed where a sandbox sees it")
+        raise LookupError(f"the program {command} is not installed in a folder that sandboxes see")
     anyway = SYSTEM_FOLDERS if folder is None else (*SYSTEM_FOLDERS, os.path.join(os.path.abspath(folder), ""))
     files = [file for file in _program_files(program, os.pathsep.join((*own, *places))) if not file.startswith(anyway)]
     if refused := [file for file in files if file.startswith(hidden)]:
-        raise LookupError(f"the program {refused[0]} lies below {WORKSPACE}, where the sandbox has the run's workspace")
+        raise LookupError(f"the program {refused[0]} is below {WORKSPACE}, which is the run's workspace in the sandbox")
     parts = dict.fromkeys(part for file in files for part in _installed_folder(file))
     folders = dict.fromkeys(os.path.dirname(file) for file in files)
     return ShownProgram(program, tuple(Mount(Path(part), part) for part in parts), (*own, *folders))

@@ -76,7 +76,7 @@ class Sandboxes:
 
         problem = docker_problem() if cli is None else self._engine_problem(cli)
         if problem is not None:
-            raise UnavailableError(f"the case needs a container, and there is none here: {problem}")
+            raise UnavailableError(f"the case needs a container, and no engine for containers is available: {problem}")
         network = settings.network == "allow"
         return SandboxSpec("docker", image=image, network=network, limits=_limits(settings), cli=cli)
 
@@ -174,7 +174,7 @@ def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
     if needs != _NO_NEEDS:
         if "docker" not in kinds:
             raise UnavailableError(
-                f"the case needs containers (its image, dockerfile or compose), and the run profile says "
+                "the case needs containers (its image, dockerfile or compose), and the run profile has "
                 f"`sandbox: {settings.type}`: set docker or auto there"
             )
         kinds = ("docker",)  # no other kind has images
@@ -185,7 +185,7 @@ def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
             return kind
         reasons.append(f"{kind}: {reason}")
     raise UnavailableError(
-        f"the case needs a sandbox, and there is none here ({'; '.join(reasons)}); or set `sandbox: local` (no "
+        f"the case needs a sandbox, and no sandbox is available ({'; '.join(reasons)}); or set `sandbox: local` (no "
         "isolation) in the run profile if you trust this agent"
     )
 

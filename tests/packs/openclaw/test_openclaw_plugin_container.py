@@ -245,7 +245,7 @@ def test_an_image_that_lacks_a_program(project: Project, baked: str, outcome: st
     ("program", "outcome", "said"),
     [
         (None, "skipped", "there is no program"),
-        ("exit 125", "skipped", "does not work here: `engine version` says: exit code 125"),
+        ("exit 125", "skipped", "does not work here: `engine version` printed: exit code 125"),
         ("echo nonsense", "skipped", "`engine --version`: found 'nonsense', expected podman or docker"),
         ("echo podman version 5", "error", "engine system service: podman version 5"),
     ],

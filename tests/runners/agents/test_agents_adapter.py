@@ -89,7 +89,7 @@ def test_other_tokens_than_were_seen_are_a_warning(bench: Bench) -> None:
     project(bench, reported={"path": "counted", "input": "in", "output": "in"})
     finished = bench.run("--model", "demo", "cases")
     assert finished.outcomes == {"one[demo]": "passed"}
-    assert "usage_mismatch: stub says that it used other tokens than were seen: output 11 for 3" in finished.text
+    assert "usage_mismatch: stub reports other token counts than its gateway: output 11 for 3" in finished.text
 
 
 @pytest.mark.slow

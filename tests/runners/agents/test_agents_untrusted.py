@@ -61,7 +61,7 @@ def test_an_agent_changes_no_number_of_its_run(bench: Bench, sandbox: str) -> No
     assert (found["provider"]["requests"], found["provider"]["usage_source"]) == (2, "gateway")
     assert [each["name"] for each in found["trace"] if each["type"] == "tool_call"] == ["sh"]
     assert found["trace"][-1]["content"] == "Paris"
-    assert "usage_mismatch: stub says that it used other tokens than were seen: input 987,654 for 22" in finished.text
+    assert "usage_mismatch: stub reports other token counts than its gateway: input 987,654 for 22" in finished.text
 
 
 @pytest.mark.slow

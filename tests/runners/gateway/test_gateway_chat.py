@@ -459,7 +459,7 @@ def test_a_run_asks_its_model_only_so_often(tmp_path, monkeypatch):
             for _ in range(2):
                 await it.message()
             response = await it.ask()
-            assert response.json()["error"]["message"] == "this run has asked its model 2 times, and may not again"
+            assert response.json()["error"]["message"] == "this run has asked its model 2 times, the maximum"
             assert it.gateway.failure is None
 
     with told(assistant("One."), assistant("Two.")) as (model, _):

@@ -438,9 +438,7 @@ def test_a_strict_session_translates_nothing(tmp_path):
                 for _ in range(2):
                     refused = await it.http.post(PATHS["responses"], content=ASKED["responses"])
                     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "no_answer")
-                with pytest.raises(
-                    UnavailableError, match=r"asks in responses, and the model 'm' is asked in chat: .*wires"
-                ):
+                with pytest.raises(UnavailableError, match=r"uses the API responses, and the model 'm' chat: .*wires"):
                     it.gateway.find_end(answered=True)
             assert len(upstream.requests) == 1
 

@@ -308,5 +308,5 @@ def test_a_missing_library_is_reported_once_with_the_package_to_install(
 
 def test_network_settings_that_deny_the_web_deny_pages(tmp_path: Path) -> None:
     denied = PageSettings(NetworkSettings(web="deny"))
-    with pytest.raises(UnavailableError, match="fetching the pages that are cited is kept from the web"):
+    with pytest.raises(UnavailableError, match="fetching the pages that are cited has no access to the web"):
         contents(tmp_path, "http://127.0.0.1/", settings=denied)
