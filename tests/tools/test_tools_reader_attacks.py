@@ -146,7 +146,7 @@ def test_a_session_that_is_killed_leaves_no_reader(kind: str) -> None:
         session.kill()
         assert session.stderr is not None
         said = session.stderr.read()
-    assert (b"may do all that this user may: there is none" in said) == (kind == "local")
+    assert (b"with all rights of this user: there is none" in said) == (kind == "local")
     deadline = time.monotonic() + 10
     while left := [pid for pid in pids if lives(pid)]:
         assert time.monotonic() < deadline, left
