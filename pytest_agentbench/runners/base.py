@@ -93,7 +93,9 @@ class Recorder:
         self._add(MessageEvent, role=role, content=clean(content), name=clean(name))
 
     def tool_call(self, call_id: str, name: str, arguments: dict[str, Any] | None, raw: str | None = None) -> None:
-        """Record a tool call of the agent. If `arguments` is None, their text `raw` was not a JSON object."""
+        """Record a tool call of the agent. `raw` is the text of its arguments, recorded only if `arguments` is None."""
+        if arguments is not None:
+            raw = None
         self._add(ToolCallEvent, call_id=clean(call_id), name=clean(name), arguments=clean(arguments), raw=clean(raw))
 
     def tool_result(
@@ -336,9 +338,9 @@ class RunContext:
     @property
     def offered(self) -> list[Tool]:
         """Return the known tools of the case, then those of its servers, then its declared functions."""
-        of_servers = self.servers.as_tools() if self.servers is not None else ()
-        of_case = (self.tools[name] for name in self.case.tools if name in self.tools)
-        offered = [*of_case, *of_servers]
+        offered = [self.tools[name] for name in self.case.tools if name in self.tools]
+        if self.servers is not None:
+            offered += self.servers.as_tools()
         if functions := functions_of(self.case.context):
             from pytest_agentbench.tools.base import declare_tool
 

@@ -192,9 +192,10 @@ class Requests:
         self._sent += 1
         number = self._sent
         self._trace.event("request", number=number, messages=len(messages), tools=len(tools), **note)
-        # A plugin's client may not accept the argument `own`
-        further: dict[str, Any] = {"own": self._own} if self._own and self._client.model.provider is None else {}
-        further |= self._repeats | self._settings.streaming
+        # Optional arguments: a plugin's client may accept neither `own` nor `alone` nor `way`
+        further: dict[str, Any] = {**self._repeats, **self._settings.streaming}
+        if self._own and self._client.model.provider is None:
+            further["own"] = self._own
         if alone and getattr(self._client, "takes_alone", False):
             further["alone"] = True
         if way is not None and getattr(self._client, "taped", False):
@@ -210,7 +211,7 @@ class Requests:
             case_id=self._case_id,
             **further,
         )
-        if passed is not None:
+        if passed is not None:  # the agent's own bytes, which the settings must not change
             ask = partial(self._client.forward, passed, stall_seconds=self._settings.stall_seconds, **self._repeats)
         with Wait(self.longest_outage) as wait:
             noting = partial(self._note_retry, number, wait)
@@ -238,14 +239,15 @@ class Requests:
         Some endpoints require the definitions of tools that a conversation has used. They get the tools with
         `tool_choice: none`.
         """
-        keep = not self._dialect.final_without_tools
-        try:
-            return await self.send(messages, *((tools, _NO_CALLS) if keep else ()))
-        except ProviderError as error:
-            if keep or not tools or not _WANTS_TOOLS.search(str(error)):
-                raise
-            if (spelling := getattr(self._client, "spelling", None)) is not None:
-                spelling.note(KEEP_TOOLS)
+        if self._dialect.final_without_tools:
+            try:
+                return await self.send(messages)
+            except ProviderError as error:
+                if not tools or not _WANTS_TOOLS.search(str(error)):
+                    raise
+                # Later runs of the session learn from this refusal
+                if (spelling := getattr(self._client, "spelling", None)) is not None:
+                    spelling.note(KEEP_TOOLS)
         return await self.send(messages, tools, _NO_CALLS)
 
     @property
@@ -282,8 +284,9 @@ class Requests:
         calls = []
         for call in reply.tool_calls:
             self._calls[call.id] += 1
-            times = self._calls[call.id]
-            calls.append(call if times == 1 else replace(call, trace_id=f"{call.id}-{times}"))
+            if (times := self._calls[call.id]) > 1:
+                call = replace(call, trace_id=f"{call.id}-{times}")
+            calls.append(call)
         if not any(call.trace_id for call in calls):
             return reply
         return replace(reply, tool_calls=tuple(calls))
@@ -297,6 +300,7 @@ class Requests:
         self._asked = tuple(messages), tokens
         if tokens is None or last is None or tokens >= _TRUNCATED * last or len(before) > len(messages):
             return
+        # By identity, which costs nothing: true for conversations that are extended in this process
         if all(old is new for old, new in zip(before, messages, strict=False)):
             self._truncated = True
             self._trace.event("prompt_truncated", number=number, before=last, now=tokens)
@@ -354,9 +358,8 @@ class Requests:
         if finish is None and reply.times is not None:
             trace.warnings.append("a stream ended without a finish reason: its answer may have been cut off")
         if reply.detail is not None and finish and not is_known_finish(read_finish(finish)[0]):
-            trace.warnings.append(
-                f"unknown finish reason {finish!r}, taken for {'a call' if reply.tool_calls else 'a stop'}"
-            )
+            treated = "tool_calls" if reply.tool_calls else "stop"
+            trace.warnings.append(f"unknown finish reason {finish!r} (treated as {treated!r})")
         provider = trace.provider
         provider["model"] = reply.model
         provider["finish_reason"] = reply.finish_reason
@@ -373,9 +376,10 @@ class Requests:
         read = read_message({"content": reply.content}, reply.finish_reason)
         # A plugin's model returns only text and finish reason
         reason = reply.end or (None if reply.tool_calls else read.end)
-        detail = (reply.detail or read.detail).model_copy(
-            update={**({} if reason == "answered" else self._place(self._sent)), "truncated": self._truncated}
-        )
+        facts: dict[str, Any] = {"truncated": self._truncated}
+        if reason != "answered":
+            facts |= self._place(self._sent)
+        detail = (reply.detail or read.detail).model_copy(update=facts)
         text = reply.content or ""
         if self._settings.keep_reasoning_tags:
             text = read_text(reply.message.get("content")) or text
@@ -417,8 +421,8 @@ def _read_unreadable(error: ProviderError, model: str) -> ChatReply:
     from pytest_agentbench.models.messages import ChatReply
 
     detail = error.detail if isinstance(error.detail, EndDetail) else None
+    raw = error.code if detail is None else detail.raw
     message = {"role": "assistant", "content": error.partial}
-    raw = detail.raw if detail is not None else error.code
     return ChatReply(
         error.partial, (), raw, Usage(), model, None, message, 1, 0.0, end="malformed_reply", detail=detail
     )
@@ -449,10 +453,15 @@ async def llm_probe(case: Case, context: RunContext) -> RunEnd:
     settings, trace = RunnerSettings.model_validate(dict(context.settings)), context.trace
     # Most cases offer no tools. They need a toolbox only if the model calls invented tools.
     declared = bool(functions_of(case.context))
-    toolbox = context.toolbox() if case.tools or declared or context.servers is not None else None
-    messages, tools = render_messages(case), toolbox.specs() if toolbox is not None else []
+    toolbox: Toolbox | None = None
+    offered: Sequence[Tool] = ()
+    tools: Sequence[Mapping[str, Any]] = ()
+    if case.tools or declared or context.servers is not None:
+        toolbox = context.toolbox()
+        offered, tools = toolbox.tools, toolbox.specs()
+    messages = render_messages(case)
     requests = Requests(case.case_id, context.client, settings, trace, case.runner.overrides)
-    requests.describe(messages, toolbox.tools if toolbox is not None else (), max_turns=settings.max_turns)
+    requests.describe(messages, offered, max_turns=settings.max_turns)
     unreadable = 0
     for _ in range(settings.max_turns):
         reply = await requests.send(messages, tools, alone=toolbox is None)
@@ -469,8 +478,7 @@ async def llm_probe(case: Case, context: RunContext) -> RunEnd:
         toolbox = toolbox or context.toolbox()
         if declared:
             for call in reply.tool_calls:
-                raw = call.raw if call.arguments is None else None
-                trace.tool_call(call.trace_id or call.id, toolbox.tool_id(call.name), call.arguments, raw)
+                trace.tool_call(call.trace_id or call.id, toolbox.tool_id(call.name), call.arguments, call.raw)
             return requests.end(reply)
         outputs = await call_tools(reply.tool_calls, toolbox, trace, parallel=context.parallel_tools)
         for call, output in zip(reply.tool_calls, outputs, strict=True):
@@ -521,9 +529,8 @@ async def _call_side_by_side(
 ) -> list[ToolOutput]:
     """Run all calls concurrently. The trace gets all calls, then all results, also if some calls were cancelled."""
     for call in calls:
-        raw = call.raw if call.arguments is None else None
         # All calls before any result, so that the trace shows that they ran concurrently
-        trace.tool_call(call.trace_id or call.id, toolbox.tool_id(call.name), call.arguments, raw)
+        trace.tool_call(call.trace_id or call.id, toolbox.tool_id(call.name), call.arguments, call.raw)
 
     async def plainly(call: ToolCall) -> ToolOutput:
         return await toolbox.call(call.name, call.arguments, call.raw)
@@ -534,8 +541,7 @@ async def _call_side_by_side(
     finally:
         await settled(tasks)
         for call, task in zip(calls, tasks, strict=True):
-            # A call that ended before the cancellation has had its effects, so its result belongs in the
-            # trace
+            # A call that ended before the cancellation has had its effects, so its result belongs in the trace
             if not task.cancelled() and task.exception() is None:
                 output, name = task.result(), toolbox.tool_id(call.name)
                 trace.tool_result(

@@ -73,6 +73,7 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 
 def _is_async(agent: Callable[..., Any]) -> bool:
+    # A partial hides whether its function is async, and an object may have an async `__call__`
     while isinstance(agent, partial):
         agent = agent.func
     return inspect.iscoroutinefunction(agent) or inspect.iscoroutinefunction(type(agent).__call__)

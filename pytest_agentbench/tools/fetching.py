@@ -59,7 +59,10 @@ async def read_body_text(body: bytes, media_type: str, charset: str | None) -> s
     HTML is converted to the text that a browser shows, with the links' targets and the title first. HTML can block a
     parser for hours or crash it, so a separate process reads it, in bubblewrap if available. Raises UnreadableError.
     """
-    length, text = await _read_html(body, charset) if is_html(media_type) else _decode(body, charset)
+    if is_html(media_type):
+        length, text = await _read_html(body, charset)
+    else:
+        length, text = _decode(body, charset)
     if length <= MAX_TEXT:
         return text
     return f"{text}\n[... {length - MAX_TEXT:,} characters left out ...]"
@@ -69,23 +72,25 @@ async def _read_html(body: bytes, charset: str | None) -> tuple[int, str]:
     """Return the number of characters that a browser shows of HTML, and the first of them."""
     try:
         async with Readers(1) as readers:
-            read = await readers.read("html", body, "", charset=charset or "", limit=MAX_TEXT, links=True)
+            reading = await readers.read("html", body, "", charset=charset or "", limit=MAX_TEXT, links=True)
     except UnreadableError as error:
         raise UnreadableError(f"its HTML {error}") from error
-    title = f"{read.title}\n\n" if read.title else ""
-    return len(title) + read.length, (title + read.text)[:MAX_TEXT]
+    title = f"{reading.title}\n\n" if reading.title else ""
+    return len(title) + reading.length, (title + reading.text)[:MAX_TEXT]
 
 
 def _decode(body: bytes, charset: str | None) -> tuple[int, str]:
     try:
-        text = body.decode(_find_codec(charset) if charset else "utf-8", "replace").removeprefix("\ufeff")
+        text = body.decode(_find_codec(charset), "replace").removeprefix("\ufeff")
     except LookupError:  # an encoding that Python does not know
         text = body.decode("utf-8", "replace")
     return len(text), text[:MAX_TEXT]
 
 
-def _find_codec(charset: str) -> str:
+def _find_codec(charset: str | None) -> str:
     """Return the web's name of an encoding, UTF-8 for a name that browsers do not know, such as Python's punycode."""
+    if not charset:
+        return "utf-8"
     from resiliparse.parse import encoding
 
     return str(encoding.map_encoding_to_html5(charset))

@@ -51,6 +51,9 @@ _SPECIAL = tuple(  # entries of IANA's special-purpose registries on which Pytho
 )
 
 
+_PORTS = {"http": 80, "https": 443}
+
+
 class RefusedError(AgentbenchError):
     """Raised for a URL or an address that the run profile's network settings refuse."""
 
@@ -96,7 +99,7 @@ def is_host_allowed(host: str, settings: NetworkSettings) -> bool:
     """Return whether `network.hosts` is empty or names the host."""
     if not settings.hosts:
         return True
-    return any(host.endswith(name[1:]) if name.startswith("*.") else host == name for name in settings.hosts)
+    return any(host == name or (name.startswith("*.") and host.endswith(name[1:])) for name in settings.hosts)
 
 
 async def check_addresses(url: httpx2.URL, settings: NetworkSettings, resolve: Resolve) -> list[str]:
@@ -105,7 +108,7 @@ async def check_addresses(url: httpx2.URL, settings: NetworkSettings, resolve: R
     OSError and UnicodeError come from `resolve`.
     """
     host = host_of(url)
-    addresses = list(await resolve(host, url.port or (443 if url.scheme == "https" else 80)))
+    addresses = list(await resolve(host, url.port or _PORTS[url.scheme]))
     for address in addresses:
         if problem := find_address_problem(address, settings):
             name = address if address == host else f"{host} ({address})"

@@ -107,6 +107,7 @@ class Readers:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # Workers first: each owns a process, and closes it when it is cancelled
         self._closed = True
         workers = tuple(self._workers)
         for worker in workers:
@@ -122,20 +123,21 @@ class Readers:
         if not self._workers and not self._idle:
             self._start_worker()
 
-    async def read(self, kind: Kind, body: bytes, site: str, **wanted: Any) -> Reading:
-        """Return the reading of a body. `wanted` are fields of the head for page_reader.py, always with `limit`.
+    async def read(self, kind: Kind, body: bytes, site: str, **options: Any) -> Reading:
+        """Return the reading of a body. `options` are fields of the head for page_reader.py, always with `limit`.
 
         `site` names the page's site. Raises UnreadableError, and SandboxError if no process can be started.
         """
         seconds = READ_SECONDS * (3 if kind == "pdf" else 1)
-        head = json.dumps({"kind": kind, "site": site, "seconds": seconds, **wanted}).encode()
+        head = json.dumps({"kind": kind, "site": site, "seconds": seconds, **options}).encode()
         message = b"".join((_LENGTHS.pack(len(head), len(body)), head, body))
         reading = await self._wait_for_reading(message, site, seconds + _SPARE_SECONDS)
         if reading.problem == "time":
             raise UnreadableError(f"could not be read within {seconds:g} s")
         if reading.problem is not None:
             raise UnreadableError(f"could not be read ({reading.problem[:300]})")
-        if max(map(len, (reading.title, reading.description, reading.text))) > wanted["limit"]:
+        # The process that parsed the page may be under the page's control, so its reply is not trusted
+        if max(map(len, (reading.title, reading.description, reading.text))) > options["limit"]:
             raise UnreadableError("could not be read (its reader returned too much)")
         return reading
 
@@ -217,6 +219,7 @@ class Readers:
         first = self._waiting.popleft()
         batch, room = deque([first]), _BATCH_BYTES - len(first.message)
         if not first.alone:
+            # No more than a share of the waiting requests, so that the other processes get work, too
             for request in list(islice(self._waiting, len(self._waiting) // self._size)):
                 if request.site == first.site and not request.alone and len(request.message) <= room:
                     self._waiting.remove(request)
@@ -265,13 +268,14 @@ class _Reader:
         Raises OSError, EOFError or ValidationError if the process is unusable.
         """
         (length,) = _LENGTH.unpack(await self._read_exactly(_LENGTH.size))
-        if length > _LONGEST_REPLY:
+        if length > _LONGEST_REPLY:  # before the reply is read into this process's memory
             raise EOFError
         return Reading.model_validate_json(await self._read_exactly(length))
 
     async def _read_exactly(self, size: int) -> bytes:
         assert self._process is not None
         while len(self._read) < size:
+            # A read may end anywhere, also in the next reply, so the rest stays in the buffer
             part = await self._process.read()
             if not part:
                 raise EOFError
@@ -282,13 +286,13 @@ class _Reader:
 
     def last_words(self) -> str:
         """Return the last line of the process's stderr."""
-        lines = self._process.errors().strip().splitlines() if self._process is not None else []
-        if lines:
-            return lines[-1][:300]
-        return ""
+        if self._process is None or not (lines := self._process.errors().strip().splitlines()):
+            return ""
+        return lines[-1][:300]
 
     async def close(self) -> None:
         """Kill the process with its descendants."""
+        # The buffer may hold half a reply of the old process, which must not precede a reply of the next one
         self._process = None
         self._read.clear()
         await self._opened.aclose()
@@ -311,9 +315,10 @@ def _command() -> list[str]:
 
 @cache
 def _find_isolation() -> Isolation:
+    kind: Literal["bubblewrap", "local"] = "bubblewrap"
     if (problem := bubblewrap_problem()) is not None:
+        kind = "local"
         _log.warning("web pages are read by a process with limits, but with all rights of this user: %s", problem)
-    kind: Literal["bubblewrap", "local"] = "bubblewrap" if problem is None else "local"
     return Isolation(kind, (_PROGRAM, *_library_folders()), limits=_LIMITS)
 
 

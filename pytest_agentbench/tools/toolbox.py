@@ -37,7 +37,9 @@ def assign_wire_names(tool_ids: Iterable[str]) -> dict[str, str]:
     uses = Counter([*names, *simple_names.values()])
     taken = {*names, *simple_names.values()}
     for tool_id, name in simple_names.items():
-        names[tool_id] = name if _LEGAL.fullmatch(name) and uses[name] == 1 else _name_by_hash(tool_id, name, taken)
+        if not _LEGAL.fullmatch(name) or uses[name] > 1:
+            name = _name_by_hash(tool_id, name, taken)
+        names[tool_id] = name
     return {tool_id: names[tool_id] for tool_id in ids}
 
 
@@ -136,7 +138,7 @@ class Toolbox:
                 "function": {
                     "name": self._wire_names[tool.name],
                     "description": tool.description,
-                    "parameters": tool.parameters if tool.checks_arguments else _make_acceptable(tool.parameters),
+                    "parameters": _make_acceptable(tool),
                 },
             }
             for tool in self._tools.values()
@@ -155,16 +157,16 @@ class Toolbox:
     async def _call(self, name: str, arguments: dict[str, Any] | None, raw: str) -> ToolOutput:
         tool = self._tools.get(self.tool_id(name))
         if tool is None:
-            return _make_error(
-                f"unknown tool {name!r}{_suggest_names(name, self._tools if ':' in name else self._ids)}"
-            )
+            names = self._tools if ":" in name else self._ids
+            return _make_error(f"unknown tool {name!r}{_suggest_names(name, names)}")
         if arguments is None:
             return _make_error(f"{name}: the arguments must be one JSON object, found {raw[:_SHOWN_RAW]!r}")
         if tool.checks_arguments and (problems := _describe_problems(tool, arguments)):
             return _make_error(f"{name}: {problems}")
         try:
             result: Any = tool.call(arguments, self._context)
-            result = await result if inspect.isawaitable(result) else result  # plain functions are allowed, too
+            if inspect.isawaitable(result):  # plain functions are allowed, too
+                result = await result
         except InfrastructureError:
             raise
         except OSError as error:
@@ -198,8 +200,11 @@ def _suggest_names(name: str, names: Collection[str]) -> str:
     return f"; the tools of this task are: {', '.join(sorted(names)) or 'none'}"
 
 
-def _make_acceptable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a server's schema in a form that providers accept. An invalid one would make them refuse the request."""
+def _make_acceptable(tool: Tool) -> dict[str, Any]:
+    """Return a tool's schema in a form that providers accept. An invalid one would make them refuse the request."""
+    schema = tool.parameters
+    if tool.checks_arguments:  # not a server's, so its author has tested it
+        return schema
     if schema.get("type", "object") != "object" or bounded_schema(schema).problem is not None:
         return {"type": "object"}
     return {"type": "object", **schema}

@@ -92,9 +92,11 @@ class WebClient:
         site = self._site(url)
         if time.monotonic() >= site.resolved_until:
             async with site.resolving:
+                # Another request may have resolved the name while this one waited for the lock
                 if time.monotonic() >= site.resolved_until:
                     await self._resolve_site(site, url)
         if site.problem is not None:
+            # A new exception each time: a raised one would collect the traces of all requests
             raise type(site.problem)(str(site.problem))
         return site.addresses
 
@@ -108,20 +110,20 @@ class WebClient:
             site.problem = FetchError(f"the name {host_of(url)} cannot be resolved")
         site.resolved_until = time.monotonic() + _RESOLVED_SECONDS
 
-    async def get(self, url: httpx2.URL, wanted: Wanted) -> Reply:
+    async def get(self, url: httpx2.URL, limit_of: Wanted) -> Reply:
         """Send one GET and return the reply; redirects are not followed. Raises RefusedError and FetchError."""
         import httpx2
 
         addresses = await self.addresses(url)
         try:
-            return await self._request_any(url, addresses[:_MAX_ADDRESSES], wanted)
+            return await self._request_any(url, addresses[:_MAX_ADDRESSES], limit_of)
         except httpx2.HTTPError as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise FetchError(f"{url}: no answer ({reason})") from error
         except httpx2.InvalidURL as error:
             raise FetchError(f"{url}: not a URL that can be requested ({error})") from error
 
-    async def _request_any(self, url: httpx2.URL, addresses: list[str], wanted: Wanted) -> Reply:
+    async def _request_any(self, url: httpx2.URL, addresses: list[str], limit_of: Wanted) -> Reply:
         """Send the request over the connection that was used last, else to the first reachable address."""
         import httpx2
 
@@ -130,19 +132,19 @@ class WebClient:
             # The name may have moved, so a connection is reused only while its address would be chosen again
             if idle.address in addresses:
                 try:
-                    return await self._request(url, idle, wanted)
+                    return await self._request(url, idle, limit_of)
                 except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
                     break  # the server was closing it
             await idle.transport.aclose()
         for number, address in enumerate(addresses, start=1):
             try:
-                return await self._request(url, _Connection(address, _make_transport()), wanted)
+                return await self._request(url, _Connection(address, _make_transport()), limit_of)
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 if number == len(addresses):
                     raise
         raise AssertionError("a resolver gives at least one address")
 
-    async def _request(self, url: httpx2.URL, connection: _Connection, wanted: Wanted) -> Reply:
+    async def _request(self, url: httpx2.URL, connection: _Connection, limit_of: Wanted) -> Reply:
         """Send the request to the address of a connection, with the host in the header and the TLS handshake."""
         import httpx2
 
@@ -158,9 +160,8 @@ class WebClient:
         try:
             response = await connection.transport.handle_async_request(request)
             try:
-                reply = await _read_reply(response, url, connection.address, wanted)
-                # The rest of a truncated body stays in the connection, where it would be read as the next
-                # response
+                reply = await _read_reply(response, url, connection.address, limit_of)
+                # The rest of a truncated body stays in the connection, where it would be read as the next response
                 read = reply.complete
             finally:
                 await response.aclose()
@@ -229,15 +230,15 @@ def describe_hops(hops: list[Hop]) -> str:
     return "".join(f"{hop.url} -> " for hop in hops)
 
 
-async def _read_reply(response: httpx2.Response, url: httpx2.URL, address: str, wanted: Wanted) -> Reply:
+async def _read_reply(response: httpx2.Response, url: httpx2.URL, address: str, limit_of: Wanted) -> Reply:
     status, headers = response.status_code, response.headers
     location = headers.get("location") if status in _REDIRECTS else None
     media_type = headers.get("content-type", "text/plain").partition(";")[0].strip().lower()
     body, complete = b"", False
     if location is None:
         try:
-            limit = wanted(status, media_type)
-            body, complete = await _read_body(response, limit) if limit else (b"", False)
+            if limit := limit_of(status, media_type):
+                body, complete = await _read_body(response, limit)
         except FetchError as error:
             raise FetchError(f"{url}: {error}") from error
     charset, retry_after = response.charset_encoding, retry_after_seconds(headers)

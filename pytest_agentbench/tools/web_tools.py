@@ -133,7 +133,9 @@ def _strip_slash(url: str) -> str:
 
 
 def _parse_results(results: object, *, snippet: str) -> list[SearchResult]:
-    items = [item for item in results if isinstance(item, dict)] if isinstance(results, list) else []
+    if not isinstance(results, list):
+        return []
+    items = [item for item in results if isinstance(item, dict)]
     return [
         SearchResult(str(item.get("title") or ""), str(item.get("url") or ""), str(item.get(snippet) or "")[:_SNIPPET])
         for item in items[:_RESULTS]

@@ -155,11 +155,12 @@ class ShellSession:
             except TimeoutError:
                 end = f"killed after {seconds:g} s: time-out; the shell ended with it, {_RESTART_NOTE}"
             finally:
-                if status is None:
+                if status is None:  # also if the call was cancelled: the command's output would go to the next call
                     await self._end()
             if capture.endless:
                 end = f"killed: output without end; the shell ended with it, {_RESTART_NOTE}"
-            end = end if status is None else f"exit code {status}"
+            if status is not None:
+                end = f"exit code {status}"
             return ToolOutput(append_end(capture.text(), end), is_error=status != 0)
 
     async def restart(self) -> None:

@@ -338,7 +338,7 @@ def test_a_container_that_is_not_as_it_was_ordered_runs_nothing(tmp_path: Path, 
     async def act(sandbox: Sandbox) -> None:
         pytest.fail("it was started")
 
-    with pytest.raises(SandboxError, match="so nothing was run in it: Memory: found 0, expected 2147483648"):
+    with pytest.raises(SandboxError, match="so no command was run: Memory: found 0, expected 2147483648"):
         in_podman(tmp_path, stub, act)
     assert containers_at(stub, tmp_path) == []
     assert not list(Path(stub).parent.glob("containers/*/running"))

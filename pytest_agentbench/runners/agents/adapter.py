@@ -71,9 +71,10 @@ class Adapter:
 
 def list_adapters(root: ConfigRoot | None = None) -> Iterator[str]:
     """Yield the names of all adapters: of the config root, of plugins, and of the package."""
-    own = None if root is None else root.own
-    places = sorted((own.path / FOLDER).glob(f"*/{FILE}")) if own is not None else []
-    names = [path.parent.name for path in places if is_adapter(path)]
+    names: list[str] = []
+    if root is not None and root.own is not None:
+        places = sorted((root.own.path / FOLDER).glob(f"*/{FILE}"))
+        names += [path.parent.name for path in places if is_adapter(path)]
     names += [*sorted(extension_names("agent")), *sorted(folder.name for folder in _list_data())]
     yield from dict.fromkeys(names)
 
@@ -91,8 +92,9 @@ def find_adapter(name: str, root: ConfigRoot | None = None) -> Adapter:
     The root of a guest has no adapters, because they name programs. Raises ConfigError if there is none, or it is
     wrong.
     """
-    own = None if root is None else root.own
-    if own is not None:
+    searched = ["plugins", "this package"]
+    if root is not None and (own := root.own) is not None:
+        searched.insert(0, str(own.path / FOLDER))
         path = own.path / FOLDER / name / FILE
         if path.is_file() and is_adapter(path):
             return Adapter(own.load(path, AgentProgram), path.parent)
@@ -101,9 +103,8 @@ def find_adapter(name: str, root: ConfigRoot | None = None) -> Adapter:
         return _load(Path(added))
     path = Path(str(_DATA / name / FILE))
     if re.fullmatch(r"\w+", name) is None or not path.is_file():
-        places = [*([] if own is None else [str(own.path / FOLDER)]), "plugins", "this package"]
         hint = suggest(name, [*list_adapters(root)])
-        raise ConfigError(f"there is no agent {name!r}{hint} (searched: {', '.join(places)})")
+        raise ConfigError(f"there is no agent {name!r}{hint} (searched: {', '.join(searched)})")
     return _load(path)
 
 
@@ -155,8 +156,7 @@ class Program:
 
     def reader(self) -> Read | None:
         """Return the adapter's own reader, or None. Raises ConfigError if it cannot be loaded."""
-        path = None if self.adapter is None else self.adapter.folder / READER
-        if path is None or not path.is_file():
+        if self.adapter is None or not (path := self.adapter.folder / READER).is_file():
             return None
         return _load_reader(path)
 

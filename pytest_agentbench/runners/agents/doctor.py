@@ -80,19 +80,25 @@ def _run_session(folder: Path, root: Path) -> str:
     return done.stdout.strip()
 
 
+def _compare(what: str, value: object, expected: object) -> Finding:
+    if value == expected:
+        return Finding(what)
+    return Finding(what, f"found {value!r}, expected {expected!r}")
+
+
 def _judge(run: Mapping[str, Any], turns: int) -> Iterator[Finding]:
     if run["status"] != "success":
         yield Finding("run", f"{run['status']}: {(run['error'] or {}).get('message')}")
         return
     output = next((e["content"] for e in reversed(run["trace"]) if e["type"] == "final_output"), "")
     answer = "Goodbye." if turns > 1 else "It says kingfisher."
-    yield Finding("answer", None if output == answer else f"found {output!r}, expected {answer!r}")
+    yield _compare("answer", output, answer)
     requests = sum(e["type"] == "runner" and e["name"] == "request" for e in run["trace"])
     expected = 3 + (turns - 1)
-    yield Finding("requests", None if requests == expected else f"found {requests}, expected {expected}")
+    yield _compare("requests", requests, expected)
     usage = {name: run["usage"][name] for name in _PER_REQUEST}
     sums = {name: count * expected for name, count in _PER_REQUEST.items()}
-    yield Finding("usage", None if usage == sums else f"found {usage}, expected {sums}")
+    yield _compare("usage", usage, sums)
     mismatch = next((e["data"] for e in run["trace"] if e["type"] == "runner" and e["name"] == "usage_mismatch"), None)
     yield Finding("its own count of tokens", None if mismatch is None else f"found {mismatch}")
     changed = [change["path"] for change in run["changes"] or ()]

@@ -41,6 +41,7 @@ class PortableRequests(Requests):
 
 def name_tools(program: Program) -> dict[str, str]:
     """Return the portable name of each tool of the agent that has one."""
+    # Reversed, so that the first portable name counts if several have the same tool
     return {call.name: portable for portable, call in reversed(list(program.tools.items()))}
 
 
@@ -49,6 +50,7 @@ def adapt_reply(reply: ChatReply, program: Program, workspace: str) -> ChatReply
     one.
     """
     calls = tuple(_adapt(call, program.tools, workspace) for call in reply.tool_calls)
+    # An agent that waits for such a call takes a plain text for an unfinished turn, and asks again
     if not calls and program.finish is not None and reply.content is not None:
         name, arguments = _make(program.finish, {"content": shlex.quote(reply.content)})
         calls = (Called("call_finish", name, arguments, json.dumps(arguments)),)

@@ -74,7 +74,9 @@ def read_answer(answer: Reading, error: Reading | None, session: Reading | None,
         problem = next((_as_text(value) for value in _read(error, source, output) if value), None)
     if session is not None:
         name = next((_as_text(value) for value in _read(session, source, output)), None)
-    return Answer(None if text is None else text.strip(), problem, name)
+    if text is not None:
+        text = text.strip()
+    return Answer(text, problem, name)
 
 
 def read_usage(reading: UsageReading, source: Source, output: TurnOutput) -> dict[str, int]:
@@ -87,6 +89,7 @@ def read_usage(reading: UsageReading, source: Source, output: TurnOutput) -> dic
                 for path in () if paths is None else paths.split("+"):
                     values = [value for value in look_up(usage, path.strip()) if type(value) is int]
                     counts[name] = counts.get(name, 0) + sum(values)
+        # Only steps are added up. Otherwise the last report, which comes first here, is the whole
         if reading.of != "step" and counts:
             break
     return counts
@@ -98,9 +101,11 @@ def look_up(value: Any, path: str) -> Iterator[Any]:
     if not name:
         yield value
     elif name == "*":
-        items = value.values() if isinstance(value, dict) else value
-        for item in items if isinstance(value, dict | list) else ():
-            yield from look_up(item, below)
+        if isinstance(value, dict):
+            value = [*value.values()]
+        if isinstance(value, list):
+            for item in value:
+                yield from look_up(item, below)
     elif isinstance(value, dict) and name in value:
         yield from look_up(value[name], below)
     elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
@@ -125,7 +130,7 @@ def _values(reading: Reading, source: Source, output: TurnOutput) -> Iterator[An
         return
     text = {"stderr_json": output.stderr, "file": output.files.get(reading.file or "") or ""}.get(source, output.stdout)
     value = _read_value(text)
-    # Some agents print all their events as one list, so its elements count
+    # Some agents print all their events as one list, so its elements count, the last one first as for lines
     if isinstance(value, list):
         yield from reversed(value)
     elif value is not None:

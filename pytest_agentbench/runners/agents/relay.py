@@ -54,6 +54,7 @@ def keep(stream: IO[bytes], written: bytearray) -> None:
         if not data:
             return
         written += data
+        # At twice the size, so that a long output is moved once for each 16 MB and not for each piece
         if len(written) > 2 * MOST_BYTES:
             del written[:-MOST_BYTES]
 
@@ -74,11 +75,14 @@ def main(port: str, path: str, mark: str, *argv: str) -> None:
         reader = threading.Thread(target=keep, args=(child.stdout, written), daemon=True)
         reader.start()
         code = child.wait()
+        # Not to the end: a process that the program left running may hold its stdout open for ever
         reader.join(HELD_OPEN_SECONDS)
-        code = code if code >= 0 else 128 - code
+        if code < 0:  # ended by a signal
+            code = 128 - code
     sys.stderr.flush()
     sys.stdout.buffer.write(b"\n%s\n" % mark.encode() + bytes(written[-MOST_BYTES:]))
     sys.stdout.buffer.flush()
+    # Without the interpreter's shutdown, because daemon threads may still be forwarding
     os._exit(code)
 
 

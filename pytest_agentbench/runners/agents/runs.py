@@ -62,6 +62,7 @@ class ProgramRuns(RunnerSession):
         if fields.sandbox == "docker":
             if problem := pinning_problem(image):
                 raise ConfigError(f"{case.path}:{case.line}:1: runner.image: {problem}")
+            # The id, too, because a rebuilt image keeps its name
             identity["image"] = {"name": image, "id": self._find_image(image)}
             spec = partial(self._spec_of_image, settings, adapter, image)
         else:
@@ -95,6 +96,7 @@ def _prepared(
     settings: SandboxSettings, program: Program, fields: Any, kind: str, spec: Any, identity: Mapping[str, Any]
 ) -> Prepared:
     path: tuple[str, ...] = ()
+    # Other kinds need no mounts: a container has its own programs, and without isolation all are visible
     if kind == "bubblewrap":
         mounts, path = show_programs(program)
         spec = partial(_with_mounts, spec, mounts)
@@ -114,6 +116,7 @@ def show_programs(program: Program) -> tuple[tuple[Mount, ...], tuple[str, ...]]
     from pytest_agentbench.workspaces.sandboxes.bubblewrap import show_program
 
     name = program.argv[0]
+    # A template or a relative path names a file of the workspace, which is visible anyway
     if "{" in name or (os.sep in name and not os.path.isabs(name)):
         return (), ()
     try:

@@ -169,6 +169,7 @@ class _Session:
         reported: dict[str, int] = {}
         for number, text in enumerate(texts, start=1):
             trace.message("user", text)
+            # Only inside the turn: a process that the program leaves behind must not send paid requests
             with self.gateway.turn(text):
                 done, mark = await self._start(number, text, turn_time)
             output = await self._look(done, mark)
@@ -208,7 +209,7 @@ class _Session:
         control = str(self.folder) if local else CONTROL
         values = {
             **self.values,
-            "message": clean(text).replace("\0", ""),
+            "message": clean(text).replace("\0", ""),  # an argument of a program contains no NUL
             "message_file": f"{control}/{name_message(number)}",
         }
         template = program.argv if number == 1 or program.resume is None else program.resume
@@ -220,6 +221,7 @@ class _Session:
                 f"{len(too_long):,} characters, and Linux takes 128 KB; shorten it, or let a command read "
                 "{message_file}"
             )
+        # Random, so that the program cannot print it on stderr by chance or on purpose
         mark = f"agentbench-{secrets.token_hex(16)}"
         done = await turn_time.exec(
             self.sandbox,
@@ -230,6 +232,7 @@ class _Session:
         return done, mark
 
     def _environment(self, values: Mapping[str, str | int]) -> dict[str, str]:
+        # In order of precedence, the highest last: the case's variables may replace the gateway's
         own = {name: fill_text(value, values) for name, value in self.prepared.program.env.items()}
         path = {"PATH": ":".join(self.prepared.path)} if self.prepared.path else {}
         return {
@@ -244,8 +247,7 @@ class _Session:
     async def _look(self, done: ExecResult, mark: str) -> TurnOutput:
         """Return the program's stdout and stderr, and the files that readings name."""
         # Without the mark the relay itself was killed, and all output is the program's stderr
-        before, separator, after = done.output.partition(f"\n{mark}\n")
-        stdout, stderr = (after, before) if separator else ("", done.output)
+        stderr, _, stdout = done.output.partition(f"\n{mark}\n")
         named: dict[str, str | None] = {}
         program = self.prepared.program
         for reading in (program.answer, program.error, program.session, program.reported):
@@ -261,11 +263,11 @@ class _Session:
 
     def _read(self, output: TurnOutput, done: ExecResult) -> Answer:
         program = self.prepared.program
-        if (read := program.reader()) is not None:
-            return make_answer(
-                read(output.stdout, output.stderr, -1 if done.exit_code is None else done.exit_code), READER
-            )
-        return read_answer(program.answer, program.error, program.session, output)
+        read = program.reader()
+        if read is None:
+            return read_answer(program.answer, program.error, program.session, output)
+        exit_code = -1 if done.exit_code is None else done.exit_code
+        return make_answer(read(output.stdout, output.stderr, exit_code), READER)
 
     def _add_reported(self, earlier: dict[str, int], output: TurnOutput) -> dict[str, int]:
         """Return the agent's token counts of all turns so far. Some agents report a turn's tokens, some their

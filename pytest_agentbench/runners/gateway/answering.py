@@ -28,6 +28,7 @@ class ReplyStream:
         self._send, self._dialect, self._asked = send, dialect, asked
         self.begun = self._gone = False
         self._last = b"\n\n"
+        # The gateway requests the usage of every stream. A client that did not may fail at the additional event
         hides = dialect.name == "chat" and asked.stream and not asked.include_usage
         self._hidden = UsageFilter() if hides else None
 
@@ -104,7 +105,7 @@ def canned_reply(asked: Asked, helpers: Sequence[Helper], model: Model) -> ChatR
     """Return the canned answer to an agent's internal request, or None for a request of the run. It costs nothing."""
     if not helpers:
         return None
-    system = "\n".join(message_text(each) for each in asked.messages if each.get("role") in ("system", "developer"))
+    system = "\n".join(message_text(part) for part in asked.messages if part.get("role") in ("system", "developer"))
     reply = next((reply for pattern, reply in helpers if pattern.search(system)), None)
     if reply is None:
         return None

@@ -42,6 +42,7 @@ class Callers:
 
         Connections of other processes, of threads that an agent started, and of code outside of runs are unknown.
         """
+        # A copy, because other threads append. Dead and taken entries are removed on the way
         for opened in list(self._opened):
             connecting, address = opened[0](), None
             with contextlib.suppress(OSError):  # the socket is closed

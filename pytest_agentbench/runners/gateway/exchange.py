@@ -91,6 +91,7 @@ class Exchange:
             if headers["transfer-encoding"].lower() != "chunked":
                 raise MalformedError(HTTPStatus.NOT_IMPLEMENTED)
             self.chunks = 0
+        # `isdigit` alone accepts other scripts' digits, and Python refuses to convert very long numbers
         elif not (length.isascii() and length.isdigit() and len(length) < 16):
             raise MalformedError(HTTPStatus.BAD_REQUEST)
         else:
@@ -152,6 +153,7 @@ class Exchange:
         self.chunks = (self.chunks or 0) + 1
         if self.chunks > _MOST_CHUNKS:
             raise MalformedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        # Chunks from the buffer never wait, so a body of many small ones would block the loop
         if not self.chunks % _CHUNKS_AT_ONCE:
             await asyncio.sleep(0)
         size = _CHUNK_SIZE.fullmatch((await self.reader.readuntil(b"\r\n"))[:-2])
@@ -179,6 +181,7 @@ class Exchange:
 
     async def send_status(self, status: HTTPStatus) -> None:
         """Send a response without a body, unless a response has begun."""
+        # A second head inside of a body would be read as a part of the body
         if not self.begun:
             await self.send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
 
@@ -193,12 +196,13 @@ class Exchange:
         """Wait until the response is sent and the body has arrived: before that, clients read no response."""
         # A client that is refused early sends its whole body before it reads the reason, so read and drop it
         unread = self.missing
-        while (self.missing if self.chunks is None else not self.read) and unread <= _MOST_UNREAD:
+        while not self.read and unread <= _MOST_UNREAD:
             try:
                 piece = await self._next_piece()
             except MalformedError:
                 break
-            unread += len(piece) if self.chunks is not None else 0
+            if self.chunks is not None:  # else `missing` was the length of the whole body
+                unread += len(piece)
         self.writer.close()
         await self.writer.wait_closed()
 
@@ -211,8 +215,7 @@ def _read_fields(lines: list[str]) -> dict[str, str]:
     headers: dict[str, str] = {}
     for line in lines:
         field = _FIELD.fullmatch(line)
-        name = field[1].lower() if field is not None else ""
-        if field is None or (name in headers and name in _FRAMING):
+        if field is None or ((name := field[1].lower()) in headers and name in _FRAMING):
             raise MalformedError(HTTPStatus.BAD_REQUEST)
         headers[name] = field[2].rstrip(" \t")
     return headers

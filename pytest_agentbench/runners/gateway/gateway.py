@@ -177,8 +177,7 @@ class Gateway:
         """
         if _is_outage(self.failure):
             return self.failure
-        trouble = None if self._clock is None else self._clock.trouble
-        if trouble is None:
+        if self._clock is None or (trouble := self._clock.trouble) is None:
             return None
         message = f"the model's endpoint failed, and no later request of the run had an answer: {trouble}"
         return ProviderError(message, code="timeout", retryable=True)
@@ -283,6 +282,7 @@ class Gateway:
             raise self._make_refusal(self.failure)
         if self._asked >= _MOST_REQUESTS:
             raise RequestRefused(400, f"this run has asked its model {self._asked:,} times, the maximum", "limit")
+        # Counted before the call, so that concurrent requests cannot exceed the maximum together
         self._asked += 1
         self._asking_record.asked += 1
 
@@ -321,6 +321,7 @@ class Gateway:
         asked, dialect = incoming.asked, incoming.dialect
         stream = ReplyStream(send, dialect, asked)
         passed = self._pass_on(incoming, stream) if incoming.passes else None
+        # A copy for each call, so that the meter is not set in the run's own context
         variables = self._variables.copy()
         variables.run(METER.set, self._meter)
         asking = asyncio.create_task(self._ask(incoming, passed), context=variables)

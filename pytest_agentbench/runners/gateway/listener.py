@@ -71,6 +71,7 @@ class Listener:
     async def close(self) -> None:
         """Cancel requests in flight and stop listening."""
         self._callers.close()
+        # A server that is still starting would begin to listen after its close
         await asyncio.wrap_future(self._starting)
         await self._server.close()
 
@@ -85,15 +86,14 @@ class Listener:
                 gateway.fault = fault
 
     def _digest(self, token: str) -> bytes:
-        # A keyed hash is looked up, so the duration of the look-up reveals nothing about other runs' tokens.
+        # A keyed hash is looked up, so the duration of the look-up reveals nothing about other runs' tokens
         return blake2b(token.encode("utf-8", "replace"), key=self._secret, digest_size=16).digest()
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         route = find_route(scope["method"], scope["path"], request.headers)
         query = scope["query_string"].decode("latin-1")
-        named = request.headers.get(RUN_HEADER)
-        digest = self._find([named]) if named else None
+        digest = self._find(request.headers.getlist(RUN_HEADER)[:1])
         is_named = digest is not None
         if digest is None:
             digest = self._find(list_keys(request.headers, query) if route.token is None else (route.token,))
@@ -101,7 +101,7 @@ class Listener:
             await _refuse(route, 401, "invalid_token", "no run has this token")(scope, receive, send)
             return
         gateway = self._gateways[digest]
-        # A run that the request itself names has precedence over the run of the sending task.
+        # A run that the request itself names has precedence over the run of the sending task
         caller = None if is_named else self._callers.take(scope["client"])
         if caller is not None and (gateway is None or gateway.run is not caller) and not caller.asking.ended:
             caller.asking.shared += 1
@@ -110,6 +110,7 @@ class Listener:
         if gateway is None:
             await _refuse(route, 409, "no_turn", "the agent's turn is over")(scope, receive, send)
             return
+        # Only now: a stranger's connections must not take the places of the runs'
         self._server.admit()
         async with self._counted(digest):
             await gateway.app(scope, receive, send)

@@ -42,12 +42,15 @@ class ListenedGateway:
         self._opened.close()
 
 
-def listen_for(gateway: Gateway, model: Model, listener: Listener) -> ListenedGateway:
-    """Return the gateway with its address at the listener. The caller begins its turns."""
+def listen_for(gateway: Gateway, model: Model, listener: Listener, *, serial: bool = False) -> ListenedGateway:
+    """Return the gateway with its address at the listener. The caller begins its turns.
+
+    `serial`: no other run shares the process.
+    """
     opened = ExitStack()
     token = listener.add(gateway)
     opened.callback(listener.remove, token)
-    return ListenedGateway(gateway, GatewayAddress(listener.url, token, model.requested_model), opened)
+    return ListenedGateway(gateway, GatewayAddress(listener.url, token, model.requested_model, serial), opened)
 
 
 def open_gateway(context: RunContext, listener: Listener) -> ListenedGateway:
@@ -68,9 +71,6 @@ def open_gateway(context: RunContext, listener: Listener) -> ListenedGateway:
         context.variables,
     )
     texts = [message.content for message in (*case.messages, *case.turns) if message.role == "user"]
-    opened = ExitStack()
-    opened.enter_context(gateway.turn(*(text for text in texts if text)))
-    token = listener.add(gateway)
-    opened.callback(listener.remove, token)
-    serial = settings.env == "serial"
-    return ListenedGateway(gateway, GatewayAddress(listener.url, token, model.requested_model, serial), opened)
+    listened = listen_for(gateway, model, listener, serial=settings.env == "serial")
+    listened._opened.enter_context(gateway.turn(*filter(None, texts)))
+    return listened

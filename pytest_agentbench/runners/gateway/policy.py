@@ -78,8 +78,9 @@ class GatewayPolicy:
             if where == "any":
                 request = map_texts(request, settle)
             else:
-                messages = [
-                    map_texts(each, settle) if each.get("role") == where else each for each in request["messages"]
-                ]
+                messages = list(request["messages"])
+                for number, message in enumerate(messages):
+                    if message.get("role") == where:
+                        messages[number] = map_texts(message, settle)
                 request = {**request, "messages": messages}
         return request

@@ -144,6 +144,7 @@ class Server:
 
     def _drop_oldest(self) -> None:
         if (task := next(iter(self._waiting), None)) is not None:
+            # Counted as dropped until it has ended: its connection takes up an open file until then
             self._waiting.pop(task).cancel()
             self._dropped.add(task)
             task.cancel()
@@ -175,7 +176,7 @@ class Server:
     async def _respond(self, exchange: Exchange) -> None:
         try:
             scope = await exchange.scope()
-            if self._strangers is None:
+            if self._strangers is None:  # only this run's agent can reach the socket
                 self.admit()
             await self._app(scope, exchange.receive, exchange.send)
         except MalformedError as error:

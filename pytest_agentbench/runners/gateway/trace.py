@@ -163,7 +163,7 @@ class ToolTrace:
                 self._trace.event("wrapped_call", call_id=call_id, by=call.name, id=(call.arguments or {}).get("id"))
             if conversation is not None:
                 self._trace.event("side_call", call_id=call_id, conversation=conversation)
-            self._trace.tool_call(call_id, tool, arguments, call.raw if arguments is None else None)
+            self._trace.tool_call(call_id, tool, arguments, call.raw)
         self._replies.append(_Reply(tuple(calls), _find_opening(messages)))
 
     def requested(self, messages: Messages, failed: str | None = None) -> None:
@@ -181,10 +181,12 @@ class ToolTrace:
                 results[:0] = _take_results(asked, self._replies[place])
         for call, content in results:
             marked = failed is not None and content.startswith(failed)
+            if failed is not None:
+                content = content.removeprefix(failed)
             self._trace.tool_result(
                 call.call_id,
                 call.tool,
-                self._shorten(content.removeprefix(failed) if failed is not None else content),
+                self._shorten(content),
                 is_error=marked or self._policy.is_error(content, call.name),
                 # Observed between two requests, so it includes the agent's own work
                 duration_seconds=self._trace.seconds - call.at,
@@ -237,16 +239,14 @@ def _call_messages(messages: Messages) -> Iterator[_CallMessage]:
             results.append((str(message.get("tool_call_id")), message_text(message)))
         elif role == "assistant":
             sent = message.get("tool_calls")
-            calls = [call for call in map(_parse_call, sent if isinstance(sent, list) else ()) if call is not None]
-            if calls:
+            if isinstance(sent, list) and (calls := [call for call in map(_parse_call, sent) if call is not None]):
                 yield _CallMessage(calls, results[::-1])
             results = []
 
 
 def _parse_call(call: object) -> tuple[str, str, Any] | None:
     """Return the id, name and arguments of a function call in a request, or None for anything else."""
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+    if not isinstance(call, Mapping) or not isinstance(function := call.get("function"), Mapping):
         return None
     return str(call.get("id")), str(function.get("name")), _parse_arguments(function.get("arguments"))
 
@@ -275,13 +275,15 @@ def _parse_arguments(arguments: object) -> Any:
 
     Arguments that are not JSON, or nest too deeply, are returned unchanged.
     """
-    try:
-        read = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError):
+    value = arguments
+    if isinstance(arguments, str):
+        try:
+            value = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return arguments
+    if is_deep(value):
         return arguments
-    if is_deep(read):
-        return arguments
-    return read
+    return value
 
 
 def _find_opening(messages: Messages) -> str:

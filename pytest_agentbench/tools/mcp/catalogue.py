@@ -49,7 +49,7 @@ class CatalogueKey(NamedTuple):
     program: str | None
 
 
-class _Kept(Record):
+class _StoredListing(Record):
     """A listing, and the digest of the server's program."""
 
     program: str | None
@@ -61,14 +61,14 @@ class Catalogues:
 
     def __init__(self, folder: Path, redactor: Redactor) -> None:
         self._folder, self._redactor = folder, redactor
-        self._kept: dict[str, _Kept] = {}
-        self._asked: dict[CatalogueKey, asyncio.Future[McpServerError | None]] = {}
+        self._stored: dict[str, _StoredListing] = {}
+        self._pending: dict[CatalogueKey, asyncio.Future[McpServerError | None]] = {}
 
     def get(self, key: CatalogueKey) -> Listing | None:
         """Return the listing, or None if there is none or its file is broken. A missing program counts as unchanged."""
-        kept = self._kept.get(key.definition) or self._read(key.definition)
-        if kept is not None and key.program in (kept.program, None):
-            return kept.listing
+        stored = self._stored.get(key.definition) or self._read(key.definition)
+        if stored is not None and key.program in (stored.program, None):
+            return stored.listing
         return None
 
     def put(self, key: CatalogueKey, listing: Listing) -> Listing:
@@ -76,39 +76,39 @@ class Catalogues:
 
         If it cannot be written, it stays in memory.
         """
-        kept = _Kept(program=key.program, listing=listing)
-        document = json.dumps(self._redactor.value(kept.model_dump()))
-        self._kept[key.definition] = kept = _Kept.model_validate_json(document)
+        stored = _StoredListing(program=key.program, listing=listing)
+        document = json.dumps(self._redactor.value(stored.model_dump()))
+        self._stored[key.definition] = stored = _StoredListing.model_validate_json(document)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             write_atomically(str(self._folder), f"{key.definition}.json", document.encode("ascii"))
         except OSError as error:
-            _logger.warning("%s: the tools of MCP servers cannot be kept for later sessions: %s", self._folder, error)
-        return kept.listing
+            _logger.warning("%s: the tools of MCP servers cannot be stored for later sessions: %s", self._folder, error)
+        return stored.listing
 
-    def _read(self, definition: str) -> _Kept | None:
+    def _read(self, definition: str) -> _StoredListing | None:
         try:
-            kept = _Kept.model_validate_json(read_file(self._folder / f"{definition}.json"))
+            stored = _StoredListing.model_validate_json(read_file(self._folder / f"{definition}.json"))
         except (OSError, ValidationError):
             return None
-        return self._kept.setdefault(definition, kept)
+        return self._stored.setdefault(definition, stored)
 
     async def listing(self, key: CatalogueKey, ask: Callable[[], Awaitable[Listing]]) -> Listing:
         """Return the stored listing, or get it by `ask`. Of several concurrent calls only one asks.
 
         Raises McpServerError if that fails.
         """
-        while (kept := self.get(key)) is None:
-            asked = self._asked.get(key)
-            if asked is None:
+        while (stored := self.get(key)) is None:
+            pending = self._pending.get(key)
+            if pending is None:
                 return await self._ask_once(key, ask)
-            error = await asyncio.shield(asked)
+            error = await asyncio.shield(pending)
             if error is not None:
                 raise McpServerError(str(error)) from error
-        return kept
+        return stored
 
     async def _ask_once(self, key: CatalogueKey, ask: Callable[[], Awaitable[Listing]]) -> Listing:
-        answer = self._asked[key] = asyncio.get_running_loop().create_future()
+        answer = self._pending[key] = asyncio.get_running_loop().create_future()
         failed = None
         try:
             return self.put(key, await ask())
@@ -116,7 +116,7 @@ class Catalogues:
             failed = error
             raise
         finally:  # after a cancellation the next call asks
-            del self._asked[key]
+            del self._pending[key]
             answer.set_result(failed)
 
 
@@ -151,8 +151,8 @@ class CataloguedServer:
 
     async def _renew_listing(self) -> None:
         """List the tools again for later runs if the started server has another version than the catalogue."""
-        version, kept = self._connection.version, self._catalogues.get(self._key)
-        if version is None or kept is None or version == kept.server_version:
+        version, stored = self._connection.version, self._catalogues.get(self._key)
+        if version is None or stored is None or version == stored.server_version:
             return
         try:
             self._catalogues.put(self._key, await self._connection.listing())
@@ -207,8 +207,10 @@ def _digest_program(server: McpServer, spec: SandboxSpec | None, environ: Mappin
     files = [_stamp_file(path) for path in list_argument_files(server)]
     if likeness_of(spec.kind) == "docker":
         return _digest(files)
-    by_path = os.path.join(server.cwd or "", server.command) if os.path.dirname(server.command) else server.command
-    program = shutil.which(by_path, path=environ.get("PATH"))
+    command = server.command
+    if os.path.dirname(command):
+        command = os.path.join(server.cwd or "", command)
+    program = shutil.which(command, path=environ.get("PATH"))
     if program is None:
         return None
     return _digest([_stamp_file(program), *files])

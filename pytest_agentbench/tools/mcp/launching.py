@@ -80,7 +80,9 @@ async def launch_server(
         raise UnavailableError(missing)
     program = _find_program(server, environ, kind)
     workspace = str(sandbox.workspace.path) if kind == "local" else WORKSPACE
-    environment = {"AGENTBENCH_WORKSPACE": workspace, **(_OFFLINE if offline else {})}
+    environment = {"AGENTBENCH_WORKSPACE": workspace}
+    if offline:
+        environment |= _OFFLINE
     if program.path:
         environment["PATH"] = os.pathsep.join(program.path)
     argv = [program.program, *server.args]

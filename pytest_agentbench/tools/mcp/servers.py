@@ -206,17 +206,19 @@ class TapedServer:
     """A server with a tape. It is called, and started, only for requests that the tape does not have."""
 
     def __init__(self, name: str, server: ToolServer, tape: Tape) -> None:
-        self._asked, self._server, self._tape = cassette_server_name(name), server, tape
+        self._taped_name, self._server, self._tape = cassette_server_name(name), server, tape
         self._listing = _make_listing_form(name)
 
     async def listing(self) -> Listing:
         """Implement `ToolServer`."""
-        return await self._tape.play(self._asked, {"method": "tools/list"}, self._server.listing, self._listing)
+        return await self._tape.play(self._taped_name, {"method": "tools/list"}, self._server.listing, self._listing)
 
     async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
         """Implement `ToolServer`."""
         request = {"method": "tools/call", "tool": tool, "arguments": dict(arguments)}
-        return await self._tape.play(self._asked, request, partial(self._server.call, tool, arguments, seconds), _CALL)
+        return await self._tape.play(
+            self._taped_name, request, partial(self._server.call, tool, arguments, seconds), _CALL
+        )
 
     async def close(self) -> None:
         """Implement `ToolServer`."""

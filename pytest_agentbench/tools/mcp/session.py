@@ -143,9 +143,11 @@ class ServerSession:
 
     def error(self, reason: str) -> McpServerError:
         """Return an error for the reason, with the end of the server's stderr."""
-        stderr = "" if self._process is None else self._way.hide(self._process.errors()).strip()
-        last = f"; the end of its stderr:\n{stderr[-_STDERR_CHARACTERS:]}" if stderr else ""
-        return McpServerError(f"MCP server {self._way.name}: {reason}{last}")
+        message = f"MCP server {self._way.name}: {reason}"
+        # Secrets are removed before the text is cut, because half of a key would not be recognised
+        if self._process is not None and (stderr := self._way.hide(self._process.errors()).strip()):
+            message += f"; the end of its stderr:\n{stderr[-_STDERR_CHARACTERS:]}"
+        return McpServerError(message)
 
     async def end(self) -> None:
         """Stop the server and wait for its end. May be called twice."""

@@ -192,7 +192,9 @@ def _make_acceptable(result: dict[str, Any]) -> dict[str, Any]:
     tools, meta = result["tools"], result.get("_meta")
     named = [tool for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
     valid = [{"name": tool["name"], "inputSchema": _make_valid(tool.get("inputSchema"))} for tool in named]
-    return {**result, "tools": valid, "_meta": {**(meta if isinstance(meta, dict) else {}), RAW_TOOLS: tools}}
+    if not isinstance(meta, dict):
+        meta = {}
+    return {**result, "tools": valid, "_meta": {**meta, RAW_TOOLS: tools}}
 
 
 def _make_valid(schema: Any) -> dict[str, Any]:
