@@ -29,6 +29,8 @@ for name in sys.argv[2:]:
     workspace.write_text("notes.txt", name)
     if name == "keep":
         workspaces.keep(workspace)
+# Its own clean-up is over by then: later it could hold the lock of a session that the test has killed meanwhile
+workspaces._sweep.join()
 print(workspace.path.parent, flush=True)
 sys.stdin.read()
 """
