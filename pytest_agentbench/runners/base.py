@@ -89,7 +89,7 @@ class Recorder:
         return next((e.content for e in reversed(self._events) if isinstance(e, FinalOutputEvent)), None)
 
     def message(self, role: Role, content: str, name: str | None = None) -> None:
-        """Record a message the agent was given or wrote."""
+        """Record a message that the agent received or wrote."""
         self._add(MessageEvent, role=role, content=clean(content), name=clean(name))
 
     def tool_call(self, call_id: str, name: str, arguments: dict[str, Any] | None, raw: str | None = None) -> None:
@@ -181,7 +181,7 @@ class ReportedCall(Record):
 class RunOutput(Record):
     """Result of a runner, instead of plain text. `error` is the reason if `status` is failed.
 
-    `usage` and `tool_calls` are those outside this package's client and tools.
+    `usage` and `tool_calls` count only work outside of this package's client and tools.
     """
 
     output: str | None
@@ -337,7 +337,7 @@ class RunContext:
 
     @property
     def offered(self) -> list[Tool]:
-        """Return the known tools of the case, then those of its servers, then its declared functions."""
+        """Return the case's known tools, then its servers' tools, then its declared functions."""
         offered = [self.tools[name] for name in self.case.tools if name in self.tools]
         if self.servers is not None:
             offered += self.servers.as_tools()

@@ -1,4 +1,4 @@
-"""Tools that an agent may call: the built-in ones, those of MCP servers, and the toolbox between a model and any tool.
+"""Tools that an agent may call: built-in tools, tools of MCP servers, and the toolbox between a model and any tool.
 
 Others use: base, builtin, fetching, mcp.catalogue, mcp.connection, mcp.launching, mcp.servers, network, readers,
 toolbox, web_client, web_tools

@@ -28,7 +28,7 @@ class Hop:
 class Page:
     """A fetched page: the requests with all redirects, and its text.
 
-    `size` (bytes) and `sha256` (hex) are those of the decompressed body.
+    `size` (bytes) and `sha256` (hex) belong to the decompressed body.
     """
 
     hops: tuple[Hop, ...]

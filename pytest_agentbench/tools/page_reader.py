@@ -98,7 +98,7 @@ class _Child:
         os.close(replies)
 
     def ask(self, head: dict[str, Any], body: bytes) -> bytes:
-        """Return the child's reply, or a reply with a `problem` if there is none."""
+        """Return the child's reply, or a reply with a `problem` if the child failed."""
         self.remaining -= 1
         _Child.running = self
         signal.setitimer(signal.ITIMER_REAL, head["seconds"])

@@ -119,7 +119,7 @@ class Readers:
             await self._idle.pop().close()
 
     def prepare(self) -> None:
-        """Start a process in advance if there is none."""
+        """Start the first process in advance."""
         if not self._workers and not self._idle:
             self._start_worker()
 

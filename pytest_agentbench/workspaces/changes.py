@@ -77,7 +77,7 @@ def take_snapshot(folder: str) -> Snapshot:
 def digest_snapshot(snapshot: Snapshot) -> str:
     """Return the SHA-256 of all facts. It is equal for folders with equal content, and for copies.
 
-    Only the owner's permissions count, because those of others depend on the umask of the checkout.
+    Only the owner's permissions count, because other permissions depend on the umask of the checkout.
     """
     total = hashlib.sha256()
     for names, facts in sorted(snapshot.facts.items(), key=lambda item: item[0]):

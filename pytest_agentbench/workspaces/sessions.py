@@ -24,14 +24,14 @@ from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.workspace import Workspace
 
 _FIRST, _EACH = 2**30, 2**16
-"""First user id, and ids for each session: ids that no system assigns, up to 2^31."""
+"""First user id, and number of ids of each session. No system assigns ids from 2^30 to 2^31."""
 
 _SMALL_FIRST, _SMALL_END = 10_000, 60_000
 """User ids in a user namespace with only 2^16 mapped ids, as in a rootless container."""
 
 
 class Owners:
-    """User ids of one session's workspaces. Concurrent sessions almost certainly have others."""
+    """User ids of one session's workspaces. Concurrent sessions almost certainly have other ids."""
 
     def __init__(self) -> None:
         first, end = _owner_ids()
@@ -79,10 +79,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Workspaces:
-    """Workspaces of one session, below one folder (mode 0700) that `close` removes. Safe to use from any thread."""
+    """The workspaces of one session, below one folder (mode 0700) that `close` removes. Safe to use from any thread."""
 
     def __init__(self, base: Path | None = None) -> None:
-        """Create no folder yet. The first workspace does, in `base` or the system's temporary folder."""
+        """Create no folder yet. The first workspace creates it in `base`, by default the system's temporary folder."""
         self._base = base
         self._parent: str | None = None
         self._held: int | None = None
@@ -92,7 +92,7 @@ class Workspaces:
         self._owners = Owners()
 
     def session_folder(self) -> str:
-        """Return the session's folder. The first call creates it and removes those of dead sessions. Raises OSError."""
+        """Return the session's folder. The first call creates it and removes dead sessions' folders. Raises OSError."""
         with self._lock:
             if self._parent is None:
                 base = os.path.realpath(self._base or tempfile.gettempdir())

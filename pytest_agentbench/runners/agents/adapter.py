@@ -89,8 +89,8 @@ def is_adapter(path: Path) -> bool:
 def find_adapter(name: str, root: ConfigRoot | None = None) -> Adapter:
     """Return the adapter of that name: the config root's, else a plugin's, else the package's.
 
-    The root of a guest has no adapters, because they name programs. Raises ConfigError if there is none, or it is
-    wrong.
+    The root of a guest has no adapters, because they name programs. Raises ConfigError for an unknown name
+    and for an invalid file.
     """
     searched = ["plugins", "this package"]
     if root is not None and (own := root.own) is not None:

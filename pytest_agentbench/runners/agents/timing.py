@@ -13,7 +13,7 @@ LONGEST_STAND = 86_400.0
 
 
 class TurnTime:
-    """The remaining seconds of a limit for all turns. They stand still while the run's clock is paused."""
+    """The remaining seconds of a limit for all turns. They do not decrease while the run's clock is paused."""
 
     def __init__(self, seconds: float) -> None:
         self.remaining = seconds

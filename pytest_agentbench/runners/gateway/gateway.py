@@ -76,7 +76,7 @@ class Gateway:
     its own retries. After an outage the turn has failed, and all later requests of the turn are refused. `key` is the
     key that agents should send. Another key is noted and not used.
 
-    Who owns what: all methods run on the engine's event loop, so plain attributes need no lock. `app` runs in tasks of
+    Ownership: all methods run on the engine's event loop, so plain attributes need no lock. `app` runs in tasks of
     the server, which many runs share. Each model call gets a task with a copy of the run's context variables
     (`_variables`). `turn` owns `_in_turn`, `failure`, `refused` and `_server_tool`: it resets them, and requests set
     them. The slots of `_slots` belong to requests, and a request keeps its slots until its usage is booked.
@@ -99,7 +99,7 @@ class Gateway:
 
         `over_budget` returns the reason why a run with such a usage may not call its model again, or None.
         `usage_source` is `gateway_partial` if the agent can reach models elsewhere, too. `variables` are the run's
-        context variables, by default those of the caller.
+        context variables, by default the caller's.
         """
         # For cassettes: one request may contain another time and host name in each run
         requests.compare_by(policy.make_alike)
@@ -150,8 +150,8 @@ class Gateway:
     def turn(self, *texts: str) -> Iterator[None]:
         """Begin a turn with these texts of the user. The model may be called inside the block only.
 
-        At the end of the block requests are cancelled, and the client reads their replies only for the usage. Failures
-        and refusals of the previous turn are cleared at the beginning. Those of this turn can be read after the block.
+        At the end of the block requests are cancelled, and the client reads their replies only for the usage. The
+        beginning clears failures and refusals of the previous turn. After the block this turn's can be read.
         """
         self._turns += texts
         self.failure = self.refused = self._server_tool = None

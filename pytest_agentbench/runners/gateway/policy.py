@@ -17,7 +17,7 @@ Where = Literal["any", "system", "user", "assistant", "tool"]
 class Volatile(NamedTuple):
     """A pattern of text that differs in each run, and its replacement when requests are compared.
 
-    `where` is the role of the messages that contain it; `any` stands for the whole request.
+    `where` is the role of the messages that contain it; `any` means the whole request.
     """
 
     where: Where
@@ -47,7 +47,7 @@ class GatewayPolicy:
 
     - `names`: further names of the run's model. With `pin: rewrite` every name is accepted.
     - `dialects`: the APIs that the agent uses; empty: all.
-    - `server_tools`: what happens to tools that a provider would run. They pass only if the whole request does.
+    - `server_tools`: the treatment of tools that a provider would run. They pass only if the whole request passes.
     - `volatile`: texts that cassettes ignore when they compare requests.
     - `internal`: prefixes of user messages that the agent writes, so they contain no words of the case.
     - `helpers`: internal requests with canned replies, for scripted models.

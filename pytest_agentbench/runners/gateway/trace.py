@@ -53,7 +53,7 @@ def restore_case_words(
 
 
 def _find_turn(message: Mapping[str, Any], turns: Sequence[str], internal: tuple[str, ...]) -> str | None:
-    """Return the longest turn text in the message, or None if there is none or the agent wrote the message itself."""
+    """Return the longest turn text in the message, or None without one and for a message of the agent itself."""
     text = message_text(message)
     if text.startswith(internal):
         return None

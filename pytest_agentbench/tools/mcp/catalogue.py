@@ -65,7 +65,7 @@ class Catalogues:
         self._pending: dict[CatalogueKey, asyncio.Future[McpServerError | None]] = {}
 
     def get(self, key: CatalogueKey) -> Listing | None:
-        """Return the listing, or None if there is none or its file is broken. A missing program counts as unchanged."""
+        """Return the stored listing, or None if it is missing or broken. A missing program counts as unchanged."""
         stored = self._stored.get(key.definition) or self._read(key.definition)
         if stored is not None and key.program in (stored.program, None):
             return stored.listing

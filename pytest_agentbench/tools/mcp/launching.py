@@ -1,4 +1,4 @@
-"""Start servers' programs in sandboxes of their own, which agents cannot access."""
+"""Start servers' programs in separate sandboxes, which agents cannot access."""
 
 from __future__ import annotations
 

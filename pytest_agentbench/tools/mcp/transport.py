@@ -111,7 +111,7 @@ def _make_refusal(line: bytes, tail: bytes, fault: str) -> bytes:
 
 
 def parse_line(line: bytes) -> JSONRPCMessage | None:
-    """Return the message of a line, or None if there is none, or a notification, which has no id.
+    """Return the message of a line, or None for other lines and for notifications, which have no id.
 
     Incomplete characters, such as at the end of truncated texts, are replaced.
     """

@@ -1,6 +1,6 @@
 """Limits that the daemon does not enforce: processes and bytes of builds, and bytes that services write.
 
-The daemon takes no limit of processes for a build, and most storage drivers take none of bytes. A thread for each
+The daemon cannot limit the processes of a build, and most storage drivers cannot limit its bytes. A thread for each
 build, and one for the services of each run, checks containers from here and kills those that exceed a limit.
 """
 

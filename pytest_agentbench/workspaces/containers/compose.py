@@ -123,7 +123,7 @@ def start_services(
 
 
 def _volumes(file: ComposeFile, images: Mapping[str, Image], project: Project) -> dict[str, dict[str, str]]:
-    """Return the volumes of each service by path: those of the file, and those of the service's image."""
+    """Return the volumes of each service by path: the file's volumes and the volumes of the service's image."""
     volumes: dict[str, dict[str, str]] = {}
     for name, service in file.services.items():
         places = {path: f"{project.name}_{volume}" for volume, path, _ in _named(service)}
@@ -147,7 +147,7 @@ def _make_volumes(daemon: Daemon, image: Image, limits: ResourceLimits, project:
     """Create volumes in memory, each as large as a workspace may be, and a container that keeps them until the run's
     end.
 
-    A volume in memory is emptied when no container uses it. It would lose the image's files and those of earlier
+    A volume in memory is emptied when no container uses it. It would lose the files of the image and of earlier
     services.
     """
     from docker.types import Mount

@@ -48,9 +48,9 @@ _logger = logging.getLogger(__name__)
 
 
 class ContainerPool(SandboxSession):
-    """All containers of one session at one daemon. Each serves one run, and is created with the run's workspace.
+    """The containers of one session at one daemon. Each serves one run and is created with the run's workspace.
 
-    Everything except the coroutines may be called in any thread. `program` is as in Daemon.
+    All methods except the coroutines may be called in any thread. `program` is the engine's command, as for Daemon.
 
     Threads of the daemon create and remove containers. `_state` guards `_making`, `_made` and `_is_used`. `_ready` and
     `_handed_out` need no lock, because `deque.popleft` and `dict.pop` are atomic.
@@ -69,7 +69,7 @@ class ContainerPool(SandboxSession):
         self._closed = threading.Event()
 
     async def prepare(self, spec: SandboxSpec) -> None:
-        """Pull or build the image of such a container, and the images of its services.
+        """Pull or build the images of the spec's container and of its services.
 
         Raises UnavailableError, SandboxError, ConfigError.
         """
@@ -90,7 +90,7 @@ class ContainerPool(SandboxSession):
             ready.append((workspace, self._daemon.submit(self._make, spec, workspace)))
 
     def workspace(self, spec: SandboxSpec) -> Workspace | None:
-        """Return the folder of a container that was made ahead, or None."""
+        """Return the workspace of a container that was created ahead for the spec, or None."""
         try:
             workspace, making = self._ready[spec].popleft()
         except (KeyError, IndexError):  # caught and not checked before, because several threads may take the last one
@@ -126,7 +126,7 @@ class ContainerPool(SandboxSession):
             await self._daemon.call(self._end)
 
     def _find_images(self, spec: SandboxSpec) -> Image:
-        """Return the image of a container. Pull or build those of its services, too."""
+        """Return the image of a container. Pull or build the images of its services, too."""
         if (spec.image is None or spec.compose is not None) and self._daemon.is_podman:
             podman.refuse_builds(self._daemon.program)
         if spec.compose is not None:
@@ -134,7 +134,7 @@ class ContainerPool(SandboxSession):
         return self._images.get(spec.image, spec.dockerfile, build_network=spec.build_network, limits=spec.limits)
 
     def _make(self, sandbox: SandboxSpec, workspace: Workspace) -> Container:
-        """Return a running container. Raises SandboxError if the session ends in the meantime."""
+        """Create and return a running container. Raises SandboxError if the session ends in the meantime."""
         is_first = self._begin_making()
         spec = ContainerSpec(f"agentbench-{secrets.token_hex(8)}", sandbox, workspace, run_labels(workspace))
         remove = partial(self._remove, spec)
@@ -158,7 +158,7 @@ class ContainerPool(SandboxSession):
                 self._state.notify_all()
 
     def _start(self, spec: ContainerSpec, image: Image, remove: Callable[[], None]) -> Container:
-        """Start the services and the container. After an exception all created objects have its labels and name."""
+        """Start the services and the container. After an exception, all created objects have its labels or name."""
         sandbox, bounds = spec.sandbox, None
         network = "bridge" if sandbox.network else "none"
         if sandbox.compose is not None:
@@ -234,6 +234,7 @@ def _remove_all(
 
 
 def _of_dead(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the objects whose session has ended, by the session's folder in their labels."""
     marked = ((item, (item["Labels"] or {}).get(SESSION)) for item in objects)
     return [item for item, folder in marked if folder and isabs(folder) and session_is_dead(folder)]
 

@@ -161,7 +161,7 @@ class ContainerSandbox(SharedFolder):
         return code
 
     async def _sweep(self, session: str) -> int:
-        """Kill all processes (`all`) or those of a session, else the container. Return how often memory ran out.
+        """Kill all processes (`all`) or a session's processes, else the container. Return how often memory ran out.
 
         Raises SandboxError if the container is gone or cannot be started.
         """

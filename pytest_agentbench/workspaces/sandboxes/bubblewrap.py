@@ -61,7 +61,7 @@ class BubblewrapSandbox(HostSandbox):
     Commands see the workspace at /workspace, its private temporary folder at /tmp, and the system's programs,
     read-only. With a mount below /tmp, /tmp is instead memory that is new for each command.
 
-    The walls, each against what the others leave open: mount namespaces hide the user's files; a process namespace
+    The walls, each for the gaps of the others: mount namespaces hide the user's files; a process namespace
     makes one kill reach all descendants; a network namespace closes ports, and Landlock closes abstract sockets if the
     network is shared; another user (if this process is root) closes /proc and files of others; seccomp closes kernel
     interfaces that no namespace covers; rlimits and the watchdog bound memory, processes and disk.

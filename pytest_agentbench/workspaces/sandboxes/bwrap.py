@@ -202,7 +202,7 @@ def find_program(name: str) -> str:
 
 
 def require_seccomp_filter() -> bytes:
-    """Return the system call filter. Raises LookupError if there is none for this machine."""
+    """Return the system call filter. Raises LookupError if this machine has no filter."""
     content = seccomp_filter()
     if content is None:
         raise LookupError(f"no filter of system calls for machines of the architecture {os.uname().machine}")
@@ -273,7 +273,7 @@ def _drop_rights(view: SandboxView) -> tuple[str, ...]:
 
 
 def _limit_command(view: SandboxView) -> tuple[str, ...]:
-    """Return limits of each process, at most those of this process.
+    """Return limits of each process, at most this process's limits.
 
     The process limit is slightly higher than allowed, so that the watchdog sees the excess and ends the command.
     """

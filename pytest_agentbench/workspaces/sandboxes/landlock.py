@@ -4,7 +4,7 @@
 
 Abstract sockets have no file that a mount namespace could hide. They belong to a network namespace. In a sandbox with
 this machine's network, the sockets of D-Bus, the X server or ssh agents would be reachable. Landlock restricts the
-program and its descendants to abstract sockets of their own (Linux 6.12, "landlock: Scoped indicators").
+program and its descendants to their own abstract sockets (Linux 6.12, "landlock: Scoped indicators").
 """
 
 from __future__ import annotations

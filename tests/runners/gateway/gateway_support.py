@@ -218,7 +218,10 @@ async def served(
     path.unlink(missing_ok=True)
     transport = httpx2.AsyncHTTPTransport(uds=str(path))
     try:
-        async with gateway.serving(path), httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
+        async with (
+            gateway.serving(path),
+            httpx2.AsyncClient(transport=transport, base_url="http://gateway", timeout=60) as http,
+        ):
             with gateway.turn(text) if text is not None else nullcontext():
                 yield Served(gateway, trace, http, path, model)
     finally:
