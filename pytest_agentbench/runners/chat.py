@@ -55,21 +55,21 @@ def render_messages(case: Case) -> list[dict[str, Any]]:
 def with_attachments(case: Case, messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Return these messages of the case with its attachments, as `render_messages` does. Raises its ConfigError."""
     attached = [{"role": "user", "content": _attachment(case, attachment)} for attachment in case.attachments]
-    shown = [_wire_message(message) for message in messages]
+    rendered = [_wire_message(message) for message in messages]
     first = next((place for place, message in enumerate(messages) if message.role == "user"), len(messages))
     # In separate user messages: a system prompt must not contain text of strangers
-    return shown[:first] + attached + shown[first:]
+    return rendered[:first] + attached + rendered[first:]
 
 
 def _wire_message(message: Message) -> dict[str, Any]:
-    shown: dict[str, Any] = {"role": message.role, "content": message.content}
+    wire: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.name:
-        shown["name"] = message.name
+        wire["name"] = message.name
     if message.tool_call_id is not None:
-        shown["tool_call_id"] = message.tool_call_id
+        wire["tool_call_id"] = message.tool_call_id
     if message.tool_calls:
-        shown["content"] = message.content or None
-        shown["tool_calls"] = [
+        wire["content"] = message.content or None
+        wire["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
@@ -77,7 +77,7 @@ def _wire_message(message: Message) -> dict[str, Any]:
             }
             for call in message.tool_calls
         ]
-    return shown
+    return wire
 
 
 def _attachment(case: Case, attachment: Attachment) -> str:
@@ -200,14 +200,14 @@ class Requests:
             further["alone"] = True
         if way is not None and getattr(self._client, "taped", False):
             further["way"] = way
-        wanted = {**self._settings.request_parameters, **(parameters or {})}
+        merged = {**self._settings.request_parameters, **(parameters or {})}
         if passed is None:
-            self._explain_version(wanted)
+            self._explain_version(merged)
         ask: Callable[..., Awaitable[ChatReply]] = partial(
             self._client.complete,
             messages,
             tools=tools,
-            parameters=wanted,
+            parameters=merged,
             case_id=self._case_id,
             **further,
         )

@@ -272,7 +272,7 @@ async def _check_runs(
     profile: RunProfile | None,
     model: Model,
     workspaces: Workspaces,
-    given: Mapping[str, Any],
+    context_fields: Mapping[str, Any],
 ) -> RunEnd:
     profile = profile or RunProfile(schema_version=1, run_profile_id="kit", title="Kit")
     sandboxes = Sandboxes(workspaces)
@@ -292,7 +292,7 @@ async def _check_runs(
             repetition=repetition,
             sandbox_spec=prepared.sandbox or default,
             prepared=prepared.data,
-            **given,
+            **context_fields,
         )
         async with AsyncExitStack() as stack:
             stack.push_async_callback(context.stop_sandbox)

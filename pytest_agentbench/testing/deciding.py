@@ -48,11 +48,11 @@ def check_check_spec(
     literal = kind.model_fields["kind"].annotation
     names = get_args(literal)
     expect(get_origin(literal) is Literal and len(names) == 1, f"kind: found {literal}, expected one Literal")
-    given = {"kind": names[0], **fields}
-    spec = kind.model_validate(given)
+    document = {"kind": names[0], **fields}
+    spec = kind.model_validate(document)
     expect(kind.model_validate(spec.model_dump(mode="json")) == spec, "it changes when it is written and read back")
     what = f"{kind.__name__}: an unknown field"
-    expect_refusal(lambda: kind.model_validate({**given, "no_such_field": 1}), what, ValidationError)
+    expect_refusal(lambda: kind.model_validate({**document, "no_such_field": 1}), what, ValidationError)
     expect(kind.model_config.get("frozen"), f"{kind.__name__}: it is not frozen")
     expect({*kind.default_dimensions} <= {*DIMENSIONS}, f"default_dimensions: found {kind.default_dimensions!r}")
     expect(isinstance(kind.beyond_answers, bool), f"beyond_answers: found {kind.beyond_answers!r}, expected a bool")

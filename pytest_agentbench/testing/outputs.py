@@ -227,14 +227,14 @@ def check_command(name: str, command: Command, *arguments: str, status: int = 0)
     added = parser.add_subparsers(dest="command", required=True)
     module.add_parser(added)
     expect([*added.choices] == [name], f"add_parser: it adds {[*added.choices]}, expected {name}")
-    shown, code = _call(lambda: parser.parse_args([name, "--help"]))
-    expect(code == 0 and name in shown, "--help: it prints nothing")
+    output, code = _call(lambda: parser.parse_args([name, "--help"]))
+    expect(code == 0 and name in output, "--help: it prints nothing")
     _, code = _call(lambda: parser.parse_args([name, "--no-such-option"]))
     expect(code == 2, f"an unknown option exits with {code}, expected 2")
-    shown, code = _call(lambda: module.run(parser.parse_args([name, *arguments])))
+    output, code = _call(lambda: module.run(parser.parse_args([name, *arguments])))
     expect(code in (0, 1, 2), f"run: found {code!r}, expected an exit status of 0, 1 or 2")
-    expect(code == status, f"run: exit status {code}, expected {status}: {shown}")
-    return shown
+    expect(code == status, f"run: exit status {code}, expected {status}: {output}")
+    return output
 
 
 def _call(act: Callable[[], Any]) -> tuple[str, Any]:

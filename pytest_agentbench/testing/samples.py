@@ -70,20 +70,20 @@ def expect_identity(make: Callable[[], Any], what: str) -> None:
 
 def sample_case(**fields: Any) -> Case:
     """Return a case with one question."""
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "case_id": "sample",
         "title": "Sample",
         "path": Path("cases/sample/test.yaml"),
         "runner": RunnerSpec(type="llm_probe"),
         "messages": (Message(role="user", content="Which is the largest planet?"),),
     }
-    return Case(**{**given, **fields})
+    return Case(**{**defaults, **fields})
 
 
 def sample_run(output: str | None = "Jupiter", **fields: Any) -> RunArtifact:
     """Return a run that ended with that answer, or without one."""
     trace = () if output is None else (FinalOutputEvent(sequence=0, at=0.5, content=output),)
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "run_id": "r1",
         "case_id": "sample",
         "runner_type": "llm_probe",
@@ -95,7 +95,7 @@ def sample_run(output: str | None = "Jupiter", **fields: Any) -> RunArtifact:
         "fingerprint": "ab12",
         "trace": trace,
     }
-    return RunArtifact(**{**given, **fields})
+    return RunArtifact(**{**defaults, **fields})
 
 
 def sample_row(case: Case, evaluation: Evaluation) -> dict[str, Any]:

@@ -175,21 +175,21 @@ class ShellSession:
         """
         line = re.compile(rb"\n%s (\d+)\n" % mark.encode())
         longest = len(mark) + 8
-        seen, self._unread = self._unread, b""
+        buffer, self._unread = self._unread, b""
         sent = f"command eval {shlex.quote(command)} </dev/null\ncommand printf '\\n{mark} %d\\n' $?\n"
         try:
             await process.write(sent.encode("utf-8", "replace"))
             while not capture.endless and (data := await process.read()):
-                seen += data
-                if (match := line.search(seen)) is not None:
-                    seen, self._unread = seen[: match.start()], seen[match.end() :]
+                buffer += data
+                if (match := line.search(buffer)) is not None:
+                    buffer, self._unread = buffer[: match.start()], buffer[match.end() :]
                     return int(match[1])
                 # A read may split the mark, so as many bytes as it has wait for the next read
-                capture.data_received(seen[:-longest])
-                seen = seen[-longest:]
+                capture.data_received(buffer[:-longest])
+                buffer = buffer[-longest:]
             return None
         finally:
-            capture.data_received(seen)
+            capture.data_received(buffer)
 
     async def _end(self) -> None:
         process, self._process, self._unread = self._process, None, b""

@@ -259,11 +259,11 @@ def _remove_session(folder: str) -> None:
     if os.path.islink(folder) or not os.path.isdir(folder):
         _remove_tree(folder)
         return
-    kept = _kept_names(folder)
+    kept_names = _kept_names(folder)
     for name in os.listdir(folder):
-        if name not in kept and name not in (_LOCK, _KEPT, _DEAD):
+        if name not in kept_names and name not in (_LOCK, _KEPT, _DEAD):
             _remove_tree(f"{folder}/{name}")
-    if not kept:
+    if not kept_names:
         _remove_tree(folder)
 
 

@@ -210,7 +210,7 @@ def walk_tree(root: str, unseen: list[str], skip: str | None = None) -> Iterator
     # Names instead of descriptors, of which a process has few. Each folder is opened from the root again, name by name,
     # so that a folder that was replaced by a link is refused
     pending: list[Names] = [()]
-    seen = 0
+    number = 0
     while pending:
         names = pending.pop()
         if len(names) > MAX_DEPTH:
@@ -221,8 +221,8 @@ def walk_tree(root: str, unseen: list[str], skip: str | None = None) -> Iterator
                     yield TreeEntry(names, "folder", os.fstat(folder), folder)
                 with os.scandir(folder) as entries:
                     children = sorted(entry.name for entry in islice(entries, MAX_ENTRIES))
-                seen += len(children)
-                if seen >= MAX_ENTRIES:
+                number += len(children)
+                if number >= MAX_ENTRIES:
                     raise TreeError(f"it holds {MAX_ENTRIES:,} files or more")
                 for name in children:
                     if name == skip and not names:

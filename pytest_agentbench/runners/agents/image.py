@@ -83,11 +83,11 @@ def build_image(builder: ImageBuilder, adapter: Adapter, base: str, tell: Tell, 
     begun, name = time.monotonic(), adapter.image
     on = _build_base(builder, base, tell)
     labels = {_LABEL: adapter.program.name, f"{_LABEL}.of": _hash_parts(adapter), f"{_LABEL}.base": on.image_id}
-    made = builder.find(name)
-    if made is not None and not rebuild:
-        if _LABEL not in made.labels:
+    existing = builder.find(name)
+    if existing is not None and not rebuild:
+        if _LABEL not in existing.labels:
             raise ConfigError(f"there is an image {name} that this command did not make; replace it with --rebuild")
-        if labels.items() <= made.labels.items():
+        if labels.items() <= existing.labels.items():
             tell(f"{name} is up to date")
             return False
     if adapter.lock is None:
@@ -119,9 +119,9 @@ def _build_base(builder: ImageBuilder, base: str, tell: Tell) -> LocalImage:
         tell(f"pulling {base}")
         builder.pull(base)
         below = builder.find(base)
-    made = builder.find(name)
-    if made is not None and below is not None and made.labels.get(f"{_LABEL}.base") == below.image_id:
-        return made
+    existing = builder.find(name)
+    if existing is not None and below is not None and existing.labels.get(f"{_LABEL}.base") == below.image_id:
+        return existing
     with _stage() as (folder, context, archive):
         tell(f"getting {NODE} and {_UV}")
         node, _ = get_node(folder / "node")

@@ -120,10 +120,10 @@ def show_programs(program: Program) -> tuple[tuple[Mount, ...], tuple[str, ...]]
     if "{" in name or (os.sep in name and not os.path.isabs(name)):
         return (), ()
     try:
-        shown = show_program(name, os.environ.get("PATH"))
+        visible = show_program(name, os.environ.get("PATH"))
     except LookupError as error:
         raise UnavailableError(f"{error}; install it, or name another sandbox") from error
-    return shown.mounts, shown.path
+    return visible.mounts, visible.path
 
 
 def _with_mounts(spec: Any, mounts: tuple[Mount, ...]) -> SandboxSpec:

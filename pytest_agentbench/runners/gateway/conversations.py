@@ -28,29 +28,29 @@ class Conversations:
     """
 
     def __init__(self) -> None:
-        self._shown: list[tuple[int, ...]] = []
+        self._hashes: list[tuple[int, ...]] = []
         self.main: int | None = None
 
     def place(self, asked: Asked, turns: Sequence[str]) -> int:
         """Return the number of the conversation that a request belongs to."""
-        shown = tuple(_hash_message(message) for message in islice(asked.messages, _MOST_LOOKED_AT))
-        alike = [_count_alike(shown, earlier) for earlier in self._shown]
+        hashes = tuple(_hash_message(message) for message in islice(asked.messages, _MOST_LOOKED_AT))
+        alike = [_count_alike(hashes, earlier) for earlier in self._hashes]
         # Messages before the first of the user: a conversation that shares only these is another one
         least = next((at for at, message in enumerate(asked.messages) if message.get("role") == "user"), 0)
         best = max(range(len(alike)), key=alike.__getitem__, default=None)
         if best is None or alike[best] <= least:
-            if len(self._shown) >= _MOST_CONVERSATIONS:
+            if len(self._hashes) >= _MOST_CONVERSATIONS:
                 return _MOST_CONVERSATIONS
-            best = len(self._shown)
-            self._shown.append(shown)
-        self._shown[best] = shown
+            best = len(self._hashes)
+            self._hashes.append(hashes)
+        self._hashes[best] = hashes
         if self.main is None and asked.tools and _holds(asked.messages, turns):
             self.main = best + 1
         return best + 1
 
     def describe(self) -> dict[str, Any]:
         """Return the number of conversations, and the number of the main one."""
-        return {"conversations": len(self._shown), "main": self.main}
+        return {"conversations": len(self._hashes), "main": self.main}
 
 
 def _hash_message(message: Mapping[str, Any]) -> int:

@@ -256,14 +256,14 @@ class Gateway:
 
     async def _read(self, request: Request, route: Route, dialect: AgentApi) -> _Incoming:
         """Return the parsed request if it is allowed. Raises RequestRefused."""
-        given = _parse(body := await read_body(request))
-        asked = dialect.read(given, route)
+        document = _parse(body := await read_body(request))
+        asked = dialect.read(document, route)
         # Only this gateway writes a stream as a JSON list; endpoints send events
         passes = self._policy.passes and not asked.as_list and self._model.find_wire(dialect.name) is not None
         path = name_path(request.scope["path"], route.token)
         self._check(asked, path, passes=passes)
         self._check_turn(dialect, passes=passes)
-        return _Incoming(asked, dialect, body, given, select_headers(request.headers, REQUEST_HEADERS), passes)
+        return _Incoming(asked, dialect, body, document, select_headers(request.headers, REQUEST_HEADERS), passes)
 
     def _check_turn(self, dialect: AgentApi, *, passes: bool) -> None:
         """Raise RequestRefused if the turn allows no further request, or none in this API."""
@@ -370,12 +370,12 @@ class Gateway:
         asked, name = incoming.asked, incoming.dialect.name
         if self._policy.server_tools == "pass":
             asked = replace(asked, server_tools=())
-        contents, restored = self._signatures.mend(incoming.given.get("contents"))
+        contents, restored = self._signatures.mend(incoming.document.get("contents"))
         if restored:
             self._facts.note(signature_restored=True)
-        body = rewrite_request(name, incoming.body, incoming.given, asked, self._model, self._parameters, contents)
+        body = rewrite_request(name, incoming.body, incoming.document, asked, self._model, self._parameters, contents)
         parameters = self._parameters_of(asked.parameters)
-        headers = rewrite_headers(name, incoming.headers, body, incoming.given, self._model)
+        headers = rewrite_headers(name, incoming.headers, body, incoming.document, self._model)
         if (version := headers.get(VERSION)) != incoming.headers.get(VERSION):
             self._facts.note(anthropic_version=version)
         return PassedRequest(
@@ -430,12 +430,12 @@ class Gateway:
         self._tools.replied(asked.messages, reply, None if number == self._conversations.main else number)
         return reply
 
-    def _parameters_of(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _parameters_of(self, agents_own: Mapping[str, Any]) -> dict[str, Any]:
         """Return the request's parameters: the run's fields, then the agent's, then the model's, in order of
         precedence.
         """
         overruled = {name for alike in _SYNONYMS if not alike.isdisjoint(self._parameters) for name in alike}
-        sent = {name: value for name, value in given.items() if name not in overruled}
+        sent = {name: value for name, value in agents_own.items() if name not in overruled}
         # None removes the model's own field if the agent sets a synonym of it.
         replaced = {name for alike in _SYNONYMS if not alike.isdisjoint(sent) for name in alike}
         return {**dict.fromkeys(replaced), **sent, **self._parameters}
@@ -455,7 +455,7 @@ class _Incoming:
     asked: Asked
     dialect: AgentApi
     body: bytes
-    given: dict[str, Any]
+    document: dict[str, Any]
     headers: Mapping[str, str]
     passes: bool
 
@@ -473,11 +473,11 @@ def _parse(body: bytes) -> dict[str, Any]:
     return parsed
 
 
-def _refuse_translation(model: Model, asked: str) -> UnavailableError:
+def _refuse_translation(model: Model, api: str) -> UnavailableError:
     return UnavailableError(
-        f"the agent uses the API {asked}, and the model {model.model_id!r} {model.api}: --agentbench-strict allows a "
-        f"translation only if the runner has `gateway: {{translate: true}}`. If the endpoint also serves {asked}, "
-        f"write `wires: [{asked}]` into the model's entry of models.yaml"
+        f"the agent uses the API {api}, and the model {model.model_id!r} {model.api}: --agentbench-strict allows a "
+        f"translation only if the runner has `gateway: {{translate: true}}`. If the endpoint also serves {api}, "
+        f"write `wires: [{api}]` into the model's entry of models.yaml"
     )
 
 

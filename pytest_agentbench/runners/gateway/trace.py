@@ -170,15 +170,15 @@ class ToolTrace:
         """Add the results in these messages to the trace, for calls without a result. Errors begin with `failed`."""
         end, opening = len(self._replies), _find_opening(messages)
         results: list[tuple[_Call, str]] = []
-        for asked in itertools.islice(_call_messages(messages), _MOST_LOOKED_AT):
+        for message in itertools.islice(_call_messages(messages), _MOST_LOOKED_AT):
             # Every request repeats the whole history, so the search ends once all earlier calls have results.
             if not any(reply.is_open for reply in self._replies[max(0, end - _MOST_LOOKED_AT) : end]):
                 break
-            place = self._place(asked, opening, end)
+            place = self._place(message, opening, end)
             if place is not None:
                 end = place
                 # Results are found from the end and written in order of time.
-                results[:0] = _take_results(asked, self._replies[place])
+                results[:0] = _take_results(message, self._replies[place])
         for call, content in results:
             marked = failed is not None and content.startswith(failed)
             if failed is not None:
@@ -192,9 +192,9 @@ class ToolTrace:
                 duration_seconds=self._trace.seconds - call.at,
             )
 
-    def _place(self, asked: _CallMessage, opening: str, end: int) -> int | None:
+    def _place(self, message: _CallMessage, opening: str, end: int) -> int | None:
         """Return the index, below `end`, of the reply that the message repeats, or None."""
-        ids, names, arguments = (list(column) for column in zip(*asked.calls, strict=True))
+        ids, names, arguments = (list(column) for column in zip(*message.calls, strict=True))
         best: tuple[bool, bool, bool] | None = None
         at = None
         for place in range(end - 1, max(0, end - _MOST_LOOKED_AT) - 1, -1):
@@ -213,11 +213,11 @@ class ToolTrace:
 
     def _shorten(self, content: str) -> str:
         """Return the part of a result that the trace has room for."""
-        shown = content[: self._room]
-        self._room -= len(shown)
-        if len(shown) == len(content):
-            return shown
-        return f"{shown}[{len(content) - len(shown):,} more characters]"
+        part = content[: self._room]
+        self._room -= len(part)
+        if len(part) == len(content):
+            return part
+        return f"{part}[{len(content) - len(part):,} more characters]"
 
     def _unique_id(self, call_id: str) -> str:
         """Return the id, with a number appended if an earlier call has the same id."""
@@ -251,11 +251,11 @@ def _parse_call(call: object) -> tuple[str, str, Any] | None:
     return str(call.get("id")), str(function.get("name")), _parse_arguments(function.get("arguments"))
 
 
-def _take_results(asked: _CallMessage, reply: _Reply) -> list[tuple[_Call, str]]:
+def _take_results(message: _CallMessage, reply: _Reply) -> list[tuple[_Call, str]]:
     """Return the reply's calls without a result, each with its result in the message: matched by id, else in order."""
-    waiting = {number: call_id for number, (call_id, _, _) in enumerate(asked.calls)}
+    waiting = {number: call_id for number, (call_id, _, _) in enumerate(message.calls)}
     contents = {}
-    for result_id, content in asked.results:
+    for result_id, content in message.results:
         number = next((number for number, call_id in waiting.items() if call_id == result_id), None)
         if number is None:
             number = next(iter(waiting), None)

@@ -135,10 +135,10 @@ def _find_program(server: McpServer, environ: Mapping[str, str], kind: SandboxKi
     path = environ.get("PATH")  # never PATH of the file's own `env`
     if kind == "bubblewrap":
         moves = server.cwd is not None and _map_folder(server.cwd, kind) != server.cwd
-        shown = show_program(file, path, None if moves and not is_relative else server.cwd)
+        visible = show_program(file, path, None if moves and not is_relative else server.cwd)
         if is_relative:
-            return replace(shown, program=command)
-        return shown
+            return replace(visible, program=command)
+        return visible
     program = shutil.which(file, path=path)
     if program is None:
         raise LookupError(f"the program {command} is not installed")

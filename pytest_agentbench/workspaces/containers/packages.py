@@ -81,7 +81,7 @@ def run_step(command: list[str]) -> str:
     """Return the output of the command. Raises SandboxError with its last lines, without keys, if it fails."""
     from pytest_agentbench.secrets.redaction import Redactor
 
-    shown = " ".join(command)
+    line = " ".join(command)
     try:
         done = subprocess.run(
             command,
@@ -94,9 +94,9 @@ def run_step(command: list[str]) -> str:
             timeout=_DOWNLOAD_SECONDS,
         )
     except subprocess.TimeoutExpired as error:
-        raise SandboxError(f"{shown}: not done within {_DOWNLOAD_SECONDS} s; is the registry reachable?") from error
+        raise SandboxError(f"{line}: not done within {_DOWNLOAD_SECONDS} s; is the registry reachable?") from error
     if done.returncode:
         # npm and pip print addresses of registries, which may contain a token
         last = Redactor().text(done.stdout).strip().splitlines()[-_SHOWN_LINES:]
-        raise SandboxError("\n".join([f"{shown}: exit status {done.returncode}", *last]))
+        raise SandboxError("\n".join([f"{line}: exit status {done.returncode}", *last]))
     return done.stdout

@@ -87,11 +87,11 @@ def own_limits() -> list[dict[str, Any]]:
     return limits
 
 
-def check_made(made: Mapping[str, Any], request: Mapping[str, Any], user: str, info: Mapping[str, Any]) -> None:
+def check_made(container: Mapping[str, Any], request: Mapping[str, Any], user: str, info: Mapping[str, Any]) -> None:
     """Raise SandboxError if a new container differs from its request. `made` is podman's description of it."""
-    if made["Config"].get("User") != user:
-        raise _make_mismatch_error("User", made["Config"].get("User"), user)
-    host = made["HostConfig"]
+    if container["Config"].get("User") != user:
+        raise _make_mismatch_error("User", container["Config"].get("User"), user)
+    host = container["HostConfig"]
     # With cgroups v1 an ordinary user cannot set these limits, so only the watchdog enforces them
     counted = () if is_rootless(info) and info.get("CgroupVersion") == "1" else _COUNTED
     for name in counted:
@@ -109,9 +109,9 @@ def check_made(made: Mapping[str, Any], request: Mapping[str, Any], user: str, i
     for name in ("Privileged", "CapAdd"):
         if host.get(name):
             raise _make_mismatch_error(name, host[name], None)
-    if volumes := [mount["Destination"] for mount in made.get("Mounts") or () if mount["Type"] == "volume"]:
+    if volumes := [mount["Destination"] for mount in container.get("Mounts") or () if mount["Type"] == "volume"]:
         raise _make_mismatch_error("Mounts", volumes, "no volume, which would have no limit")
-    for variable in made["Config"].get("Env") or ():
+    for variable in container["Config"].get("Env") or ():
         name, _, value = variable.partition("=")
         if name.lower() in _PROXIES and value and value == os.environ.get(name):  # its address may contain a password
             raise _make_mismatch_error(f"Env {name}", "this user's proxy", None)
