@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import AgentbenchError, McpCallError, McpServerError
@@ -16,20 +15,10 @@ from pytest_agentbench.tools.mcp.servers import CallResult, Listing
 from pytest_agentbench.workspaces.sandboxes.base import Process
 
 if TYPE_CHECKING:
-    from mcp import Client
-    from mcp_types import CallToolResult, InputRequiredResult
-    from pydantic import TypeAdapter
-
     from pytest_agentbench.tools.mcp.session import ServerSession
 
 CALL_SECONDS = 60.0
 """Seconds of one call if the server's declaration sets no limit."""
-
-LIST_SECONDS = 30.0
-"""Seconds for listing all tools of a started server."""
-
-MAX_TOOLS = 10_000
-"""Maximum tools of one server."""
 
 _MAX_DEATHS = 2
 
@@ -94,31 +83,8 @@ class Connection:
 
     async def listing(self) -> Listing:
         """Ask the server for its tools. Raises McpServerError, SandboxError, and UnavailableError (see `launch`)."""
-        from mcp import MCPError
-        from pydantic import ValidationError
-
-        from pytest_agentbench.tools.mcp.session import describe_fault
-        from pytest_agentbench.tools.mcp.transport import server_tools
-
-        session, client = await self._ready_client()
-        try:
-            async with asyncio.timeout(LIST_SECONDS):
-                described = await _list_all_tools(client)
-        except TimeoutError:
-            raise session.error(f"it gave no list of its tools within {LIST_SECONDS:g} s") from None
-        except MCPError as error:
-            reason = "it ended" if session.ended.is_set() else error.message
-            raise session.error(f"it lists no tools: {reason}") from error
-        except ValidationError as error:
-            raise session.error(f"its list of tools is invalid: {describe_fault(error)}") from None
-        if described is None:
-            raise session.error(f"its list of tools has no end, or more than {MAX_TOOLS:,} tools")
-        info = client.server_info
-        return Listing(
-            server_name=info.name if info else "",
-            server_version=info.version if info else "",
-            tools=server_tools(self._name, described),
-        )
+        session = await self._ready_session()
+        return await session.listing()
 
     async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
         """Return a tool's result for these arguments. `tool` is the server's own name of the tool.
@@ -127,11 +93,16 @@ class Connection:
         not know the tool, or replies with more than 16 MiB. The agent reads the message.
         """
         _require_sendable(tool, arguments)
+        limit = seconds or self._server.timeout_seconds or CALL_SECONDS
         try:
-            session, client = await self._ready_client()
+            session = await self._ready_session()
         except AgentbenchError as error:
             raise McpCallError(str(error)) from error
-        return await self._send_call(session, client, tool, dict(arguments), seconds)
+        try:
+            return await session.call(tool, dict(arguments), limit)
+        except McpServerError as error:
+            self._deaths.add(session)
+            raise McpCallError(self._describe_ending()) from error
 
     async def close(self) -> None:
         """Stop the server unless it is shared. Waiting calls fail. Never raises; may be called twice."""
@@ -151,14 +122,15 @@ class Connection:
             return "called no more"
         return "not started again"
 
-    async def _ready_client(self) -> tuple[ServerSession, Client]:
+    async def _ready_session(self) -> ServerSession:
         """Return the current or a new session, once the server has replied."""
         session = await self._current_session()
         try:
-            return session, await session.client()
+            await session.client()
         except AgentbenchError:
             self._deaths.add(session)
             raise
+        return session
 
     async def _current_session(self) -> ServerSession:
         # Two concurrent calls that find the server dead must not start it twice
@@ -179,6 +151,7 @@ class Connection:
             return self._lives.session
 
     def _make_session(self) -> ServerSession:
+        # The library takes half a second to import, and most sessions have no server
         from pytest_agentbench.tools.mcp.session import ServerSession, Way
 
         headers = expand_headers(self._server, self._environ)
@@ -197,59 +170,6 @@ class Connection:
         redactor = Redactor(secrets)
         redactor.know(secrets)
         return redactor.text(text)
-
-    async def _send_call(
-        self, session: ServerSession, client: Client, tool: str, arguments: dict[str, Any], seconds: float | None
-    ) -> CallResult:
-        from mcp import MCPError
-        from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
-        from pydantic import ValidationError
-
-        from pytest_agentbench.tools.mcp.session import describe_fault
-        from pytest_agentbench.tools.mcp.transport import read_call_result
-
-        limit = seconds or self._server.timeout_seconds or CALL_SECONDS
-        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
-        try:
-            async with asyncio.timeout(limit):
-                result = await client.session.send_request(request, _result_adapter())
-        except TimeoutError:
-            raise McpCallError(f"{self._name} did not answer within {limit:g} s") from None
-        except ValidationError as error:
-            raise McpCallError(f"{self._name} returned an invalid result: {describe_fault(error)}") from None
-        except MCPError as error:
-            if not session.ended.is_set():
-                raise McpCallError(error.message) from error
-            self._deaths.add(session)
-            raise McpCallError(self._describe_ending()) from error
-        if not isinstance(result, CallToolResult):
-            raise McpCallError(f"{self._name} requests input from a user, and a run has no user")
-        return read_call_result(result)
-
-
-async def _list_all_tools(client: Client) -> list[Any] | None:
-    """Return all tools as the server sent them, or None if their list has no end."""
-    from pytest_agentbench.tools.mcp.transport import RAW_TOOLS
-
-    described: list[Any] = []
-    cursor = None
-    for _ in range(MAX_TOOLS):
-        page = await client.list_tools(cursor=cursor)
-        described += (page.meta or {}).get(RAW_TOOLS, ())
-        cursor = page.next_cursor
-        if len(described) > MAX_TOOLS:
-            return None
-        if cursor is None:
-            return described
-    return None
-
-
-@cache
-def _result_adapter() -> TypeAdapter[CallToolResult | InputRequiredResult]:
-    from mcp_types import CallToolResult, InputRequiredResult
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(CallToolResult | InputRequiredResult)
 
 
 def _require_sendable(tool: str, arguments: Mapping[str, Any]) -> None:

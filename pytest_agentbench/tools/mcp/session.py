@@ -9,20 +9,28 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import Implementation
-from pydantic import ValidationError
+from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, Implementation, InputRequiredResult
+from pydantic import TypeAdapter, ValidationError
 
 from pytest_agentbench.bounded.replies import bound_reply
-from pytest_agentbench.errors import McpServerError, SandboxError, UnavailableError
+from pytest_agentbench.errors import McpCallError, McpServerError, SandboxError, UnavailableError
 from pytest_agentbench.models.connections import tls_context
-from pytest_agentbench.tools.mcp.transport import MAX_MESSAGE_BYTES, Messages, open_pipe_streams
+from pytest_agentbench.tools.mcp.servers import CallResult, Listing
+from pytest_agentbench.tools.mcp.transport import (
+    MAX_MESSAGE_BYTES,
+    RAW_TOOLS,
+    Messages,
+    open_pipe_streams,
+    read_call_result,
+    server_tools,
+)
 from pytest_agentbench.workspaces.sandboxes.base import Process
 
 _CONNECT_SECONDS = 10.0
@@ -86,6 +94,10 @@ async def _check_response(ended: asyncio.Event, response: httpx2.Response) -> No
 START_SECONDS = 30.0
 """Seconds in which a server has to start and to agree on a protocol."""
 
+_LIST_SECONDS = 30.0
+"""Seconds for listing all tools of a started server."""
+
+_MAX_TOOLS = 10_000
 _END_SECONDS = 3.0
 _GRACE_SECONDS = 0.5
 _STDERR_CHARACTERS = 4096
@@ -140,6 +152,46 @@ class ServerSession:
         Raises McpServerError if it did not, SandboxError and UnavailableError if it could not be started.
         """
         return await asyncio.shield(self._client)
+
+    async def listing(self) -> Listing:
+        """Return the server's tools. Raises McpServerError, and the errors of `client`."""
+        client = await self.client()
+        try:
+            async with asyncio.timeout(_LIST_SECONDS):
+                tools = await _list_all_tools(client)
+        except TimeoutError:
+            raise self.error(f"it gave no list of its tools within {_LIST_SECONDS:g} s") from None
+        except MCPError as error:
+            reason = "it ended" if self.ended.is_set() else error.message
+            raise self.error(f"it lists no tools: {reason}") from error
+        except ValidationError as error:
+            raise self.error(f"its list of tools is invalid: {_describe_fault(error)}") from None
+        if tools is None:
+            raise self.error(f"its list of tools has no end, or more than {_MAX_TOOLS:,} tools")
+        name = version = ""
+        if (info := client.server_info) is not None:
+            name, version = info.name, info.version
+        return Listing(server_name=name, server_version=version, tools=server_tools(self._way.name, tools))
+
+    async def call(self, tool: str, arguments: dict[str, Any], seconds: float) -> CallResult:
+        """Return a tool's result. Raises McpCallError, McpServerError if the server ends, and as `client` does."""
+        client = await self.client()
+        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
+        try:
+            async with asyncio.timeout(seconds):
+                # The library's own method validates results by the tools' output schemas, which it would list first
+                result = await client.session.send_request(request, _result_adapter())
+        except TimeoutError:
+            raise McpCallError(f"{self._way.name} did not answer within {seconds:g} s") from None
+        except ValidationError as error:
+            raise McpCallError(f"{self._way.name} returned an invalid result: {_describe_fault(error)}") from None
+        except MCPError as error:
+            if self.ended.is_set():
+                raise self.error("it ended") from error
+            raise McpCallError(error.message) from error
+        if not isinstance(result, CallToolResult):
+            raise McpCallError(f"{self._way.name} requests input from a user, and a run has no user")
+        return read_call_result(result)
 
     def error(self, reason: str) -> McpServerError:
         """Return an error for the reason, with the end of the server's stderr."""
@@ -233,7 +285,7 @@ class ServerSession:
         if isinstance(error, MCPError):
             return f"it refused the initialization: {error.message}"
         if isinstance(error, ValidationError):
-            return f"its first reply does not follow the protocol: {describe_fault(error)}"
+            return f"its first reply does not follow the protocol: {_describe_fault(error)}"
         return str(error) or type(error).__name__
 
     async def _stop(self) -> None:
@@ -253,7 +305,27 @@ class ServerSession:
                 _logger.warning("%s", error)
 
 
-def describe_fault(error: ValidationError) -> str:
+async def _list_all_tools(client: Client) -> list[Any] | None:
+    """Return all tools as the server sent them, or None if their list has no end."""
+    tools: list[Any] = []
+    cursor = None
+    for _ in range(_MAX_TOOLS):
+        page = await client.list_tools(cursor=cursor)
+        tools += (page.meta or {}).get(RAW_TOOLS, ())
+        cursor = page.next_cursor
+        if len(tools) > _MAX_TOOLS:
+            return None
+        if cursor is None:
+            return tools
+    return None
+
+
+@cache
+def _result_adapter() -> TypeAdapter[CallToolResult | InputRequiredResult]:
+    return TypeAdapter(CallToolResult | InputRequiredResult)
+
+
+def _describe_fault(error: ValidationError) -> str:
     """Return place and description of the first fault of an answer, without the value."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

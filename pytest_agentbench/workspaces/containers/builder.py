@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from docker.errors import NotFound  # podman's message is not one that the SDK maps to ImageNotFound
+
 from pytest_agentbench.errors import SandboxError, UnavailableError
 from pytest_agentbench.workspaces.containers import podman
 from pytest_agentbench.workspaces.containers.daemon import Daemon, docker_problem
@@ -46,8 +48,6 @@ class ImageBuilder:
 
     def find(self, name: str) -> LocalImage | None:
         """Return the local image of that name, or None. Nothing is pulled."""
-        from docker.errors import NotFound  # podman's message is not one that the SDK maps to ImageNotFound
-
         with self._daemon.errors():
             try:
                 image = self._daemon.client.images.get(name)
@@ -111,8 +111,6 @@ class ImageBuilder:
 
     def remove(self, name: str) -> None:
         """Take the name away, and the image with its last one. No such image is no error."""
-        from docker.errors import NotFound  # podman's message is not one that the SDK maps to ImageNotFound
-
         with self._daemon.errors(), suppress(NotFound):
             self._daemon.client.api.remove_image(name)
 

@@ -15,6 +15,9 @@ from os.path import isabs
 from pathlib import Path
 from typing import Any
 
+from docker.errors import APIError, DockerException, NotFound
+from requests import RequestException
+
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.containers import podman
@@ -240,9 +243,6 @@ def _of_dead(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _remove_one(function: Any, name: str, **options: Any) -> None:
-    from docker.errors import APIError, DockerException, NotFound
-    from requests import RequestException
-
     try:
         function(name, **options)
     except NotFound:
