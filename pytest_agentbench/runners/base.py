@@ -9,7 +9,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
@@ -76,7 +75,7 @@ class Recorder:
     @property
     def usage(self) -> Usage:
         """Return the sum of all added usage, unknown if none was added."""
-        return self._usage or _unknown_usage()
+        return self._usage or Usage()
 
     @property
     def seconds(self) -> float:
@@ -137,11 +136,6 @@ class Recorder:
         with self._lock:
             # Numbered under the lock: two threads of an agent must not share a number
             self._events.append(event(sequence=len(self._events), at=at, **fields))
-
-
-@cache
-def _unknown_usage() -> Usage:
-    return Usage()
 
 
 def clean(value: Any, levels: int = MAX_LEVELS) -> Any:

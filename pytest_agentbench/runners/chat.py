@@ -82,12 +82,6 @@ def _wire_message(message: Message) -> dict[str, Any]:
 
 def _attachment(case: Case, attachment: Attachment) -> str:
     name = attachment.name
-    content = _content(case, attachment)
-    return f"Attached context file: {name}\n--- BEGIN ATTACHMENT {name} ---\n{content}\n--- END ATTACHMENT {name} ---"
-
-
-def _content(case: Case, attachment: Attachment) -> str:
-    name = attachment.name
     if attachment.size > _MAX_ATTACHMENT:
         problem = f"found {name!r} with {attachment.size:,} bytes, expected at most {_MAX_ATTACHMENT:,}"
         raise _refuse(case, "attachments", problem)
@@ -100,14 +94,16 @@ def _content(case: Case, attachment: Attachment) -> str:
         problem = f"{name!r} changed after the case was loaded; start the session again"
         raise _refuse(case, "attachments", problem)
     try:
-        return content.decode("utf-8")
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         problem = f"found {name!r}, which is not UTF-8 text (byte {error.start}), expected text; convert or remove it"
         raise _refuse(case, "attachments", problem) from error
+    return f"Attached context file: {name}\n--- BEGIN ATTACHMENT {name} ---\n{text}\n--- END ATTACHMENT {name} ---"
 
 
 def _refuse(case: Case, field: str, text: str) -> ConfigError:
     """Return an error for a field of the case's input, with its place if the case has its own YAML file."""
+    # A row of a dataset has a line only, and no field `input`
     if case.dataset is None and case.path.suffix in YAML_SUFFIXES and case.path.is_file():
         return make_located_error(case.path, [(("input", field), text)])
     return ConfigError(f"{case.path}:{case.line}:1: input.{field}: {text}")

@@ -82,7 +82,8 @@ def _check_rows(opened: OpenedSource) -> list[Case]:
     expect([*map(_name_row, rows)] == [*map(_name_row, opened.rows())], "rows: a second call yields other rows")
     for row in rows:
         if isinstance(row, BadRow):
-            _check_bad_row(row)
+            place = f"{row.path}:{row.line}:"
+            expect(row.message.startswith(place), f"rows: found {row.message!r}, expected it to begin with {place!r}")
     good = [row for row in rows if isinstance(row, SourceCase)]
     expect(good, "rows: the file has no valid case")
     ids = [row.case_id for row in good]
@@ -94,11 +95,6 @@ def _name_row(row: SourceCase | BadRow) -> str:
     if isinstance(row, SourceCase):
         return row.case_id
     return row.message
-
-
-def _check_bad_row(row: BadRow) -> None:
-    place = f"{row.path}:{row.line}:"
-    expect(row.message.startswith(place), f"rows: found {row.message!r}, expected it to begin with {place!r}")
 
 
 def _check_row(opened: OpenedSource, row: SourceCase) -> Case:
@@ -255,6 +251,7 @@ def _check_kind(runner: RunnerKind) -> None:
         expect(isinstance(getattr(runner, flag), bool), f"{flag}: found {getattr(runner, flag)!r}, expected a bool")
     seconds = runner.run_seconds
     expect(seconds is None or seconds > 0, f"run_seconds: found {seconds!r}, expected seconds or None")
+    # Hints come from case files, so any value may arrive: problems are reported, not raised
     for hints in ("text", [1], {"no such hint": 1}, {}):
         _check_problems(runner.context_problems(hints), f"context_problems({hints!r})")
 

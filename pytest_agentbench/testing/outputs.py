@@ -75,6 +75,7 @@ async def _check_calls(tool: Tool, arguments: Mapping[str, Any], context: ToolCo
     expect(not output.broken, f"its own code failed: {output.content}")
     expect(not output.is_error, f"it failed with good arguments: {output.content}")
     required = tool.parameters.get("required", ())
+    # An empty object lacks the required arguments: the toolbox must refuse it before the tool's code runs
     if required and tool.checks_arguments:
         wrong = await toolbox.call(tool.name, {}, "{}")
         is_refused = wrong.is_error and not wrong.broken
@@ -154,6 +155,7 @@ def check_report_format(form: ReportFormat, report: Mapping[str, Any] | None = N
         expect(written[0] == written[1], "write: the same report becomes another file each time")
         expect([*Path(folder).iterdir()] == [path], "write: it wrote more files than the requested one")
         expect(json.dumps(document) == before, "write: it changed the report, which other formats share")
+        # A session that is stopped at once has such a report
         form.write({**document, "runs": [], "models": [], "cases": []}, path)
         nowhere = Path(folder, "missing", "report.out")
         try:

@@ -173,6 +173,7 @@ def make_taped_fetch(fetch: Fetch | None, tape: Tape) -> Fetch:
 
 def _write_answer(page: Page) -> Answer:
     hops = [{"url": hop.url, "address": hop.address or "", "status": str(hop.status)} for hop in page.hops]
+    # With the last request, because a cassette's answer is a flat list of texts
     hops[-1] |= {"media_type": page.media_type, "size": str(page.size), "sha256": page.sha256, "text": page.text}
     return Answer(results=tuple(hops))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
+from pytest_agentbench.terminal_text import shorten_text
 
 if TYPE_CHECKING:
     import httpx2
@@ -86,7 +87,8 @@ def check_url(text: str, settings: NetworkSettings, base: httpx2.URL | None = No
     if url.userinfo:
         raise RefusedError(f"a URL with a user name or password for {host_of(url)} is refused: leave them out")
     if not is_host_allowed(host_of(url), settings):
-        raise RefusedError(f"{host_of(url)} is not an allowed host of the run profile ({_list_hosts(settings)})")
+        hosts = shorten_text(", ".join(settings.hosts), 200)
+        raise RefusedError(f"{host_of(url)} is not an allowed host of the run profile ({hosts})")
     return url
 
 
@@ -146,6 +148,7 @@ def _normalize(address: Address) -> Address:
     """Return the address without a scope, and an IPv4 address in IPv6 notation as IPv4."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
+    # The system connects to the IPv4 address that these contain, so that one is checked
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address in _NAT64:
@@ -165,7 +168,3 @@ def _is_public(address: Address) -> bool:
 @lru_cache(maxsize=64)
 def _parse_networks(texts: tuple[str, ...]) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
     return tuple(ipaddress.ip_network(text) for text in texts)
-
-
-def _list_hosts(settings: NetworkSettings) -> str:
-    return ", ".join(settings.hosts[:10]) + (", ..." if len(settings.hosts) > 10 else "")

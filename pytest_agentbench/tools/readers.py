@@ -251,8 +251,9 @@ class _Reader:
         """Return the process, started at the first call. Raises SandboxError if that fails."""
         if self._process is None:
             isolation = await asyncio.to_thread(_find_isolation)
+            command = [sys.executable, "-I", "-B", str(_PROGRAM), *map(str, _library_folders())]
             try:
-                opened = await self._opened.enter_async_context(open_isolated(_command(), isolation, _MEMORY))
+                opened = await self._opened.enter_async_context(open_isolated(command, isolation, _MEMORY))
                 self._process = opened
                 async with asyncio.timeout(_START_SECONDS):
                     await self.reply()
@@ -307,10 +308,6 @@ def _cancel(worker: asyncio.Task[None]) -> None:
 def missing_libraries(names: Sequence[str] = _LIBRARIES) -> list[str]:
     """Return the libraries of the extra `web` that are not installed."""
     return [name for name in names if find_spec(name) is None]
-
-
-def _command() -> list[str]:
-    return [sys.executable, "-I", "-B", str(_PROGRAM), *map(str, _library_folders())]
 
 
 @cache

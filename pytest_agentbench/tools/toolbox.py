@@ -34,6 +34,7 @@ def assign_wire_names(tool_ids: Iterable[str]) -> dict[str, str]:
     ids = dict.fromkeys(tool_ids)
     names = {tool_id: tool_id for tool_id in ids if _LEGAL.fullmatch(tool_id)}
     simple_names = {tool_id: tool_id.replace(":", "__", 1) for tool_id in ids if tool_id not in names}
+    # A simple name is usable only if no other tool has it, as its id or as its own simple name
     uses = Counter([*names, *simple_names.values()])
     taken = {*names, *simple_names.values()}
     for tool_id, name in simple_names.items():

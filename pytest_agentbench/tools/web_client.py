@@ -76,6 +76,7 @@ class WebClient:
         self._settings, self._resolve = settings, resolve
         self._headers, self._seconds = {**_HEADERS, **headers}, seconds
         self._sites: dict[tuple[str, str, int | None], _Site] = {}
+        # All idle connections, the oldest first: beyond _MAX_IDLE the oldest is closed, of any site
         self._idle: OrderedDict[_Connection, _Site] = OrderedDict()
 
     async def __aenter__(self) -> Self:

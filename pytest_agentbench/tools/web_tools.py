@@ -58,7 +58,7 @@ def make_searxng_search(base_url: str) -> Search:
     async def search(query: str) -> list[SearchResult]:
         parameters = {"q": query, "format": "json"}
         reply = await _request_json(
-            "SearXNG", lambda client: client.get(f"{_strip_slash(base_url)}/search", params=parameters)
+            "SearXNG", lambda client: client.get(f"{base_url.rstrip('/')}/search", params=parameters)
         )
         return _parse_results(reply.get("results"), snippet="content")
 
@@ -70,7 +70,7 @@ def make_brave_search(api_key: str, base_url: str = _BRAVE) -> Search:
 
     async def search(query: str) -> list[SearchResult]:
         parameters = {"q": query[:400], "count": str(_RESULTS)}  # the service's limit for queries
-        url, headers = f"{_strip_slash(base_url)}/res/v1/web/search", {"X-Subscription-Token": api_key}
+        url, headers = f"{base_url.rstrip('/')}/res/v1/web/search", {"X-Subscription-Token": api_key}
         reply = await _request_json("Brave", lambda client: client.get(url, params=parameters, headers=headers))
         web = reply.get("web")
         return _parse_results(web.get("results") if isinstance(web, dict) else None, snippet="description")
@@ -83,7 +83,7 @@ def make_tavily_search(api_key: str, base_url: str = _TAVILY) -> Search:
 
     async def search(query: str) -> list[SearchResult]:
         body, headers = {"query": query[:400], "max_results": _RESULTS}, {"Authorization": f"Bearer {api_key}"}
-        url = f"{_strip_slash(base_url)}/search"
+        url = f"{base_url.rstrip('/')}/search"
         reply = await _request_json("Tavily", lambda client: client.post(url, json=body, headers=headers))
         return _parse_results(reply.get("results"), snippet="content")
 
@@ -126,10 +126,6 @@ async def _request_json(service: str, request: Callable[[httpx2.AsyncClient], An
     if isinstance(reply, dict):
         return reply
     return {}
-
-
-def _strip_slash(url: str) -> str:
-    return url.rstrip("/")
 
 
 def _parse_results(results: object, *, snippet: str) -> list[SearchResult]:

@@ -205,6 +205,7 @@ async def _shell_session(arguments: dict[str, Any], context: ToolContext) -> str
         return refused
     sandbox = await context.sandbox()
     session: ShellSession = context.state.setdefault(_NAME, ShellSession(sandbox))
+    # Even with a command in the same call: the model expects it to run in the new shell
     if restart:
         await session.restart()
     if command is None:

@@ -68,6 +68,7 @@ def _run_session(folder: Path, root: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "cases"],
         cwd=folder,
+        # The user's own options could deselect the trial
         env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
         check=False,
         stdin=subprocess.DEVNULL,
@@ -94,6 +95,7 @@ def _judge(run: Mapping[str, Any], turns: int) -> Iterator[Finding]:
     answer = "Goodbye." if turns > 1 else "It says kingfisher."
     yield _compare("answer", output, answer)
     requests = sum(e["type"] == "runner" and e["name"] == "request" for e in run["trace"])
+    # Two tool calls and the answer; one request for a further turn
     expected = 3 + (turns - 1)
     yield _compare("requests", requests, expected)
     usage = {name: run["usage"][name] for name in _PER_REQUEST}

@@ -82,6 +82,7 @@ def build_image(builder: ImageBuilder, adapter: Adapter, base: str, tell: Tell, 
     """
     begun, name = time.monotonic(), adapter.image
     on = _build_base(builder, base, tell)
+    # With the id of the base, so that a renewed base makes the agents' images outdated
     labels = {_LABEL: adapter.program.name, f"{_LABEL}.of": _hash_parts(adapter), f"{_LABEL}.base": on.image_id}
     existing = builder.find(name)
     if existing is not None and not rebuild:

@@ -174,7 +174,8 @@ class Exchange:
             self.begun = True
             headers = [*message["headers"], (b"connection", b"close")]
             lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
-            self.writer.write(_status_line(message["status"]) + lines + b"\r\n")
+            status = HTTPStatus(message["status"])
+            self.writer.write(f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode("ascii") + lines + b"\r\n")
         else:
             self.writer.write(message.get("body", b""))
         await self.writer.drain()
@@ -219,7 +220,3 @@ def _read_fields(lines: list[str]) -> dict[str, str]:
             raise MalformedError(HTTPStatus.BAD_REQUEST)
         headers[name] = field[2].rstrip(" \t")
     return headers
-
-
-def _status_line(status: int) -> bytes:
-    return f"HTTP/1.1 {int(status)} {HTTPStatus(status).phrase}\r\n".encode("ascii")

@@ -78,6 +78,7 @@ class Catalogues:
         """
         stored = _StoredListing(program=key.program, listing=listing)
         document = json.dumps(self._redactor.value(stored.model_dump()))
+        # Read back from the redacted document, so that this session offers the same as later ones
         self._stored[key.definition] = stored = _StoredListing.model_validate_json(document)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

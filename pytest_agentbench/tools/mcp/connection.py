@@ -139,6 +139,7 @@ class Connection:
             if session is not None and session.ended.is_set():
                 await session.end()
                 self._lives.session = None
+                # A shared server that dies between calls has interrupted no call of this run
                 if not self._is_shared:
                     self._deaths.add(session)
             if self._lives.is_closed:

@@ -88,6 +88,7 @@ async def launch_server(
     argv = [program.program, *server.args]
     if server.cwd is not None:
         argv = ["/bin/sh", "-c", _IN_FOLDER, "sh", _map_folder(server.cwd, kind), *argv]
+    # The server's own variables have precedence. Nothing else of this process's environment reaches it
     return await sandbox.open(argv, environment={**environment, **_own_variables(server, environ)}, stderr="apart")
 
 

@@ -45,6 +45,7 @@ async def open_http_streams(
     url: str, headers: Mapping[str, str], ended: asyncio.Event
 ) -> AsyncIterator[tuple[Messages, Any]]:
     """Yield the streams of a server at an address. `ended` is set when the connection is over."""
+    # `addFilter` ignores a filter that the logger has already
     logging.getLogger("mcp.client.streamable_http").addFilter(_drop_content)
     async with (
         httpx2.AsyncClient(
@@ -253,6 +254,7 @@ class ServerSession:
             async with open_http_streams(way.url, way.headers, self.ended) as streams:
                 yield streams
         else:
+            # A program with an address may end before it listens, which ends the group with its error
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(_watch_end(self._process))
                 await wait_until_listening(way.url)

@@ -84,6 +84,7 @@ class Lines:
         self._add(rest)
 
     def _add(self, piece: bytes) -> None:
+        # Only the end of a line's excess is stored: it may contain the id of the response
         room = MAX_MESSAGE_BYTES - len(self._line)
         self._line += piece[:room]
         if len(piece) > room:
@@ -115,6 +116,7 @@ def parse_line(line: bytes) -> JSONRPCMessage | None:
 
     Incomplete characters, such as at the end of truncated texts, are replaced.
     """
+    # Before the parser, because some servers print megabytes of logs on stdout
     if b'"jsonrpc"' not in line or b'"id"' not in line:
         return None
     try:
@@ -223,6 +225,7 @@ class Outbox:
     async def send(self, item: SessionMessage) -> None:
         """Queue a message. Wait while the server does not read, but drop a notification instead."""
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        # A notification has nobody who waits for it: its task would wait for ever on a server that does not read
         if not isinstance(item.message, JSONRPCNotification):
             await self._lines.put(line)
         elif not self._lines.full():

@@ -191,7 +191,7 @@ def _document(
     return {
         "services": {
             name: {
-                **_unchanged(service),
+                **service.model_dump(include=_UNCHANGED, exclude_none=True, exclude_defaults=True, mode="json"),
                 **_bounds(spec.limits, cpus, profile),
                 **alone,
                 "image": images[name].name,  # never `build`, because only this package bounds builds
@@ -218,10 +218,6 @@ def _document(
 def _literal(text: str) -> str:
     """Return the text with `$` escaped, so that Compose inserts no variables."""
     return text.replace("$", "$$")
-
-
-def _unchanged(service: ComposeService) -> dict[str, Any]:
-    return service.model_dump(include=_UNCHANGED, exclude_none=True, exclude_defaults=True, mode="json")
 
 
 def _bounds(limits: ResourceLimits, cpus: int, profile: Path | None) -> dict[str, Any]:

@@ -341,7 +341,7 @@ def show_program(command: str, path: str | None, folder: str | None = None) -> S
     The mounts show the program and the interpreter of a script with their installations, those below `/tmp` too. Files
     in `folder` need no mount. Raises LookupError if the program is not installed, or is below the workspace's path.
     """
-    own = _bubblewrap_path()
+    own = (*python_path(*WRITABLE), *SYSTEM_PATH)
     if os.sep not in command and shutil.which(command, path=os.pathsep.join(own)) is not None:
         return ShownProgram(command)
     hidden = f"{WORKSPACE}/"
@@ -356,10 +356,6 @@ def show_program(command: str, path: str | None, folder: str | None = None) -> S
     parts = dict.fromkeys(part for file in files for part in _installed_folder(file))
     folders = dict.fromkeys(os.path.dirname(file) for file in files)
     return ShownProgram(program, tuple(Mount(Path(part), part) for part in parts), (*own, *folders))
-
-
-def _bubblewrap_path() -> tuple[str, ...]:
-    return (*python_path(*WRITABLE), *SYSTEM_PATH)
 
 
 def _program_files(program: str, path: str) -> list[str]:
