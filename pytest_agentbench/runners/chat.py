@@ -116,12 +116,7 @@ class Requests:
     """
 
     def __init__(
-        self,
-        case_id: str,
-        client: ChatClient,
-        settings: RunnerSettings,
-        trace: Recorder,
-        own: Collection[str] = (),
+        self, case_id: str, client: ChatClient, settings: RunnerSettings, trace: Recorder, own: Collection[str] = ()
     ) -> None:
         """Set up a run's requests. `own` names fields that the case sets; no endpoint may drop them."""
         self._case_id = case_id
@@ -200,12 +195,7 @@ class Requests:
         if passed is None:
             self._explain_version(merged)
         ask: Callable[..., Awaitable[ChatReply]] = partial(
-            self._client.complete,
-            messages,
-            tools=tools,
-            parameters=merged,
-            case_id=self._case_id,
-            **further,
+            self._client.complete, messages, tools=tools, parameters=merged, case_id=self._case_id, **further
         )
         if passed is not None:  # the agent's own bytes, which the settings must not change
             ask = partial(self._client.forward, passed, stall_seconds=self._settings.stall_seconds, **self._repeats)

@@ -24,14 +24,7 @@ from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.runners.base import RunContext, RunEnd, Runner, conclude
 from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession, RunRequest, SessionParts
 from pytest_agentbench.sources.case_source import BadRow, CaseSource, OpenedSource, SourceCase, SourceRequest
-from pytest_agentbench.testing.samples import (
-    MODEL,
-    expect,
-    expect_identity,
-    expect_line,
-    expect_name,
-    expect_refusal,
-)
+from pytest_agentbench.testing.samples import MODEL, expect, expect_identity, expect_line, expect_name, expect_refusal
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces

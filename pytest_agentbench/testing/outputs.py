@@ -24,14 +24,7 @@ from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.reports.reading import report_schema
 from pytest_agentbench.reports.sections import ReportFormat, ReportSection
-from pytest_agentbench.testing.samples import (
-    MODEL,
-    expect,
-    expect_line,
-    expect_name,
-    sample_report,
-    sample_row,
-)
+from pytest_agentbench.testing.samples import MODEL, expect, expect_line, expect_name, sample_report, sample_row
 from pytest_agentbench.tools.base import Search, SearchResult, Tool, ToolContext, ToolOutput
 from pytest_agentbench.tools.toolbox import Toolbox
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec

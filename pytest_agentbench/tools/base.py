@@ -105,12 +105,7 @@ def require_sandbox(context: ToolContext) -> None:
 
 def object_schema(required: Sequence[str], **properties: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON Schema of arguments: an object with these properties and no others."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)

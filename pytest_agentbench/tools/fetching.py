@@ -20,21 +20,8 @@ MAX_TEXT = 200_000
 """Maximum characters of a page."""
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
-_TEXTS = frozenset(
-    {
-        "application/ecmascript",
-        "application/graphql",
-        "application/javascript",
-        "application/json",
-        "application/sql",
-        "application/toml",
-        "application/x-ndjson",
-        "application/x-sh",
-        "application/x-yaml",
-        "application/xml",
-        "application/yaml",
-    }
-)
+_CODE = ("ecmascript", "graphql", "javascript", "json", "sql", "toml")
+_TEXTS = frozenset(f"application/{name}" for name in (*_CODE, "x-ndjson", "x-sh", "x-yaml", "xml", "yaml"))
 
 
 @cache

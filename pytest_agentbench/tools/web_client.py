@@ -26,10 +26,8 @@ _RESOLVED_SECONDS = 60.0
 _MAX_IDLE = 64
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ENCODINGS = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
-_HEADERS = {
-    "Accept-Encoding": "gzip, deflate",
-    "Connection": "keep-alive",
-}  # other encodings may decompress to any size in one step
+# Other encodings may decompress to any size in one step
+_HEADERS = {"Accept-Encoding": "gzip, deflate", "Connection": "keep-alive"}
 
 
 class FetchError(AgentbenchError):

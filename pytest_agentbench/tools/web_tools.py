@@ -10,15 +10,7 @@ from pytest_agentbench.errors import AgentbenchError, InfrastructureError, Provi
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.models.tape import Form, Tape
-from pytest_agentbench.tools.base import (
-    Page,
-    Search,
-    SearchResult,
-    Tool,
-    ToolContext,
-    ToolOutput,
-    object_schema,
-)
+from pytest_agentbench.tools.base import Page, Search, SearchResult, Tool, ToolContext, ToolOutput, object_schema
 from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 from pytest_agentbench.tools.network import RefusedError, check_url, host_of, is_host_allowed, require_web
 
@@ -252,8 +244,7 @@ _TOOLS = (
         WEB_SEARCH,
         "Search the web and return titles, addresses and excerpts of the best pages.",
         object_schema(
-            ["query"],
-            query={"type": "string", "minLength": 1, "maxLength": 2000, "description": "What to find."},
+            ["query"], query={"type": "string", "minLength": 1, "maxLength": 2000, "description": "What to find."}
         ),
         _web_search,
         _require_search,

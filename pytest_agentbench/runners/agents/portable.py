@@ -17,10 +17,7 @@ from pytest_agentbench.records.base import PortableName
 from pytest_agentbench.runners.agents.adapter import Program
 from pytest_agentbench.runners.chat import Requests
 
-_BY_SHELL = {
-    "write": 'mkdir -p -- "$(dirname -- {path})" && printf %s {content} > {path}',
-    "read": "cat -- {path}",
-}
+_BY_SHELL = {"write": 'mkdir -p -- "$(dirname -- {path})" && printf %s {content} > {path}', "read": "cat -- {path}"}
 """Shell commands in place of tools that an agent lacks."""
 
 

@@ -235,14 +235,7 @@ class _Session:
         # In order of precedence, the highest last: the case's variables may replace the gateway's
         own = {name: fill_text(value, values) for name, value in self.prepared.program.env.items()}
         path = {"PATH": ":".join(self.prepared.path)} if self.prepared.path else {}
-        return {
-            **path,
-            "HOME": str(values["home"]),
-            "TZ": "UTC",
-            "NO_COLOR": "1",
-            **self.address.env(),
-            **own,
-        }
+        return {**path, "HOME": str(values["home"]), "TZ": "UTC", "NO_COLOR": "1", **self.address.env(), **own}
 
     async def _look(self, done: ExecResult, mark: str) -> TurnOutput:
         """Return the program's stdout and stderr, and the files that readings name."""
