@@ -102,8 +102,7 @@ def _put_back(member: tarfile.TarInfo, content: IO[bytes] | None, workspace: Wor
         with content, os.fdopen(open_file(folder, names[-1], write=True), "wb") as file:
             shutil.copyfileobj(content, file)
             file.flush()
-            # Always readable and writable by its owner, because the run that continues with it is packed
-            # again
+            # Always readable and writable by its owner, because the run that continues with it is packed again
             os.fchmod(file.fileno(), member.mode & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
             os.utime(file.fileno(), (member.mtime, member.mtime))
 

@@ -199,8 +199,7 @@ def make_agent(fields: AgentFields, adapter: Adapter) -> Program:
 def _insert(argv: tuple[str, ...], further: tuple[str, ...]) -> tuple[str, ...]:
     """Return the arguments with further ones before the message: after it some programs accept none."""
     at = next((index for index, argument in enumerate(argv) if "{message}" in argument), len(argv))
-    # If the message is the value of an option, insert before the option, and before the `--` that ends
-    # options
+    # If the message is the value of an option, insert before the option, and before the `--` that ends options
     if 1 < at < len(argv) and not argv[at].startswith("-") and argv[at - 1].startswith("-"):
         at -= 1
     return (*argv[:at], *further, *argv[at:])

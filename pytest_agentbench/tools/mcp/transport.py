@@ -37,8 +37,7 @@ from pytest_agentbench.terminal_text import visible
 from pytest_agentbench.tools.mcp.servers import CallResult, ServerTool
 from pytest_agentbench.workspaces.sandboxes.base import Process
 
-# The library's own transport does not support sandboxes, and logs unreadable lines, and some servers print
-# API keys.
+# The library's own transport does not support sandboxes, and logs unreadable lines, and some servers print API keys.
 
 
 MAX_MESSAGE_BYTES = 16 * 2**20

@@ -53,8 +53,7 @@ class ImageBuilder:
                 image = self._daemon.client.images.get(name)
             except NotFound:
                 return None
-            # podman's program shows ids without this prefix, and labels of images name their bases by such
-            # ids
+            # podman's program shows ids without this prefix, and labels of images name their bases by such ids
             image_id = str(image.id).removeprefix("sha256:") if self._daemon.is_podman else str(image.id)
             return LocalImage(image_id, image.labels)
 

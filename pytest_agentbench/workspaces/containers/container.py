@@ -271,8 +271,7 @@ def _mounts(workspace: Workspace, mounts: Sequence[Mount]) -> Iterator[tuple[Mou
     private = workspace.private_tmp()
     yield Mount(workspace.path, WORKSPACE), True
     yield Mount(private, _TMP), True
-    # Also inside the workspace: a program could put a link in its place, which would be followed outside at a
-    # restart
+    # Also inside the workspace: a program could put a link in its place, which would be followed outside at a restart
     yield Mount(private, f"{WORKSPACE}/{PRIVATE_TMP}"), True
     for mount in mounts:
         yield mount, False

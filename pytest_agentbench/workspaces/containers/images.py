@@ -92,8 +92,7 @@ def pull_image(daemon: Daemon, name: str) -> None:
     from docker.utils import parse_repository_tag
 
     repository, tag = parse_repository_tag(name)
-    # Not by `images.pull`, which drops messages after the start of the transfer; podman reports errors only
-    # there
+    # Not by `images.pull`, which drops messages after the start of the transfer; podman reports errors only there
     try:
         lines = list(daemon.client.api.pull(repository, tag or "latest", stream=True, decode=True))
         problem = next((str(line["error"]) for line in lines if "error" in line), None)

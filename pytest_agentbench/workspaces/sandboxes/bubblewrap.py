@@ -77,8 +77,7 @@ class BubblewrapSandbox(HostSandbox):
         return start_in_bubblewrap(self._view(), argv, stdin=stdin, environment=environment, stderr=stderr)
 
     def _view(self) -> SandboxView:
-        # The private folder is also bound inside the workspace, so that no program can put a link in its
-        # place
+        # The private folder is also bound inside the workspace, so that no program can put a link in its place
         private = str(self.workspace.private_tmp())
         outside: list[str] = []
         below_tmp: list[str] = []

@@ -88,8 +88,7 @@ def _become(argv: list[str], plan: dict[str, int]) -> None:
 
 
 def _restrict(limits: dict[str, int]) -> None:
-    # RLIMIT_AS would stop programs that only reserve address space (node, java, go). RLIMIT_DATA counts used
-    # memory.
+    # RLIMIT_AS would stop programs that only reserve address space (node, java, go). RLIMIT_DATA counts used memory.
     memory = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
     values = {
         resource.RLIMIT_CORE: 0,

@@ -94,8 +94,7 @@ def nameless_files(pids: Iterable[int], device: int) -> OpenFiles:
     hidden = False
     for pid in pids:
         try:
-            # Sizes by stat have precedence over those of mappings, which may cover a part of a file, or one
-            # part twice.
+            # Sizes by stat have precedence over those of mappings, which may cover a part of a file, or one part twice.
             sizes = _mapped_files(pid) | sizes
             for status in _open_files(pid):
                 if status.st_nlink == 0 and stat.S_ISREG(status.st_mode):
@@ -340,8 +339,7 @@ def _check_limits(watch: Watch, processes: Processes) -> Broken | SandboxError |
     if processes.threads(pids) - len(roots) > limits.processes:
         return "processes"
     nameless = nameless_files(pids, os.stat(watch.folder).st_dev)
-    # smaps_rollup makes the kernel walk all page tables. It is read only if the cheap upper bound is near the
-    # limit.
+    # smaps_rollup makes the kernel walk all page tables. It is read only if the cheap upper bound is near the limit.
     roughly = processes.resident(pids) + nameless.memory
     if 2 * roughly > limits.memory_bytes and memory_bytes(pids, nameless.memory) > limits.memory_bytes:
         return "memory"
