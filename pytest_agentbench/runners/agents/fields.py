@@ -92,4 +92,4 @@ def find_field_problems(
 
 def no_turns(agent: str, turns: int) -> str:
     """Return the message for several turns with an agent without sessions."""
-    return f"found {turns} turns, and {agent} has no sessions that go on; use one turn, or another agent"
+    return f"found {turns} turns, and {agent} cannot continue a session; use one turn, or another agent"

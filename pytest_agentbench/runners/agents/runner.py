@@ -86,11 +86,8 @@ class CommandRunner(ProgramRunner):
     def file_problems(self, file: TestCaseFile) -> Iterator[tuple[Loc, str]]:
         """Yield an error for several turns with a command that cannot continue a session."""
         if len(file.input.turns) > 1 and not file.runner.overrides.get("resume"):
-            yield (
-                ("input", "turns"),
-                f"found {len(file.input.turns)} turns and no `resume` in the runner; add how the "
-                "command goes on, or use one turn",
-            )
+            remedy = "add the command that continues a session, or use one turn"
+            yield ("input", "turns"), f"found {len(file.input.turns)} turns and no `resume` in the runner; {remedy}"
 
 
 class AgentRunner(ProgramRunner):

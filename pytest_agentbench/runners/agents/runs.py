@@ -12,7 +12,7 @@ from pytest_agentbench.config.profiles import pinning_problem
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.runners.agents.adapter import Adapter, Program, find_adapter, make_agent, make_command
 from pytest_agentbench.runners.agents.fields import AgentFields, CommandFields, no_turns, read_fields
-from pytest_agentbench.runners.agents.turns import Prepared as ProgramRun
+from pytest_agentbench.runners.agents.turns import PreparedProgram
 from pytest_agentbench.runners.kinds import Prepared, RunnerSession, RunRequest
 from pytest_agentbench.workspaces.sandboxes.base import Mount, SandboxSpec
 
@@ -104,7 +104,7 @@ def _prepared(
     return Prepared(
         identity={**identity, "sandbox": {**of_settings, "type": kind}},
         sandbox=spec,
-        data=ProgramRun(program, fields, path),
+        data=PreparedProgram(program, fields, path),
     )
 
 

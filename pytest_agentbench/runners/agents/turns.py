@@ -50,7 +50,7 @@ _LAST_LINES, _SHOWN = 12, 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedProgram:
     """A prepared run: its program, and the case's fields.
 
     `path` are folders of programs on this machine that a sandbox other than a container shows.
@@ -97,7 +97,7 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     ConfigError and SandboxError.
     """
     prepared = context.prepared
-    if context.client is None or context.model is None or not isinstance(prepared, Prepared):
+    if context.client is None or context.model is None or not isinstance(prepared, PreparedProgram):
         raise UnavailableError(f"the runner {case.runner.type} needs a model: name one with --model")
     texts = list_turn_texts(case, prepared.program.name)
     spec = context.needs_sandbox()
@@ -129,7 +129,7 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
             return await _Session(context, prepared, gateway, address, port, sandbox, folder, values).run(texts)
 
 
-def _make_gateway(case: Case, context: RunContext, model: Model, prepared: Prepared, *, alone: bool) -> Gateway:
+def _make_gateway(case: Case, context: RunContext, model: Model, prepared: PreparedProgram, *, alone: bool) -> Gateway:
     # Collecting a case imports no web framework
     from pytest_agentbench.runners.agents.portable import PortableRequests, name_tools
     from pytest_agentbench.runners.gateway.gateway import Gateway
@@ -153,7 +153,7 @@ class _Session:
     """The turns of one run. They share a session of the program and one time limit."""
 
     context: RunContext
-    prepared: Prepared
+    prepared: PreparedProgram
     gateway: Gateway
     address: GatewayAddress
     port: int

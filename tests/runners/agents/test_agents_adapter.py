@@ -162,7 +162,7 @@ def test_turns_need_an_agent_with_sessions(bench: Bench) -> None:
     turns = [{"role": "user", "content": text} for text in ("one", "two")]
     bench.case("one", runner={"type": "agent", "agent": "mini_swe_agent"}, input={"turns": turns})
     finished = bench.run("--model", "demo", "cases", "--collect-only")
-    assert "input.turns: found 2 turns, and mini_swe_agent has no sessions that go on" in finished.text
+    assert "input.turns: found 2 turns, and mini_swe_agent cannot continue a session" in finished.text
 
 
 def test_a_cases_arguments_stand_before_the_message() -> None:

@@ -186,7 +186,10 @@ def test_texts_are_no_templates_and_no_shell(bench: Bench) -> None:
         ({"answer": {"from": "file"}}, "runner.answer: 'from: file' and 'file' belong together"),
         ({"files": {"{home}/{x}": "y"}}, "unknown name {x}"),
         ({"dialects": ["smoke"]}, "runner.dialects[0]: found 'smoke', expected 'chat', 'responses', 'messages' or"),
-        ({"resume": None}, "input.turns: found 2 turns and no `resume` in the runner; add how the command goes on"),
+        (
+            {"resume": None},
+            "input.turns: found 2 turns and no `resume` in the runner; add the command that continues a session",
+        ),
     ],
 )
 def test_errors_in_a_case_contain_their_place(bench: Bench, runner: dict[str, Any], said: str) -> None:
