@@ -87,11 +87,6 @@ class Checker:
         self._indexes: dict[Path, dict[str, IndexedCase]] = {}
         self._obstacles: dict[ConfigRoot, Obstacles] = {}
 
-    @property
-    def errors(self) -> list[Finding]:
-        """Return the findings that are errors."""
-        return [finding for finding in self.findings if finding.is_error]
-
     def check(self, path: Path) -> None:
         """Check everything below a folder, or one file."""
         before, near_misses = self.files, list[str]()

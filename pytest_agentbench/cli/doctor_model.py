@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.cli.findings import MARKS
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import ConfigError
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot
     from pytest_agentbench.models.probes import Probed
     from pytest_agentbench.records.case import Model
-
-_MARKS = {True: "ok", False: "no", None: "-"}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
     def tell(probed: Probed) -> None:
         if not args.json:
-            line = f"  {_MARKS[probed.works]:<2}  {probed.number:>2} {probed.name}: {probed.said}"
+            line = f"  {MARKS[probed.works]:<2}  {probed.number:>2} {probed.name}: {probed.said}"
             print(printable(redactor.text(line)), flush=True)
 
     prober = Prober(model, _read_parameters(root, args.profile, model))

@@ -12,8 +12,9 @@ from pytest_agentbench.cli.output import printable
 
 FILES = "files"
 """The area of findings at a place of a file."""
+MARKS = {True: "ok", False: "no", None: "-"}
+"""The printed marks of a part that works, of one that does not, and of one that was not tried."""
 _PROBLEM = re.compile(r"(.*?:\d+:\d+): (?:warning: )?(.*)", re.DOTALL)
-_MARKS = {True: "ok", False: "no", None: "-"}
 _MISSING = "MISSING"
 
 
@@ -41,7 +42,7 @@ class Finding:
     def line(self) -> str:
         """Return the finding as one line, as commands print it."""
         if self.area != FILES:
-            mark = _MISSING if self.is_error else _MARKS[self.works]
+            mark = _MISSING if self.is_error else MARKS[self.works]
             return printable(f"  {mark:<{len(_MISSING)}}  {self.name}: {self.text}")
         text = self.text if self.is_error else f"warning: {self.text}"
         if self.name:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.output import mark_as_warning, printable
+from pytest_agentbench.cli.findings import find_problems
+from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import CodeNotRun, ConfigError
 from pytest_agentbench.terminal_text import count_text
 
@@ -72,7 +73,8 @@ def _check_golds(cases: Iterator[Case], problems: list[str], *, strict: bool) ->
         problems += golds.problems()
         return
     for problem in golds.problems():
-        print(mark_as_warning(problem), file=sys.stderr)
+        for finding in find_problems(problem, is_error=False):
+            print(finding.line, file=sys.stderr)
 
 
 def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
@@ -80,9 +82,9 @@ def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
     from pytest_agentbench.cli.places import list_case_files, session_roots
 
     roots = session_roots(paths)
-    for given in paths:
+    for place in paths:
         try:
-            for path in list_case_files(given):
+            for path in list_case_files(place):
                 yield from _read_cases(path, roots.of(path), problems)
         except ConfigError as error:  # of folders that cannot be read
             problems.append(str(error))
@@ -152,4 +154,4 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         table.add_row(*(Text(printable(text)) for text in texts))
     console = Console()
     console.print(table)
-    console.print(f"{count_text(len(rows), 'case')}")
+    console.print(count_text(len(rows), "case"))

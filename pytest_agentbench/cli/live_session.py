@@ -150,15 +150,17 @@ class _Session:
         reader = self.reader
         reported, planned = len(reader.rows), reader.planned
         if state == "ended":
-            return f"ended with exit status {reader.session.get('exit_status')}: {_count_runs(reported)}"
+            return f"ended with exit status {reader.session.get('exit_status')}: {count_text(reported, 'run')}"
         if state == "killed":
-            known = f"{reported} of {planned} runs were" if planned is not None else f"{_count_runs(reported)} were"
-            return f"killed when {known} reported; start it again: stored runs are reused"
+            verb = "was" if reported == 1 and planned is None else "were"
+            return f"killed when {_count(reported, planned)} {verb} reported; start it again: stored runs are reused"
         progress = self._measure_progress()
-        known = f"{progress.done} of {planned} runs" if planned is not None else _count_runs(progress.done)
-        flying = f", {reader.in_flight} in flight" if reader.in_flight else ""
-        left = progress.seconds_left
-        return f"running: {known}{flying}{f', about {format_seconds(left)} left' if left else ''}"
+        line = f"running: {_count(progress.done, planned)}"
+        if reader.in_flight:
+            line += f", {reader.in_flight:,} in flight"
+        if progress.seconds_left:
+            line += f", about {format_seconds(progress.seconds_left)} left"
+        return line
 
     def _describe_live(self, state: State) -> dict[str, Any]:
         reader = self.reader
@@ -189,8 +191,8 @@ def _make_page(report: dict[str, Any], output: Path, live: dict[str, Any]) -> di
     return {**page_data(report), "details": details, "live": live}
 
 
-def _count_runs(count: int) -> str:
-    return count_text(count, "run")
+def _count(runs: int, planned: int | None) -> str:
+    return count_text(runs, "run") if planned is None else f"{runs:,} of {planned:,} runs"
 
 
 def _make_link(session: _Session, shown: bool) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def call_tool(args: argparse.Namespace) -> int:
     print(visible(shown(called.text)), flush=True)  # keeps the order if stdout and stderr are one file
     failed = "the call failed; " if called.is_error else ""
     print(shown(f"{failed}{called.fit}; {1000 * called.seconds:.0f} ms"), file=sys.stderr)
-    return int(bool(called.is_error))
+    return int(called.is_error)
 
 
 def _read_call(words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:

@@ -19,7 +19,7 @@ def printable(text: str) -> str:
     shown = visible_line(text)
     if shown.isprintable():
         return shown
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in shown)
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in shown)
 
 
 def refuse_usage(command: str, message: str) -> int:
@@ -34,11 +34,6 @@ def list_first(texts: Sequence[str], most: int) -> str:
     if len(texts) > most:
         return f"{shown} and {len(texts) - most:,} more"
     return shown
-
-
-def mark_as_warning(problem: str) -> str:
-    """Return a problem with its place, `file:line:column: ...`, as a warning."""
-    return re.sub(r"^(.*?:\d+:\d+:) ", r"\1 warning: ", problem, count=1)
 
 
 _CODES = {"bold": 1, "light": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}

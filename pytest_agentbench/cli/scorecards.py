@@ -184,6 +184,3 @@ def _list_problems(card: dict[str, Any]) -> list[str]:
     if lines:
         return [*lines, ""]
     return lines
-
-
-_USAGE = 2

@@ -85,7 +85,7 @@ def read_servers(path: Path, profile: str | None) -> DeclaredServers:
     root = enclosing_root(path)
     if root.guest is not None:
         raise ConfigError(f"{path}:1:1: found servers of a folder that is not trusted; {root.guest.remedy}")
-    declared = _make_declared(found.servers, root, _read_profile(root, profile))
+    declared = _make_declared(found.servers, root, find_run_profile(root, profile))
     return replace(declared, refused=found.refused, notes=found.notes)
 
 
@@ -101,7 +101,7 @@ def declared_servers(profile: str | None) -> DeclaredServers:
     servers = root.mcp_servers(here / "any")
     if not servers:
         root, servers = _find_below(here, root)
-    settings = _read_profile(root, profile)
+    settings = find_run_profile(root, profile)
     # The profile last: where both have a name, its server counts.
     return _make_declared({**servers, **settings.mcp_servers}, root, settings)
 
@@ -123,10 +123,6 @@ def _find_below(here: Path, around: ConfigRoot) -> tuple[ConfigRoot, Mapping[str
         places = " and ".join(str(root.path) for root in found)
         raise ConfigError(f"servers are declared in {places}: run this in one of these folders, or name a file")
     return next(iter(found.items()), (around, {}))
-
-
-def _read_profile(root: ConfigRoot, name: str | None) -> RunProfile:
-    return find_run_profile(root, name)
 
 
 _AT_ONCE = 8

@@ -115,13 +115,14 @@ def _file_problems(pattern: str, scope: Scope) -> Iterator[str]:
     return find_data_file_problems(pattern, scope, elsewhere)
 
 
-def _check_file(file: str | None, info: ValidationInfo) -> str | None:
-    scope = scope_of(info)
-    if file is not None and scope is not None:
+def _check_file(file: str, info: ValidationInfo) -> str:
+    if (scope := scope_of(info)) is not None:
         complain(((), problem) for problem in _file_problems(file, scope))
     return file
 
 
+DataFile = Annotated[Text, AfterValidator(_check_file)]
+"""The path of a data file, relative to the descriptor."""
 FieldPath = Annotated[Text, AfterValidator(_check_field_path)]
 """Dotted names from the top of a row; a number is a place in a list."""
 
@@ -249,7 +250,7 @@ class FewShot(Record):
 
     examples: tuple[Example, ...] | None = None
     """Here."""
-    file: Text | None = None
+    file: DataFile | None = None
     """A data file whose rows have the dataset's fields."""
     split: Text | None = None
     """Another split of the dataset."""
@@ -266,11 +267,6 @@ class FewShot(Record):
         if self.examples == ():
             complain([(("examples",), "found none, expected at least one")])
         return self
-
-    @field_validator("file")
-    @classmethod
-    def _file_exists(cls, file: str | None, info: ValidationInfo) -> str | None:
-        return _check_file(file, info)
 
 
 class RowVerifier(CaseVerifier):
@@ -333,7 +329,7 @@ class DatasetDescriptor(ConfigFile):
     """Fields whose values are tags: a text itself, another value as `<field>-<value>`, of a list each element."""
     few_shot: FewShot | None = None
     """Solved examples before each question."""
-    join: Text | None = None
+    join: DataFile | None = None
     """A data file whose rows add their fields to the rows with the same id, such as separate answers."""
     limit: AtLeastOne | None = None
     """At most so many rows, the first ones."""
@@ -366,11 +362,6 @@ class DatasetDescriptor(ConfigFile):
         if scope is not None:
             complain(((at,), text) for at, each in enumerate(files or ()) for text in _file_problems(each, scope))
         return files
-
-    @field_validator("join")
-    @classmethod
-    def _joined_file_exists(cls, file: str | None, info: ValidationInfo) -> str | None:
-        return _check_file(file, info)
 
     @field_validator("source")
     @classmethod

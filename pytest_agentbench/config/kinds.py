@@ -38,9 +38,7 @@ from pytest_agentbench.records.check_specs import BUILTIN_KINDS
 KINDS: dict[str, type[ConfigFile]] = {
     "test_case": TestCaseFile,
     "dataset": DatasetDescriptor,
-    "suite": OWN_KINDS["suites"].model,
-    "run_profile": OWN_KINDS["run_profiles"].model,
-    "evaluation_profile": OWN_KINDS["evaluation_profiles"].model,
+    **{kind.name: kind.model for kind in OWN_KINDS.values()},
     "models": ModelsFile,
     "servers": ServersFile,
     "keys": KeysFile,

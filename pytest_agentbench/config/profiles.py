@@ -436,9 +436,9 @@ class SuiteFile(SectionedFile):
 OWN_KINDS: Mapping[str, FileKind] = {
     kind.folder: kind
     for kind in (
+        FileKind("suite", "suites", "suite_id", SuiteFile),
         FileKind("run_profile", "run_profiles", "run_profile_id", RunProfile),
         FileKind("evaluation_profile", "evaluation_profiles", "evaluation_profile_id", EvaluationProfile),
-        FileKind("suite", "suites", "suite_id", SuiteFile),
     )
 }
 """The kinds of files in a config root that need no pack, by their folders. A guest may tighten these files."""

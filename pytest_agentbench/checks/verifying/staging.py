@@ -59,7 +59,7 @@ def put_answer(verifier: Verifier, answer: str, target: Workspace) -> None:
 def stage_workspace(
     case: Case, verifier: Verifier, run_workspace: Workspace | None, target: Workspace, answer: str | None = None
 ) -> Content:
-    """Fill the empty folder `target` from the run's files, `left` (None: no files). Slow: call it on a thread.
+    """Fill the empty folder `target` from the files of `run_workspace` (None: no files). Slow: call it on a thread.
 
     `answer` is the run's final answer, if the solution belongs in this folder.
 

@@ -14,6 +14,7 @@ from typing import Any
 from pytest_agentbench.checks.base import Verdict, compact, excerpt, includes, loads, verdict
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.records.case import PytestTests, Verifier
+from pytest_agentbench.terminal_text import count_text
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec, likeness_of
 from pytest_agentbench.workspaces.workspace import WORKSPACE
@@ -63,8 +64,8 @@ async def run_command(verifier: Verifier, sandbox: Sandbox, environment: Mapping
         return Verdict("failed", str(error), outputs=outputs)
     if result is not None:
         outputs["result"] = result
-    problems = _compare(verifier, ended, result)
-    return Verdict(problems.outcome, problems.message, problems.expected, problems.actual, outputs)
+    compared = _compare(verifier, ended, result)
+    return Verdict(compared.outcome, compared.message, compared.expected, compared.actual, outputs)
 
 
 def printed_evidence(output: str) -> dict[str, str]:
@@ -237,11 +238,11 @@ def _judge_reply(selection: PytestTests, verifier: Verifier, reply: Mapping[str,
     faults = [
         fault if len(fault) <= _FAULT else f"…{fault[-_FAULT:]}" for fault in _find_faults(selection, verifier, reply)
     ]
-    said = f"{passed} of {len(tests)} test{'' if len(tests) == 1 else 's'} passed"
+    summary = f"{passed:,} of {count_text(len(tests), 'test')} passed"
     if not faults:
-        return Verdict("passed", said, outputs=outputs)
+        return Verdict("passed", summary, outputs=outputs)
     faults_text = "; ".join(faults[:_NAMED]) + (f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else "")
-    return Verdict("failed", f"{said}: {faults_text}", actual=_evidence(reply), outputs=outputs)
+    return Verdict("failed", f"{summary}: {faults_text}", actual=_evidence(reply), outputs=outputs)
 
 
 def _find_faults(selection: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Iterator[str]:

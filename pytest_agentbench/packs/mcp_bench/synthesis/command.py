@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.cli.output import printable
+from pytest_agentbench.cli.output import printable, refuse_usage
 from pytest_agentbench.cli.places import enclosing_root
 from pytest_agentbench.cli.servers import declared_servers, make_redactor, start_servers
 from pytest_agentbench.config.prompt_files import read_prompts
@@ -192,7 +192,7 @@ def _warn(message: str) -> None:
     print(f"agentbench mcp synthesize: {printable(message)}", file=sys.stderr)
 
 
-_USAGE, _INTERRUPTED = 2, 130
+_INTERRUPTED = 130
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -236,8 +236,7 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     if args.output.suffix != ".json":
-        print(f"agentbench mcp synthesize: --output: found {args.output}, expected a .json file", file=sys.stderr)
-        return _USAGE
+        return refuse_usage("mcp synthesize", f"--output: found {args.output}, expected a .json file")
     call = Call(args)
     try:
         asyncio.run(call.make())
