@@ -222,7 +222,7 @@ OPTIONS = (
     ),
     _Option(
         "cassettes",
-        "record answers beside the cases, replay them, or auto: replay what is there, record the rest (off)",
+        "record answers next to the cases, replay them, or auto: replay recorded answers, record the others (off)",
         "MODE",
         parse_cassettes,
     ),
@@ -230,7 +230,7 @@ OPTIONS = (
     _Option("output", "write results below this folder (outputs)", "DIR", Path),
     _Option(
         "store-key",
-        "sign what is stored with the key in this environment variable, and take from the store only what is signed so",
+        "sign stored documents with the key in this environment variable, and reuse only documents with its signature",
         "VARIABLE",
         parse_variable,
     ),
@@ -239,7 +239,7 @@ OPTIONS = (
     _Option("html", "write the report for people here, one page", "PATH", Path),
     _Option("chart", "write a PNG of mean score against cost per model here", "PATH", Path),
     _Option("compare", "compare with this report.json; a significant regression fails the session", "PATH", Path),
-    _Option("max-regressions", "fail where more than N cases are worse than in the compared report", "N", parse_count),
+    _Option("max-regressions", "fail if more than N cases are worse than in the compared report", "N", parse_count),
     _Option(
         "show-failures",
         "print the first N failures of cases, or all (all up to 200, then the first 50)",
@@ -249,13 +249,13 @@ OPTIONS = (
 )
 
 FLAGS = (
-    _Option("batch", "put requests that stand alone into batches, at half the price, where the endpoint has them"),
-    _Option("strict", "make what cannot run here an error, not a skip; a passed run with skipped checks too"),
-    _Option("no-reuse", "run and judge everything again, whatever the store holds", ini=False),
+    _Option("batch", "put independent requests into batches, at half the price, if the endpoint has them"),
+    _Option("strict", "make cases that cannot run here errors, not skips, and passed runs with skipped checks too"),
+    _Option("no-reuse", "run and judge everything again, without stored results", ini=False),
     _Option("rejudge", "check, measure and judge stored runs again, without running them", ini=False),
     _Option("keep-workspaces", "leave the folders of runs that did not pass in the temporary folder", ini=False),
     _Option("otel", "send runs, model calls and tool calls as spans to the collector that OTEL_* variables name"),
-    _Option("dry-run", "print what would run, and what it is expected to cost; run and pay nothing", ini=False),
+    _Option("dry-run", "print the planned runs and their expected cost; run and pay nothing", ini=False),
 )
 
 
@@ -273,7 +273,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--agentbench-agent",
         action="append",
         metavar="NAME",
-        help="run cases of the runner agent with this one in place of their own (repeatable; each with each model)",
+        help="run cases of the runner agent with this agent in place of theirs (repeatable; each with each model)",
     )
     parser.addini("agentbench_agent", "agents to run the cases of the runner agent with", type="args", default=[])
     for option in OPTIONS:
@@ -291,9 +291,9 @@ def add_options(parser: pytest.Parser) -> None:
         action="append",
         type=Path,
         metavar="PATH",
-        help="trust this folder of somebody else's in this session (repeatable)",
+        help="trust this folder of another author in this session (repeatable)",
     )
-    parser.addini("agentbench_trust", "folders of others that are trusted", type="paths", default=[])
+    parser.addini("agentbench_trust", "trusted folders of other authors", type="paths", default=[])
     parser.addini("agentbench_configs", "the folder that holds profiles, suites and models.yaml", default=None)
 
 
@@ -373,8 +373,8 @@ def _refuse_uneven_deal(config: pytest.Config, shard: tuple[int, int] | None) ->
         if shard is not None and any(config.getoption(name, False) for name in names):
             part, parts = shard
             raise pytest.UsageError(
-                f"--agentbench-shard: found {part}/{parts} together with {option}, with which each part would deal "
-                "other cases; run the part without it: what is stored costs nothing"
+                f"--agentbench-shard: found {part}/{parts} together with {option}, with which each part would select "
+                "other cases; run the part without it: stored runs cost nothing"
             )
 
 
@@ -388,7 +388,7 @@ def _refuse_lone_comparison(config: pytest.Config, compared: Path | None, shard:
     if compared is not None and shard is not None:
         raise pytest.UsageError(
             f"--agentbench-compare: found {compared.name} together with --agentbench-shard {shard[0]}/{shard[1]}, but "
-            "a part alone says little: join the parts with agentbench merge, then agentbench compare both reports"
+            "a part is too small to compare: join the parts with agentbench merge, then agentbench compare both reports"
         )
 
 
@@ -403,9 +403,7 @@ def _read_predictions(config: pytest.Config) -> Path | None:
         )
     resolved = (config.invocation_params.dir / path).resolve()
     if not resolved.exists():
-        raise pytest.UsageError(
-            f"--agentbench-predictions: found {path}, expected a file of predictions; there is none"
-        )
+        raise pytest.UsageError(f"--agentbench-predictions: found {path}, expected an existing file of predictions")
     return resolved
 
 

@@ -114,7 +114,7 @@ class ZipReader:
             raise ArchiveRefusedError(f"{place}: cannot be read: {error}") from error
         self._left -= len(content)
         if len(content) > most or self._left < 0:
-            raise ArchiveRefusedError(f"{place}: it, or the archive, unpacks to more than it may ({most:,} bytes)")
+            raise ArchiveRefusedError(f"{place}: it, or the archive, unpacks to more than its limit ({most:,} bytes)")
         return content
 
     def _read_zstd(self, member: zipfile.ZipInfo) -> bytes:
@@ -138,7 +138,7 @@ class ZipReader:
         self._file.seek(member.header_offset)
         header = self._file.read(_LOCAL_HEADER.size)
         if len(header) < _LOCAL_HEADER.size or not header.startswith(b"PK\x03\x04"):
-            raise zipfile.BadZipFile("it does not begin where the archive says")
+            raise zipfile.BadZipFile("it does not begin at its place in the archive")
         _, name, extra = _LOCAL_HEADER.unpack(header)
         self._file.seek(name + extra, os.SEEK_CUR)
         left = member.compress_size

@@ -107,7 +107,7 @@ def read_lines(file: BinaryIO, limit: int = MAX_RECORD) -> Iterator[bytes]:
     while line := file.readline(limit + 1):
         if len(line) > limit:
             raise FileRefusedError(
-                errno.EFBIG, f"found a line of more than {limit:,} bytes, the most that one may have", file.name
+                errno.EFBIG, f"found a line of more than {limit:,} bytes, the limit for a line", file.name
             )
         yield line
 

@@ -127,7 +127,7 @@ class _QueryBounds:
     def visit(self) -> None:
         self.nodes -= 1
         if self.nodes < 0:
-            raise ValueError(f"the query visits more than {MAX_NODES:,} values; write one that names its way")
+            raise ValueError(f"the query visits more than {MAX_NODES:,} values; write one that names each step")
         if self.seconds() <= 0:
             raise ValueError(_TOO_LONG)
 
@@ -135,7 +135,7 @@ class _QueryBounds:
         return self.deadline - perf_counter()
 
 
-_TOO_LONG = f"the query takes over {SECONDS:g} s; write one that names its way, or a pattern that backtracks less"
+_TOO_LONG = f"the query takes over {SECONDS:g} s; write one that names each step, or a pattern that backtracks less"
 _QUERY_BOUNDS: ContextVar[_QueryBounds] = ContextVar("left")
 
 

@@ -47,7 +47,7 @@ MAX_UNEVALUATED = 2_000
 MAX_SCHEMA = 1_000_000
 """Characters of a schema: to compile it cannot be interrupted."""
 
-_TOO_MUCH = "to check this value by it takes too long, or nests too deep"
+_TOO_MUCH = "checking this value takes too long, or nests too deep"
 _UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _VALUES = frozenset({"const", "enum", "default", "examples"})
 """Keywords that hold values, not schemas."""
@@ -231,7 +231,7 @@ def _require_closed(draft: Any, schema: Any) -> None:
                         raise ValueError(f"{name} {reference[:100]} is not in it, and nothing is fetched") from None
             waiting += [(each, resolver.in_subresource(each)) for each in resource.subresources()]
     if {"unevaluatedProperties", "patternProperties"} <= used:
-        raise ValueError("unevaluatedProperties beside patternProperties is not supported")
+        raise ValueError("unevaluatedProperties together with patternProperties is not supported")
 
 
 @lru_cache(maxsize=16)

@@ -71,7 +71,7 @@ async def run_hook(hook: PythonHook, context: CheckContext, policy: SecurityPoli
         async with _without_links_out(context) as seen:
             return await _run(hook, seen, policy)
     except TreeError as error:
-        return Verdict("failed", f"what the run left cannot be copied for a hook: {error}")
+        return Verdict("failed", f"the run's files cannot be copied for a hook: {error}")
 
 
 @asynccontextmanager
@@ -136,7 +136,7 @@ def _network_problem(policy: SecurityPolicy) -> str | None:
     if policy.network_access == "allow" or (problem := bubblewrap_problem()) is None:
         return None
     return (
-        f"Python hooks may not use the network, which takes bubblewrap to hold, and {problem}; or set "
+        f"Python hooks may not use the network, which only bubblewrap can prevent, and {problem}; or set "
         "security_policy.network_access: allow in the evaluation profile if you trust them"
     )
 
@@ -221,7 +221,7 @@ def _read_reply(done: IsolatedResult, key: str) -> tuple[dict[str, Any] | None, 
     except ValueError:
         return None, "gave more than one verdict: it was copied by a fork, or it wrote where the verdict is reported"
     if not isinstance(reply, dict) or not _is_key(reply.pop("key", None), key):
-        return None, "was ended by what it ran, which wrote a verdict in its place"
+        return None, "was ended by code that it ran, which wrote a verdict in its place"
     return reply, ""
 
 

@@ -430,7 +430,7 @@ async def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, 
         raise LookupError(f"no check of kind {check.kind!r} is registered; known: {', '.join(sorted(kinds))}")
     # An error instead of a failure: unrecorded events do not rate the agent.
     if context.artifact.runner_type == "predictions" and not _is_known(check, context):
-        return Verdict("error", "predictions are answers only: tool calls, files, time and cost are not known of them")
+        return Verdict("error", "predictions contain only answers: their tool calls, files, time and cost are unknown")
     check_verdict = spec.check(context) if spec is not None else cast(CheckFunction, kind)(check.declarative, context)
     if inspect.isawaitable(check_verdict):
         check_verdict = await check_verdict

@@ -31,7 +31,7 @@ _SUMMARIES = {
     "store": "look into the store of runs: why, prune, verify, export",
     "schema": "print JSON Schemas of the configuration files, for editors",
     "trust": "grant trust to a folder of another author; list and revoke grants",
-    "doctor": "check that this machine has what the cases need",
+    "doctor": "check that this machine can run the cases",
     "agents": "list, build, try and show command-line agents, and begin an adapter for another",
     "mcp": "list and call tools of MCP servers; report on, judge and make tasks for them",
     "serve": "answer chat completions from the scripts of cases, on loopback",

@@ -137,7 +137,7 @@ def _show(args: argparse.Namespace, root: ConfigRoot) -> int:
         print(f"\n{title}:" + ("" if argv else " none"))
         for each in argv or ():
             print(f"  {printable(str(fill(each, values)))}")
-    print("\nvariables, in addition to those of the gateway:" + ("" if said.env else " none"))
+    print("\nvariables, in addition to the gateway's:" + ("" if said.env else " none"))
     for name, value in said.env.items():
         print(f"  {name}={printable(fill_text(value, values))}")
     for path, content in said.files.items():

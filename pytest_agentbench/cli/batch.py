@@ -61,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"agentbench batch cancel: found no job {args.job!r} in {args.output}, there are: {known}")
     job = named[0]
     if job.batch is None:
-        raise ConfigError(f"job {job.job}: it was not handed in; the next session decides what becomes of it")
+        raise ConfigError(f"job {job.job}: it was not handed in, so there is no batch to cancel")
     asyncio.run(_cancel(job, _find_model(job, args.cases)))
-    print(printable(f"{job.batch}: is being cancelled; run the session again to collect what was done by then"))
+    print(printable(f"{job.batch}: is being cancelled; run the session again to collect the finished replies"))
     return 0
 
 

@@ -314,7 +314,7 @@ def _is_described(path: Path) -> bool:
         return True  # checking the file reports the error
 
 
-_ADDED = "unless a conftest.py or plugin brings what can, which is not loaded here"
+_ADDED = "unless a conftest.py or plugin, which are not loaded here, adds it"
 
 
 def _list_doubts(case: Case, known: Known) -> Iterator[str]:

@@ -112,7 +112,7 @@ def _make_blocks(guess: DatasetGuess, file: str) -> Iterator[Block]:
         yield "choices", _write_choices(guess.choices), [*_explain_choices(guess.choices)]
     prompt = _write_prompt(guess)
     if prompt is not None:
-        yield "prompt", prompt, ["what the agent is asked"]
+        yield "prompt", prompt, ["the question for the agent"]
     metric = metric_of(guess)
     if metric is not None:
         comments = [_METRICS[guess.answers_are][2]]

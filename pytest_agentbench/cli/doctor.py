@@ -20,7 +20,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "doctor",
-        help="check that this machine has what the cases need",
+        help="check that this machine can run the cases",
         description="Try the sandboxes of this machine, look for images, MCP programs and keys, and list the cases "
         "that would be skipped. Programs and endpoints of files are started and asked only with --live. Exit status 1 "
         "if something that the cases need under their profiles does not work.",
@@ -43,7 +43,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--model",
         metavar="ID",
-        help="with --live: probe only this model, with at most 12 small requests, and report what its endpoint takes",
+        help="with --live: probe only this model, with at most 12 small requests, and report its endpoint's features",
     )
     parser.add_argument("--yes", action="store_true", help="with --model: send the requests without asking first")
     parser.add_argument(
@@ -97,7 +97,9 @@ def _announce(actions: Sequence[str]) -> None:
 def _write_lines(findings: Sequence[Finding], lacking: int) -> list[str]:
     from pytest_agentbench.cli.findings import write_lines
 
-    verdict = f"{lacking} of what is needed here does not work." if lacking else "Everything that is needed here works."
-    untried = sum(finding.untried for finding in findings)
-    told = f" Not tried without --live: {untried} of the above." if untried else ""
-    return [*write_lines(findings), verdict + told]
+    verdict = "Everything that is needed here works."
+    if lacking:
+        verdict = f"Needed parts that do not work: {lacking}."
+    if untried := sum(finding.untried for finding in findings):
+        verdict += f" Not tried without --live: {untried} of the above."
+    return [*write_lines(findings), verdict]

@@ -38,7 +38,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action="append",
         default=[],
         metavar="NAME[>=T]",
-        help="score with this metric (repeatable); an item passes from T on. Default: what the dataset asks for, else "
+        help="score with this metric (repeatable); an item passes from T on. Default: the dataset's metrics, else "
         "exact_match>=1",
     )
     parser.add_argument("--compat", choices=("v1", "v2"), help="use the original's definitions, or its rewrite's")
@@ -59,7 +59,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--fail-under",
         type=_parse_fraction,
         metavar="FRACTION",
-        help="fail where the pass rate, or without a threshold the mean score, is below this",
+        help="fail if the pass rate, or without a threshold the mean score, is below this",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of tables")
 

@@ -105,7 +105,7 @@ def find_first_request(paths: Sequence[Path], roots: SessionRoots, asked: Reques
     host = describe_route(model)
     said = {name for layer in layers for name, value in spread_extra_body(layer.fields).items() if value is not None}
     warnings += [
-        f"{name}: has no effect there: its endpoint takes no notice of it ({host})"
+        f"{name}: has no effect: its endpoint ignores it ({host})"
         for name in sent.spelling.dialect.ignored
         if name in body or name in said
     ]
@@ -194,8 +194,8 @@ async def _send_nowhere(
     runner = registry.runners.get(case.runner.type)
     if runner is None:
         raise ConfigError(
-            f"{place}: the requests of the runner {case.runner.type} are known to a session alone: a conftest.py or "
-            "plugin brings it, which is not loaded here"
+            f"{place}: the requests of the runner {case.runner.type} are known only to a session: a conftest.py or "
+            "plugin adds it, and neither is loaded here"
         )
     require_input(runner, case.runner.type, case)
     if isinstance(runner, RunnerKind) and runner.own_tools:
@@ -203,9 +203,9 @@ async def _send_nowhere(
             f"{place}: the requests of the runner {case.runner.type} are made by a program that it starts"
         )
     if case.mcp_servers or profile.mcp_servers:
-        raise ConfigError(f"{place}: the first request lists tools of MCP servers, and none is started here")
+        raise ConfigError(f"{place}: the first request lists tools of MCP servers, which this command does not start")
     if model.provider is not None:
-        raise ConfigError(f"{place}: {describe_route(model)}: its requests are known to the plugin alone")
+        raise ConfigError(f"{place}: {describe_route(model)}: only the plugin knows its requests")
     workspaces = Workspaces()
     endpoints = _EndpointsNowhere(providers=registry.providers)
     try:

@@ -42,9 +42,9 @@ _NEXT = """\
 next:
   cd {folder}
   pytest --model demo                   # the case on scripted answers: offline, nothing is paid
-  agentbench review                     # say yourself whether the run passed, and see how the judge compares
+  agentbench review                     # label the run as passed or failed, to compare it with the judge
   agentbench validate                   # after each edit; editors complete and check by {schemas}/
-then take the models in cases/models.yaml out of their comments, and set the variable of their key:
+then uncomment the models in cases/models.yaml, and set the variable of their key:
   pytest --model gpt4o"""
 
 _NESTED = """\

@@ -101,7 +101,7 @@ def _write_tools(asked: ListedServer, schemas: bool) -> Iterator[str]:
         yield from _write_failure(asked)
         return
     about = f"{asked.listing.server_name} {asked.listing.server_version}".strip()
-    how = "known from before; --refresh asks again" if asked.seconds is None else f"{asked.seconds:.1f} s"
+    how = "stored earlier; --refresh lists them again" if asked.seconds is None else f"{asked.seconds:.1f} s"
     yield printable(f"{asked.name}: {_count_tools(asked.listing)} of {about or 'a server without a name'} ({how})")
     for tool in asked.listing.tools:
         yield printable(f"  {tool.name}({', '.join(_list_parameters(tool))})")
@@ -154,8 +154,8 @@ def add_call_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentPars
     parser = subparsers.add_parser(
         "call",
         help="call one tool of a server",
-        description="Call one tool and print its result; what else there is to say goes to stderr. The server gets the "
-        "arguments as they are, whether they satisfy the tool's schema or not. Exit status 1 where the call fails.",
+        description="Call one tool and print its result; all other output goes to stderr. The server gets the "
+        "arguments as they are, whether they satisfy the tool's schema or not. Exit status 1 if the call fails.",
         usage="%(prog)s [options] SERVER TOOL [ARGUMENTS]",
     )
     parser.add_argument(

@@ -18,16 +18,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="join the reports of a session's shards",
         description="Join report.json files: of the shards of one session (--agentbench-shard I/N), or of sessions "
         "that have no run in common. The figures are those of one session over all their items. Exit status: that of "
-        "such a session (with a gate, its verdict), as 0 or 1; 1 too where the reports do not go together.",
+        "such a session (with a gate, its verdict), as 0 or 1; also 1 if the reports do not fit together.",
     )
     parser.add_argument("reports", nargs="+", type=Path, metavar="REPORT", help="a report.json")
     parser.add_argument("-o", "--output", type=Path, metavar="PATH", help="write the joint report.json here")
-    parser.add_argument("--partial", action="store_true", help="merge what there is where shards are missing")
+    parser.add_argument("--partial", action="store_true", help="merge the existing shards if others are missing")
     parser.add_argument(
         "--fail-under",
         type=_parse_fraction,
         metavar="FRACTION",
-        help="gate on this pass rate (default: what the sessions were gated on)",
+        help="gate on this pass rate (default: the sessions' own rate)",
     )
     parser.add_argument(
         "--min-completion",

@@ -133,7 +133,7 @@ def _list_missing_shards(group: Sequence[Part]) -> Iterator[str]:
     if group[0].shard is None:
         return
     if group[0].selection is None:
-        yield from (f"{part.name}: its workers crashed, and it does not know what {part.label} is" for part in group)
+        yield from (f"{part.name}: its workers crashed, so the cases of {part.label} are unknown" for part in group)
         return
     there: dict[int, Part] = {}
     for part in group:
@@ -156,7 +156,7 @@ def _explain_missing(groups: Sequence[Sequence[Part]]) -> Iterator[str]:
     sharded = [group[0] for group in groups if group[0].selection is not None]
     if len(sharded) > 1:
         found = ", ".join(f"{part.name} ({part.session['selection']['runs']} runs)" for part in sharded[:_NAMED])
-        yield f"These were dealt from different selections, of cases, models or repetitions: {found}"
+        yield f"These parts have different selections of cases, models or repetitions: {found}"
 
 
 def _join_rows(groups: Sequence[Sequence[Part]]) -> list[Row]:

@@ -53,7 +53,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--runs", type=Path, metavar="DIR", help="the output folder with the runs (default: the report's folder)"
     )
     parser.add_argument(
-        "--cases", type=Path, action="append", metavar="PATH", help="where the cases are (default: .; repeatable)"
+        "--cases", type=Path, action="append", metavar="PATH", help="a folder of cases (default: .; repeatable)"
     )
 
 
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     terminal.write_line(_describe_begin(found.runs, todo, annotator))
     if found.without_case:
         runs = count_text(found.without_case, "run")
-        why = "whose case is not here, or is another one since (run it again)"
+        why = "whose case is missing or has changed (run it again)"
         terminal.write_line(f"left out: {runs} {why}", yellow=True)
     added = Reviewer(path, annotator, args.runs or source.parent, terminal).ask(todo)
     if added:
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _describe_begin(runs: list[Reviewable], todo: list[Reviewable], annotator: str) -> str:
     if not runs:
-        return "no run to review: a model has to have judged it, and its case has to be here as it was then"
+        return "no run to review: a model must have judged it, and its case must be unchanged"
     done = len(runs) - len(todo)
     said = f"; {annotator} has labelled {done} before" if done else ""
     return f"{count_text(len(todo), 'run')} to review{said}"
@@ -114,7 +114,7 @@ def _find_user_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError) as error:  # an id without a name, as in containers
-        raise ConfigError("this user has no name; say who answers: --annotator NAME") from error
+        raise ConfigError("this user has no name; name the person who answers: --annotator NAME") from error
 
 
 def _parse_name(text: str) -> str:

@@ -35,9 +35,10 @@ def render_run(case: Case, run: RunArtifact) -> Iterator[Line]:
     yield from _render_activity(case, run)
     yield from _render_changes(run)
     yield from _render_title("Answer")
-    yield from (
-        _render_text(run.final_output, MAX_ANSWER) if run.final_output is not None else [("  There is none.", _PLAIN)]
-    )
+    if run.final_output is None:
+        yield "  There is no answer.", _PLAIN
+    else:
+        yield from _render_text(run.final_output, MAX_ANSWER)
     if run.status != "success":
         yield f"  The run ended {run.status}: {_fit_line(run.error.message if run.error else '')}", {"yellow": True}
     yield "", _PLAIN
@@ -118,7 +119,7 @@ def _render_activity(case: Case, run: RunArtifact) -> Iterator[Line]:
     events = [block for event in run.trace if (block := list(_render_event(event, case, run)))]
     if not events:
         return
-    yield from _render_title("What the agent did")
+    yield from _render_title("Steps of the agent")
     for block in events[:MAX_EVENTS]:
         yield from block
     if len(events) > MAX_EVENTS:
@@ -152,7 +153,7 @@ def _render_changes(run: RunArtifact) -> Iterator[Line]:
     untold = run.changes_untold
     if not run.changes and untold is None:
         return
-    yield from _render_title("What it changed in its folder")
+    yield from _render_title("Changes in its folder")
     for change in run.changes or ():
         yield f"  {_fit_line(change.sentence)}", {"bold": True}
         for line in visible(clip_middle(change.diff or "", MAX_DIFF)).splitlines():

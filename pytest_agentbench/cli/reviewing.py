@@ -139,7 +139,7 @@ class Reviewer:
             score = self._ask_score() if each.is_scored else None
             comment = self._read_answer("comment (Enter: none): ") or None
         except ReviewEnded:
-            self.terminal.write_line("not kept: the last question was not answered; it is asked again", yellow=True)
+            self.terminal.write_line("not saved: the last question has no answer; it is asked again", yellow=True)
             raise
         return Label(
             annotator=self.annotator,

@@ -124,7 +124,7 @@ def _describe_difference(a: RunArtifact, b: RunArtifact, found: bool) -> Iterato
             if run.status != "success"
         )
     else:
-        yield "What is stored of the inputs is equal: what differs is a secret, which is not stored."
+        yield "The stored inputs are equal: the difference is a secret, which is not stored."
 
 
 def _read_fingerprint_input(contents: Contents, run: str) -> dict[str, Any]:
@@ -440,8 +440,8 @@ def _open_target(path: Path | None) -> Iterator[IO[str]]:
 
 _COMMANDS = {
     "show": ("print the runs of a case and the verdicts on them", SHOW_DESCRIPTION, add_show_options, run_show),
-    "why": ("show what differs between two runs, and so why they are two", WHY_DESCRIPTION, add_why_options, run_why),
-    "prune": ("remove what no session needs any more", PRUNE_DESCRIPTION, add_prune_options, run_prune),
+    "why": ("show the differences for which two runs are stored separately", WHY_DESCRIPTION, add_why_options, run_why),
+    "prune": ("remove documents that no session needs any more", PRUNE_DESCRIPTION, add_prune_options, run_prune),
     "verify": (
         "check that all stored documents can be read and match their fingerprints",
         VERIFY_DESCRIPTION,
@@ -449,7 +449,7 @@ _COMMANDS = {
         run_verify,
     ),
     "repair": (
-        "make a new database of what can be read in a damaged one",
+        "make a new database of the readable documents of a damaged one",
         REPAIR_DESCRIPTION,
         add_repair_options,
         run_repair,

@@ -15,7 +15,7 @@ _ACTING = (
     *(".py", ".pyc", ".pyd", ".pth", ".so", ".dll", ".dylib", ".sh", ".js", ".mjs", ".cjs", ".ts"),
     *("Dockerfile", "compose.yaml", "compose.yml"),
 )
-_ADVICE = re.compile("; (?:write one there|name your own|read what lies in)")
+_ADVICE = re.compile("; (?:write one there|name your own|read the files of )")
 """The beginning of advice in messages to run this command."""
 _FOLDERS = ("run_profiles", "evaluation_profiles", "suites", "agents")
 _NAMES = ("models", "servers", "commands")
@@ -85,9 +85,9 @@ def _describe_folder(folder: Path, files: Iterable[str]) -> list[str]:
     ]
     acting = [name for name in files if _can_act(name)]
     return [
-        f"{folder} holds {checker.cases:,} cases. With a grant these files say what runs, and where keys go:",
-        *(f"  {name}" for name in acting or ["none of its own"]),
-        "Without one this is refused, or doubtful:",
+        f"{folder} holds {checker.cases:,} cases. With a grant these files choose programs to run and hosts of keys:",
+        *(f"  {name}" for name in acting or ["none"]),
+        "Without a grant these are refused or doubtful:",
         *(f"  {line}" for line in refused or ["nothing"]),
     ]
 

@@ -108,7 +108,7 @@ class Reading(Record):
         if (self.from_ == "file") != (self.file is not None):
             raise ValueError("'from: file' and 'file' belong together")
         if self.from_ in ("stdout_json", "stdout_jsonl", "stderr_json") and self.path is None:
-            raise Problems([(("path",), f"missing; add where in the JSON of {self.from_} it stands")])
+            raise Problems([(("path",), f"missing; add its path in the JSON of {self.from_}")])
         return self
 
 
@@ -271,15 +271,15 @@ class AgentProgram(ConfigFile):
     def _suits(self) -> Self:
         problems = [*_find_tool_problems(self.tools)]
         if "shell" not in self.tools and self.tools:
-            problems.append((("tools",), "found no 'shell', of which what the agent lacks is made; add it"))
+            problems.append((("tools",), "found no 'shell', which replaces the tools that the agent lacks; add it"))
         problems += (
-            (("finish", "arguments"), f"unknown name {{{name}}}; there is content")
+            (("finish", "arguments"), f"unknown name {{{name}}}; the only name is content")
             for name in _find_names(self.finish.arguments if self.finish else ())
             if name != "content"
         )
         if self.session is None and any("session" in PLACE.findall(each) for each in self.resume_argv or ()):
             problems.append(
-                (("resume_argv",), "found {session} without the place where the agent names it: add session")
+                (("resume_argv",), "found {session} without `session`, which reads it from the output: add session")
             )
         if problems:
             raise Problems(problems)

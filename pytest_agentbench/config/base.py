@@ -71,7 +71,7 @@ class Guest(NamedTuple):
         """Return advice how a user can trust the folder."""
         was = f"its grant ended: {self.ended}; " if self.ended else ""
         name = "name your own config root by agentbench_configs, or " if self.unnamed else ""
-        return f"{was}{name}read what lies in {self.folder} and run: agentbench trust {shlex.quote(str(self.folder))}"
+        return f"{was}{name}read the files of {self.folder} and run: agentbench trust {shlex.quote(str(self.folder))}"
 
 
 class Scope(NamedTuple):

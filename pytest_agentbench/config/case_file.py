@@ -73,7 +73,7 @@ def _kind(value: Any) -> str:
 def _existing(source: str, info: ValidationInfo) -> str:
     scope = scope_of(info)
     if scope is not None and not os.path.exists(real := resolve_path(source, scope)):
-        raise ValueError(f"found {source!r}, expected an existing file or folder; there is none at {real}")
+        raise ValueError(f"found {source!r}, expected an existing file or folder; there is no {real}")
     return source
 
 
@@ -123,9 +123,9 @@ class CaseVerifier(Record):
             found = "neither" if self.command is None else "both"
             raise ValueError(f"found {found} of 'command' and 'pytest', expected exactly one")
         if self.pytest is not None and self.expected is not None:
-            raise Problems([(("expected",), "belongs to 'command'; 'pytest' itself names what has to pass")])
+            raise Problems([(("expected",), "belongs to 'command'; 'pytest' itself names the tests that have to pass")])
         if self.apart and self.keep:
-            raise Problems([(("keep",), "keeps files of the agent's, of which a verifier that is apart sees none")])
+            raise Problems([(("keep",), "keeps files of the agent, which a verifier with `apart` does not see")])
         return self
 
 
@@ -332,7 +332,7 @@ def _has_own_tools(runner: RunnerSpec | None, known: Known) -> bool:
 
 
 def _own_tools(runner: RunnerSpec | None) -> str:
-    return f"the runner {runner.type if runner else ''} has tools of its own and is offered no others"
+    return f"the runner {runner.type if runner else ''} has its own tools and cannot get others"
 
 
 def _lacks_turns(runner: str, known: Known) -> bool:

@@ -29,10 +29,10 @@ _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)")
 _HINTS = {
     "timeout": "clients count it in seconds or in milliseconds; write timeout_seconds in a servers.yaml",
-    "inputs": "nobody is asked for them; write ${env:NAME} for a variable",
-    "autoApprove": "nobody is asked before a call",
-    "alwaysAllow": "nobody is asked before a call",
-    "trust": "nobody is asked before a call",
+    "inputs": "inputs are not supported; write ${env:NAME} for a variable",
+    "autoApprove": "calls need no confirmation",
+    "alwaysAllow": "calls need no confirmation",
+    "trust": "calls need no confirmation",
 }
 
 
@@ -207,7 +207,7 @@ def _read_environment(given: Mapping[str, str]) -> tuple[dict[str, str], tuple[s
 def _variable_of(reference: str, *loc: str) -> str:
     """Return the name of a reference's variable. Raises _RefusedError if the reference has none."""
     if reference.startswith("input:"):
-        raise _RefusedError(f"found ${{{reference}}}: nobody is asked for inputs; write ${{env:NAME}}", *loc)
+        raise _RefusedError(f"found ${{{reference}}}: inputs are not supported; write ${{env:NAME}}", *loc)
     found = _VARIABLE.fullmatch(reference)
     if found is None or reference in _PLACES:
         raise _RefusedError(f"found ${{{reference[:40]}}}, expected a variable as in ${{env:NAME}}", *loc)

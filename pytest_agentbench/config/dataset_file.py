@@ -92,7 +92,7 @@ def _check_field_path(text: str) -> str:
 def _check_prompt(text: str) -> str:
     if len(parse_template(text)) == 1:
         raise ValueError(
-            "found no field in it, so every row would ask the same; put {{ question }} where the question goes"
+            "found no field in it, so every row would ask the same; put {{ question }} in the place of the question"
         )
     return text
 

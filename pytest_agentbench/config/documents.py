@@ -229,7 +229,7 @@ class _Builder:
         self.left -= len(node.value)
         if self.left < 0 or depth > MAX_DEPTH:
             raise self.document.error(
-                [_problem_at(node, "aliases expand to too many values; write out what they stand for")]
+                [_problem_at(node, "aliases expand to too many values; write the values without aliases")]
             )
         if node.tag not in (_MAP, _SEQ):
             self.complain(node, _refuse_tag(node))
@@ -328,23 +328,23 @@ def _explain_syntax(error: Any, lines: Sequence[str]) -> tuple[int, int, str]:
     if "cannot start any token" in problem:
         if line[mark.column :].startswith("\t"):
             return mark.line, mark.column, _TAB
-        return mark.line, mark.column, f"found {rest[:1]!r}, which begins no text; put the text in quotes"
+        return mark.line, mark.column, f"found {rest[:1]!r}, which cannot begin a text; put the text in quotes"
     if "block sequence entries are not allowed" in problem:
-        reason = "found a '-' behind a key; begin the list on a new line, or put the text in quotes"
+        reason = "found a '-' after a key; begin the list on a new line, or put the text in quotes"
         return mark.line, mark.column, reason
     if "undefined alias" in problem:
-        said = f"found {rest[:_SHOWN]!r}, which refers to an anchor that there is not; put the text in quotes"
+        said = f"found {rest[:_SHOWN]!r}, which refers to a missing anchor; put the text in quotes"
         return mark.line, mark.column, said
     if "unknown escape" in problem:
-        said = f"found '{rest[:2]}' in double quotes, which is no escape there; put the text in single quotes"
+        said = f"found '{rest[:2]}' in double quotes, which is not an escape sequence; put the text in single quotes"
         return mark.line, mark.column, said
     if "mapping values are not allowed" in problem:
-        reason = "found a second ':' in the line, or a line that is indented otherwise than its neighbours"
+        reason = "found a second ':' in the line, or a line with another indentation than its neighbours"
         return mark.line, mark.column, f"{reason}; put a text with ':' in quotes, or mend the indentation"
     if "could not find expected ':'" in problem:
         begun = error.context_mark
         word = "".join(lines[begun.line : begun.line + 1])[begun.column :].strip()
-        return begun.line, begun.column, f"found {word[:_SHOWN]!r}, expected 'key: value' with a blank behind the colon"
+        return begun.line, begun.column, f"found {word[:_SHOWN]!r}, expected 'key: value' with a blank after the colon"
     if "quoted scalar" in context:
         return error.context_mark.line, error.context_mark.column, "the quote that begins here is never closed"
     if "flow" in context:
@@ -355,7 +355,7 @@ def _explain_syntax(error: Any, lines: Sequence[str]) -> tuple[int, int, str]:
             at, bracket = _find_last_bracket(lines[: mark.line + 1], mark.column)
         return *at, f"{bracket!r} begins here and is not closed, or a comma is missing, before line {mark.line + 1}"
     if "did not find expected key" in problem:
-        reason = f"found {rest[:_SHOWN]!r}, which does not go on with what stands before it"
+        reason = f"found {rest[:_SHOWN]!r}, which does not continue the lines before it"
         return (
             mark.line,
             mark.column,
@@ -365,7 +365,7 @@ def _explain_syntax(error: Any, lines: Sequence[str]) -> tuple[int, int, str]:
         reason = f"found {rest[:_SHOWN]!r}, expected a '-' as before it"
         return mark.line, mark.column, f"{reason}; indent the line as its neighbours are"
     if "single document" in context:
-        return mark.line, mark.column, "found a second document behind '---', expected one; move it to another file"
+        return mark.line, mark.column, "found a second document after '---', expected one; move it to another file"
     return mark.line, mark.column, ", ".join(filter(None, (context, problem)))
 
 

@@ -71,7 +71,7 @@ def _list_ineffective(file: ConfigFile) -> Iterator[tuple[Loc, str]]:
             how = (model.dialect, model.base_url or "", model.dialect_overrides, model.api)
             ignored = resolve_dialect(*how).ignored
             for name in model.parameters.keys() & {*ignored}:
-                yield ("models", index, "parameters", name), "has no effect there: its endpoint takes no notice of it"
+                yield ("models", index, "parameters", name), "has no effect: its endpoint ignores it"
 
 
 def _list_fields(file: ConfigFile) -> Iterator[tuple[Loc, Mapping[str, Any], Collection[str]]]:

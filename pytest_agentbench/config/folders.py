@@ -45,4 +45,4 @@ def leads_around(link: str | os.PathLike[str]) -> bool:
 
 def describe_depth(folder: str | os.PathLike[str]) -> str:
     """Return the message for a folder that is nested too deep."""
-    return f"{os.fspath(folder)}: lies more than {MAX_DEPTH} folders deep, expected fewer; move it up, or remove it"
+    return f"{os.fspath(folder)}: is more than {MAX_DEPTH} folders deep, expected fewer; move it up, or remove it"

@@ -107,7 +107,7 @@ _SUITE_MODEL = {"model_id", "label"}
 def refuse_loosening(path: Path, found: ConfigFile, limit: ConfigFile, place: str, guest: Guest) -> None:
     """Raise ConfigError if a guest's file at `path` loosens `limit`, whose place the message names."""
     problems = [
-        (loc, f"found {_shown(value)}, expected at most {_shown(most)}, as {place} says; {guest.remedy}")
+        (loc, f"found {_shown(value)}, expected at most {_shown(most)} according to {place}; {guest.remedy}")
         for loc, value, most in _excess(found, limit, guest)
     ]
     if problems:

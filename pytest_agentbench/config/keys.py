@@ -196,12 +196,12 @@ def find_key_problem(
     grant = f"`hosts: {{{host}: [{variable}]}}` in {grants.place}"
     if not own and _OTHER_VARIABLES.fullmatch(variable):
         return (
-            f"found {variable}, which is no model's key, expected the variable of one; where {host} is to get it all "
-            f"the same, say so by {grant}"
+            f"found {variable}, which is no model's key, expected the variable of one; if {host} needs it "
+            f"anyway, allow it by {grant}"
         )
     if written:
         return None
-    belongs = f"belongs to {', '.join(own)}" if own else "belongs to no host that is known"
+    belongs = f"belongs to {', '.join(own)}" if own else "belongs to no known host"
     return (
         f"the key in {variable} would go to {host}, and it {belongs}: nothing is sent. Write both `base_url` and "
         f"`api_key_env` into this entry of the session's root (`api_key_env: none` for an endpoint without keys), or "
@@ -225,7 +225,7 @@ def find_server_problem(server: McpServer, grants: KeyGrants, *, written: bool) 
     command = [server.command or "", *server.args]
     for variable in server.env_from:
         if not written and (server.env or server.cwd is not None):  # any program can be made to run code by these
-            return f"env_from: found {variable} beside `env` or `cwd`, with which no file of a case gets a variable"
+            return f"env_from: found {variable} together with `env` or `cwd`, which files of cases may not combine"
         if not written and not grants.program(variable, command):
             what = f"env_from: the program {command[0]} would get {variable}"
             return _describe_ungranted(what, f"programs: {{{json.dumps(shlex.join(command))}: [{variable}]}}", grants)
@@ -234,7 +234,7 @@ def find_server_problem(server: McpServer, grants: KeyGrants, *, written: bool) 
 
 def _describe_ungranted(what: str, grant: str, grants: KeyGrants) -> str:
     return (
-        f"{what}, which no file of a case gives away: nothing is sent or started. Declare the server in the "
+        f"{what}, but files of cases may not pass variables on: nothing is sent or started. Declare the server in the "
         "servers.yaml of the session's root or in the run profile, and name it in the case; or write "
         f"`{grant}` into {grants.place}"
     )
@@ -246,7 +246,7 @@ def find_plaintext_problem(url: str) -> str | None:
     if address.scheme.lower() == "https" or is_loopback(address.hostname or ""):
         return None
     return (
-        f"found {address.scheme}://{address.hostname}, where everybody between here and there could read the key: "
+        f"found {address.scheme}://{address.hostname}, where everyone on the network path could read the key: "
         "expected https:// (plain http only to this machine itself)."
     )
 

@@ -152,7 +152,7 @@ class ModelEntry(EndpointFields):
         spoken = {self.api or "chat", *(self.wires or ()), "messages" if self.batch == "anthropic" else None}
         if self.anthropic_version is None or "messages" in spoken or isinstance(self, SuiteModel):
             return self
-        said = f"found {self.anthropic_version!r}, which only `api: messages` has; leave it out, or say the api"
+        said = f"found {self.anthropic_version!r}, which only `api: messages` has; leave it out, or set api: messages"
         raise Problems([(("anthropic_version",), said)])
 
     @model_validator(mode="after")

@@ -90,6 +90,6 @@ def find_unknown_fields(
             meant = f"did you mean {close[0]!r}? " if close else ""
             yield (
                 (name,),
-                f"{meant}no endpoint is known to take this request field; it is sent as it is, write it below "
+                f"{meant}no known endpoint takes this request field; it is sent unchanged; write it below "
                 f"`{EXTRA_BODY}:` if that is meant",
             )

@@ -144,7 +144,7 @@ class ConfigRoot:
             kind = next(kind for kind in OWN_KINDS.values() if kind.model is type(default))
             folder, file_id = kind.folder, getattr(file, kind.id_field)
             said = self.host._named(folder, path.stem) or self.host._named(folder, file_id)
-            place = str(said or f"the default (for {self.host.path / folder} has none of this name)")
+            place = str(said or f"the default ({self.host.path / folder} has no file of this name)")
             limit = default if said is None else self.load(said, type(default))
         from pytest_agentbench.config import guests
 

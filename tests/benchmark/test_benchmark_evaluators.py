@@ -69,9 +69,9 @@ def test_missing_prediction_is_missing(evaluate):
 @pytest.mark.parametrize(
     ("evaluator", "said"),
     [
-        ({"func": "file_exists", "args": {"path": "a.txt"}}, "predictions are answers only"),
-        ({"func": "regex_match", "args": {"pattern": "x", "path": "a.txt"}}, "predictions are answers only"),
-        ({"func": "tool_called", "args": {"name": "search"}}, "predictions are answers only"),
+        ({"func": "file_exists", "args": {"path": "a.txt"}}, "predictions contain only answers"),
+        ({"func": "regex_match", "args": {"pattern": "x", "path": "a.txt"}}, "predictions contain only answers"),
+        ({"func": "tool_called", "args": {"name": "search"}}, "predictions contain only answers"),
     ],
     ids=["file", "regex of a file", "tool"],
 )

@@ -108,7 +108,7 @@ def test_members_that_unpack_to_too_much_together_are_refused(tmp_path: Path, mo
     with ZipReader(path) as archive:
         assert archive.names == names
         assert [len(archive.read(name, MOST)) for name in names[:2]] == [MOST, MOST]
-        with pytest.raises(ArchiveRefusedError, match=r"a\.zip!c: it, or the archive, unpacks to more than it may"):
+        with pytest.raises(ArchiveRefusedError, match=r"a\.zip!c: it, or the archive, unpacks to more than its limit"):
             archive.read("c", MOST)
 
 
@@ -173,5 +173,8 @@ def test_an_encrypted_or_misplaced_member_is_refused(tmp_path: Path) -> None:
         archive.read("it", MOST)
     path = write_zip(tmp_path / "b.zip", {"it": member})
     path.write_bytes(b"XX" + path.read_bytes()[2:])
-    with ZipReader(path) as archive, pytest.raises(ArchiveRefusedError, match="does not begin where the archive says"):
+    with (
+        ZipReader(path) as archive,
+        pytest.raises(ArchiveRefusedError, match="does not begin at its place"),
+    ):
         archive.read("it", MOST)

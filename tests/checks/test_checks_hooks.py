@@ -397,7 +397,7 @@ def test_a_verdict_forged_by_what_a_hook_runs_is_none(run_hook, tmp_path, policy
     result = run_hook(source, policy=policy)
     assert (result.outcome, result.message) == (
         "error",
-        "the hook was ended by what it ran, which wrote a verdict in its place",
+        "the hook was ended by code that it ran, which wrote a verdict in its place",
     )
 
 
@@ -452,7 +452,7 @@ def test_without_bubblewrap_no_hook_runs_unless_it_may_use_the_network(run_hook,
     assert run_hook(source, policy=WITH_NETWORK).outcome == "passed"
     hook = Check.model_validate({"check_id": "h", "python_hook": {"path": "hook.py", "callable_name": "check"}})
     case = Case(case_id="a", title="a", path=tmp_path / "test.yaml", runner={"type": "x"}, checks=(hook,))
-    with pytest.raises(UnavailableError, match="which takes bubblewrap to hold"):
+    with pytest.raises(UnavailableError, match="which only bubblewrap can prevent"):
         require_hooks(case, ALLOWED)
     require_hooks(case, WITH_NETWORK)
     require_hooks(case, SecurityPolicy())

@@ -83,7 +83,7 @@ def test_an_unsigned_or_repeated_line_is_a_problem(told):
     told.heard.take(line, printed=False)  # the second one's number is 1
     told.heard.take(b'{"event": "ended", "value": 0}\n', printed=False)
     found = told.heard.told()
-    foreign = ("", "something was reported that does not come from what runs the tests")
+    foreign = ("", "a report does not come from the program that runs the tests")
     assert (found["loaded"], found["ended"], found["problems"]) == (True, None, [foreign, foreign])
     told.number = 1
     told.raw(b'{"event": "ended", "value": 0}', key=b"x" * 32)

@@ -43,7 +43,7 @@ def test_the_driver_is_ended(bench: VerifierBench, code: str) -> None:
     bench.left({"solution.py": f"{TOOLS}\n{code}\n"})
     result = bench.tests(timeout_seconds=20.0)
     assert result.outcome == "failed"
-    assert result.message.startswith("what runs the tests was ended before it could tell: exit code ")
+    assert result.message.startswith("the program that runs the tests was ended before its report: exit code ")
 
 
 @once

@@ -53,7 +53,7 @@ def test_nothing_but_a_pass_counts(outcome):
     ("fields", "fault"),
     [
         ({"stopped": "time-out", "ended": None, "exit": -9}, "they had not ended after 60 s"),
-        ({"stopped": "said too much", "ended": None, "exit": -9}, "they were stopped: said too much"),
+        ({"stopped": "reported too much", "ended": None, "exit": -9}, "they were stopped: reported too much"),
         ({"ended": None, "exit": 3}, "their process ended before pytest did (exit code 3)"),
         ({"ended": None, "exit": 0}, "their process ended before pytest did (exit code 0)"),
         ({"ended": None, "exit": -11}, "their process ended before pytest did (signal 11)"),
@@ -125,7 +125,7 @@ def test_without_a_reply_the_code_under_test_ended_it_or_the_sandbox_lacks_pytho
     found = _missing_reply_verdict(ended(3), tests, begun=True)
     assert (found.outcome, found.message) == (
         "failed",
-        "what runs the tests was ended before it could tell: exit code 3",
+        "the program that runs the tests was ended before its report: exit code 3",
     )
     found = _missing_reply_verdict(ended(None, killed="time-out"), tests, begun=True)
     assert found.message.endswith("the verifier had not ended after 60 s")

@@ -72,7 +72,7 @@ def test_tools_are_listed_and_then_known_without_a_process(project: Project, run
     assert "  echo(text)" in lines
     assert "  add(a, b)" in lines
     known = run("tools", "Test")[1]
-    assert "known from before" in known[0]
+    assert "stored earlier" in known[0]
     assert known[1:] == lines[1:]
     assert project.starts() == 1
     run("tools", "Test", "--refresh")
@@ -139,7 +139,7 @@ def test_the_servers_of_a_client_are_listed(project: Project, run: Run) -> None:
     assert lines[0].startswith("ok      Good: ")
     assert lines[1].startswith(f"FAILED  Old: {project.path}/.vscode/mcp.json:1:127: servers.Old.type: found 'sse'")
     assert len(lines) == 2
-    assert "servers.Good.autoApprove: left out; nobody is asked before a call" in error
+    assert "servers.Good.autoApprove: left out; calls need no confirmation" in error
     assert "servers.Off.disabled: found true, so the server is left out" in error
 
 

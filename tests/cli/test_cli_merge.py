@@ -166,7 +166,7 @@ def test_a_missing_shard_is_refused_unless_asked_for(merge):
 def test_different_selections_are_an_error(merge):
     code, joint, shown = merge(shards(ROWS, 2)[0], shards(ROWS[:-1], 2, digest="cd" * 32)[1])
     assert (code, joint) == (1, None)
-    assert "different selections, of cases, models or repetitions: a.json (7 runs), b.json (6 runs)" in shown
+    assert "different selections of cases, models or repetitions: a.json (7 runs), b.json (6 runs)" in shown
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_different_selections_are_an_error(merge):
         ([*shards(ROWS, 2), shards(ROWS, 2)[1]], "c.json: found shard 2/2, which b.json is already"),
         ([shards(ROWS, 2)[0], shards(ROWS, 3)[1]], "b.json: found shard 2/3, but a.json is shard 1/2 of the same"),
         ([session(ROWS), session(ROWS[3:5])], "b.json: found a run of t.yaml::c3[gpt], which a.json has too"),
-        ([session([], shard="1/1")], "a.json: its workers crashed, and it does not know what shard 1/1 is"),
+        ([session([], shard="1/1")], "a.json: its workers crashed, so the cases of shard 1/1 are unknown"),
         ([shard(ROWS, 3, 2, [0])], "a.json: session.shard: found '3/2', expected I/N"),
         (
             [session(ROWS[:2], shard="1/1", selection={"runs": 2, "sha256": DIGEST, "places": [0]})],

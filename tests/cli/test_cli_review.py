@@ -256,7 +256,7 @@ def test_a_hostile_folder_holds_nothing_up_and_steers_nothing(review):
 def test_it_goes_on_where_the_input_ended(review):
     _, printed = review(answers(2) + "p\n", "--annotator", "ann")
     assert len(labels()) == 2
-    assert "not kept: the last question was not answered; it is asked again\n2 labels added to human.jsonl" in printed
+    assert "not saved: the last question has no answer; it is asked again\n2 labels added to human.jsonl" in printed
     _, printed = review(answers(6), "--annotator", "ann")
     assert "4 runs to review; ann has labelled 2 before" in printed
     assert len({label["run_id"] for label in labels()}) == len(labels()) == 6
@@ -309,7 +309,7 @@ def test_an_edited_rubric_is_not_shown_for_the_one_that_was_judged(review):
     path.write_text(yaml.safe_dump(edited))
     _, printed = review(answers(6))
     assert "4 runs to review" in printed
-    assert "left out: 2 runs whose case is not here, or is another one since (run it again)" in printed
+    assert "left out: 2 runs whose case is missing or has changed (run it again)" in printed
     assert "Be harsh." not in printed
 
 
@@ -365,7 +365,7 @@ def test_a_report_without_a_judged_run_is_reported(review):
     path.write_text(json.dumps(report))
     code, printed = review("")
     assert code == 0
-    assert "no run to review: a model has to have judged it" in printed
+    assert "no run to review: a model must have judged it" in printed
 
 
 def test_a_report_elsewhere_names_its_runs_and_cases(review, tmp_path, monkeypatch):

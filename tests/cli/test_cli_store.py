@@ -197,7 +197,7 @@ def test_secrets_are_neither_shown_nor_taken_for_equal(shop, store):
     _, b = shop.run(covered("the key is hunter2-hunter2 "), case_id="other")
     c = shop.run(covered(f"the key is {REDACTED}"), case_id="third")[1]
     assert "hunter2" not in store("why", a, b)[1]
-    assert "what differs is a secret, which is not stored" in store("why", a, c)[1]
+    assert "the difference is a secret, which is not stored" in store("why", a, c)[1]
 
 
 def test_contents_of_files_cannot_control_the_terminal(shop, store):

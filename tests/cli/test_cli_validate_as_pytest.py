@@ -348,4 +348,4 @@ def test_a_project_without_a_mark_is_where_the_command_is_run(bench, capsys, mon
     write_case(bench, runner={"type": "own"})
     additions_for.cache_clear()
     assert main(["validate", "cases", "--model", "m", "--show-request", "one"]) == 1
-    assert "one/test.yaml:1:1: the requests of the runner own are known to a session alone" in capsys.readouterr().err
+    assert "one/test.yaml:1:1: the requests of the runner own are known only to a session" in capsys.readouterr().err

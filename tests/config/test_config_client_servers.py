@@ -85,7 +85,7 @@ def test_places_are_put_in(tmp_path: Path, hidden: str) -> None:
         ({"command": "x", "envFile": ".env"}, "5:15: mcpServers.it.envFile: found a file of variables"),
         (
             {"command": "x", "env": {"K": "${input:key}"}},
-            "6:10: mcpServers.it.env.K: found ${input:key}: nobody is asked",
+            "6:10: mcpServers.it.env.K: found ${input:key}: inputs are not supported",
         ),
         ({"command": "x", "env": {"K": "${env:L}"}}, "6:10: mcpServers.it.env.K: found ${L}, expected ${env:K}"),
         ({"command": "x", "env": {"K": "a-${K}"}}, "6:10: mcpServers.it.env.K: found ${K}, expected ${env:K}"),
@@ -96,7 +96,7 @@ def test_places_are_put_in(tmp_path: Path, hidden: str) -> None:
         ({"url": "https://x/${KEY}"}, "4:11: mcpServers.it.url: found ${KEY}, expected none here"),
         (
             {"url": "https://x", "headers": {"A": "${input:t}"}},
-            "6:10: mcpServers.it.headers.A: found ${input:t}: nobody",
+            "6:10: mcpServers.it.headers.A: found ${input:t}: inputs",
         ),
         (
             {"url": "https://x", "headers": {"A": "${userHome}"}},
@@ -130,7 +130,7 @@ def test_a_program_puts_variables_of_its_own_into_its_arguments(tmp_path: Path) 
     ("fields", "notes"),
     [
         ({"disabled": False, "autoApprove": [], "alwaysAllow": None, "description": ""}, []),
-        ({"autoApprove": ["a"]}, ["5:19: mcpServers.it.autoApprove: left out; nobody is asked before a call"]),
+        ({"autoApprove": ["a"]}, ["5:19: mcpServers.it.autoApprove: left out; calls need no confirmation"]),
         ({"timeout": 60}, ["5:15: mcpServers.it.timeout: left out; clients count it in seconds or in milliseconds;"]),
         ({"disabledTools": ["a"]}, ["5:21: mcpServers.it.disabledTools: left out; it has no counterpart"]),
     ],
@@ -150,7 +150,7 @@ def test_a_disabled_server_and_unused_inputs_are_named(tmp_path: Path) -> None:
     found = read(tmp_path, {"inputs": [{"id": "key"}], "servers": servers})
     assert [*found.servers] == ["on"]
     assert [note.partition("mcp.json:")[2].partition(":")[2].partition(": ")[2] for note in found.notes] == [
-        "inputs: left out; nobody is asked for them; write ${env:NAME} for a variable",
+        "inputs: left out; inputs are not supported; write ${env:NAME} for a variable",
         "servers.off.disabled: found true, so the server is left out",
     ]
 

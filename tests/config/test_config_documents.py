@@ -81,7 +81,7 @@ def test_merge_keys_give_way_to_own_and_earlier_ones():
         ("a: -.inf\n", "case.yaml:1:4: found '-.inf', expected a finite float"),
         ("? [a, b]\n: c\n", "case.yaml:1:3: found a collection as a key"),
         ("a: [1, 2\n", "case.yaml:1:4: not valid YAML: '[' begins here and is not closed"),
-        ("a: *nowhere\n", "case.yaml:1:4: not valid YAML: found '*nowhere', which refers to an anchor"),
+        ("a: *nowhere\n", "case.yaml:1:4: not valid YAML: found '*nowhere', which refers to a missing anchor"),
         ("a: 1\n---\nb: 2\n", "case.yaml:2:1: not valid YAML: found a second document"),
         (b"a: 1\nb: \xff\n", "case.yaml:2:4: not valid YAML: invalid leading UTF-8 octet; save the file as UTF-8"),
         ("a: &a [*a]\n", "aliases expand to too many values"),

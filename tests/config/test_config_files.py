@@ -171,7 +171,7 @@ def test_a_case_is_refused(errors, field, expected):
         ("{openclaw: r.md}", "input.context.openclaw: found 'r.md', expected a mapping"),
         (
             "{llm_probe: {tools: [exec_shell]}}",
-            "input.context.llm_probe.tools: the runner openclaw has tools of its own",
+            "input.context.llm_probe.tools: the runner openclaw has its own tools",
         ),
     ],
 )
@@ -184,7 +184,7 @@ def test_fields_that_an_openclaw_context_cannot_have_are_errors(errors, context,
 def test_an_openclaw_case_has_no_mcp_servers(errors):
     case = CASE.replace("type: llm_probe", "type: openclaw") + "mcp_servers: [files]\n"
     [line] = errors(TestCaseFile, case)
-    assert "9:14: mcp_servers: the runner openclaw has tools of its own and is offered no others; leave" in line
+    assert "9:14: mcp_servers: the runner openclaw has its own tools and cannot get others; leave" in line
 
 
 def test_an_openclaw_case_has_a_sandbox_for_its_verifiers_only(errors):

@@ -194,7 +194,7 @@ def test_a_guests_run_profile_that_exceeds_the_users_is_refused(
         root.run_profile("safe")
     text = str(raised.value)
     assert re.search(rf"{guest}/run_profiles/safe\.yaml:\d+:\d+: {field}[\w.]*: found", text), text
-    assert f"as {own}/run_profiles/safe.yaml says" in text
+    assert f"according to {own}/run_profiles/safe.yaml" in text
     assert f"agentbench trust {guest}" in text
     assert "secret" not in text
     # what the user allows, a guest may ask for

@@ -81,7 +81,7 @@ def test_a_text_is_for_the_shell_and_a_list_has_names(tmp_path: Path) -> None:
             ["7:9: verify.check_id: Duplicate check_id 'verify'"],
         ),
         ("verify: {command: x, timeout_seconds: 0, keep: [/x]}", ["timeout_seconds: found 0", "keep[0]: found '/x'"]),
-        ("verify: {command: x, apart: true, keep: [a]}", ["6:41: verify.keep: keeps files of the agent's"]),
+        ("verify: {command: x, apart: true, keep: [a]}", ["6:41: verify.keep: keeps files of the agent"]),
         ("verify: {command: x, canary: gone}", ["6:30: verify.canary: found 'gone', expected an existing folder"]),
     ],
 )

@@ -218,7 +218,7 @@ def options_table() -> str:
     rows.append(
         "| `--agentbench-model ID`, `--model ID` | `agentbench_model` | run the cases on this model (repeatable) |"
     )
-    of_agents = "run cases of the runner agent with this one in place of their own (repeatable; each with each model)"
+    of_agents = "run cases of the runner agent with this agent in place of theirs (repeatable; each with each model)"
     rows.append(f"| `--agentbench-agent NAME` | `agentbench_agent` | {of_agents} |")
     for option in OPTIONS:
         ini = f"`agentbench_{option.name.replace('-', '_')}`" if option.ini else ""
@@ -226,7 +226,7 @@ def options_table() -> str:
     for flag in FLAGS:
         ini = f"`agentbench_{flag.name.replace('-', '_')}`" if flag.ini else ""
         rows.append(f"| `--agentbench-{flag.name}` | {ini} | {flag.help} |")
-    trusted = "trust this folder of somebody else's in this session (repeatable)"
+    trusted = "trust this folder of another author in this session (repeatable)"
     rows.append(f"| `--agentbench-trust PATH` | `agentbench_trust` | {trusted} |")
     rows.append("| | `agentbench_configs` | the folder that holds profiles, suites and models.yaml |")
     return "\n".join(rows)

@@ -135,7 +135,7 @@ def test_a_runner_with_tools_of_its_own_is_offered_none(root: ConfigRoot) -> Non
     known = build_registry().known
     assert load_case(case(root), root, known).runner.type == "sample"
     offered = {"messages": [{"role": "user", "content": "x"}], "context": {"llm_probe": {"tools": ["read_file"]}}}
-    with pytest.raises(ConfigError, match="the runner sample has tools of its own"):
+    with pytest.raises(ConfigError, match="the runner sample has its own tools"):
         load_case(case(root, input=offered), root, known)
 
 

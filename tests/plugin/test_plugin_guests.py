@@ -82,7 +82,7 @@ def test_a_guests_profile_replaces_none_of_the_users(project: Bench) -> None:
     finished = project.run("--model=demo", "--agentbench-run-profile=safe")
     assert not (project.path / "escaped").exists()
     assert re.search(rf"{theirs}:\d+:\d+: sandbox.type: found 'local', expected at most 'auto'", finished.text)
-    assert f"as {project.path}/cases/run_profiles/safe.yaml says" in finished.text
+    assert f"according to {project.path}/cases/run_profiles/safe.yaml" in finished.text
     assert outcomes(finished) == {"own": "passed", "mine": "passed"}
     assert finished.exit == 1
 

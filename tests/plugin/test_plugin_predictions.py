@@ -259,7 +259,7 @@ def test_a_file_that_cannot_be_read_ends_the_session_before_anything_is_scored(p
     assert "preds.csv:1:1: not valid JSON: expecting value" in finished.text
     assert finished.report is None
     text = project.run("--agentbench-predictions", "gone.json").text
-    assert "--agentbench-predictions: found gone.json, expected a file" in text
+    assert "--agentbench-predictions: found gone.json, expected an existing file" in text
 
 
 def test_an_id_that_node_ids_cannot_carry_finds_its_row(bench):
@@ -360,7 +360,7 @@ def test_checks_of_more_than_the_answer_are_errors_for_predictions(bench, declar
     bench.case("two")
     finished = predicted(bench, {"one": "Paris", "two": "Paris"})
     assert finished.outcomes == {"one[preds]": "error", "two[preds]": "passed"}
-    assert "predictions are answers only" in finished.text
+    assert "predictions contain only answers" in finished.text
 
 
 @pytest.mark.parametrize(

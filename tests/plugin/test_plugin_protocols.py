@@ -104,7 +104,7 @@ def test_the_shown_request_is_the_one_that_is_sent(bench, capsys, monkeypatch, a
     assert {origins[name] for name in talk} == {"test.yaml"}
     if api == "responses":
         assert request["origins"]["store"] == "api: responses"
-    assert any(text.startswith("seed: has no effect there") for text in request["warnings"])
+    assert any(text.startswith("seed: has no effect") for text in request["warnings"])
     [row] = finished.runs.values()
     assert row["adapted"] == ["seed dropped"]
 
@@ -220,4 +220,4 @@ def test_an_entry_without_an_endpoint_may_not_name_an_api(bench, capsys):
     assert "expected at most 1" in capsys.readouterr().out
     path = bench.models({"model_id": "m", "api": "messages", "parameters": {"seed": 1}})
     assert main(["validate", str(path)]) == 0
-    assert "models[0].parameters.seed: has no effect there" in capsys.readouterr().out
+    assert "models[0].parameters.seed: has no effect" in capsys.readouterr().out

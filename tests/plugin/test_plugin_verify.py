@@ -141,7 +141,7 @@ def test_predictions_leave_nothing_to_verify(project):
     project.rows("answers.jsonl", {"case_id": "one", "prediction": "42"})
     finished = run(project, "--agentbench-predictions", "answers.jsonl")
     assert list(finished.outcomes.values()) == ["error"]
-    assert "predictions are answers only" in finished.text
+    assert "predictions contain only answers" in finished.text
 
 
 def test_changed_files_are_judged_with_the_conftest_of_the_template(project):

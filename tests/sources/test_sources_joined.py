@@ -85,5 +85,5 @@ def test_wrong_declarations_are_errors_of_their_row(describe):
 
 
 def test_a_runner_with_tools_of_its_own_takes_no_functions(describe):
-    with pytest.raises(ConfigError, match="functions_from: the runner openclaw has tools of its own"):
+    with pytest.raises(ConfigError, match="functions_from: the runner openclaw has its own tools"):
         describe([{"question": "q", "function": []}], functions_from="function", runner={"type": "openclaw"})

@@ -64,7 +64,7 @@ FILES_OF_CASES = (
     ),
     _in_case(
         "indented too far",
-        "3:7: not valid YAML: found a second ':' in the line, or a line that is indented otherwise than its "
+        "3:7: not valid YAML: found a second ':' in the line, or a line with another indentation than its "
         "neighbours; "
         "put a text with ':' in quotes, or mend the indentation",
         "title: Say",
@@ -72,20 +72,20 @@ FILES_OF_CASES = (
     ),
     _in_case(
         "a colon in a text",
-        "3:12: not valid YAML: found a second ':' in the line, or a line that is indented otherwise than its "
+        "3:12: not valid YAML: found a second ':' in the line, or a line with another indentation than its "
         "neighbours; put a text with ':' in quotes, or mend the indentation",
         "title: Say hello",
         "title: Task: say hello",
     ),
     _in_case(
         "no colon",
-        "3:1: not valid YAML: found 'title Say hello', expected 'key: value' with a blank behind the colon",
+        "3:1: not valid YAML: found 'title Say hello', expected 'key: value' with a blank after the colon",
         "title: Say",
         "title Say",
     ),
     _in_case(
         "no blank behind a colon",
-        "2:1: not valid YAML: found 'case_id:hello', expected 'key: value' with a blank behind the colon",
+        "2:1: not valid YAML: found 'case_id:hello', expected 'key: value' with a blank after the colon",
         "case_id: hello",
         "case_id:hello",
     ),
@@ -97,20 +97,21 @@ FILES_OF_CASES = (
     ),
     _in_case(
         "a backslash in double quotes",
-        "9:63: not valid YAML: found '\\d' in double quotes, which is no escape there; put the text in single quotes",
+        "9:63: not valid YAML: found '\\d' in double quotes, which is not an escape sequence; put the text in single "
+        "quotes",
         "pattern: ello",
         'pattern: "\\d+"',
     ),
     _in_case(
         "text behind a quote",
-        "3:14: not valid YAML: found 'hello', which does not go on with what stands before it; put the whole text in "
+        "3:14: not valid YAML: found 'hello', which does not continue the lines before it; put the whole text in "
         "quotes, or indent the line as its neighbours are",
         "title: Say hello",
         'title: "Say" hello',
     ),
     _in_case(
         "indented too little",
-        "7:2: not valid YAML: found '- {role: user, content: Say hello.}', which does not go on with what stands "
+        "7:2: not valid YAML: found '- {role: user, content: Say hello.}', which does not continue the lines "
         "before it; put the whole text in quotes, or indent the line as its neighbours are",
         f"  - {_MESSAGE}",
         f" - {_MESSAGE}",
@@ -136,7 +137,7 @@ FILES_OF_CASES = (
     ),
     _in_case(
         "a star",
-        "3:8: not valid YAML: found '*hello', which refers to an anchor that there is not; put the text in quotes",
+        "3:8: not valid YAML: found '*hello', which refers to a missing anchor; put the text in quotes",
         "title: Say hello",
         "title: *hello",
     ),
@@ -154,13 +155,13 @@ FILES_OF_CASES = (
     ),
     _in_case(
         "a percent sign",
-        "3:8: not valid YAML: found '%', which begins no text; put the text in quotes",
+        "3:8: not valid YAML: found '%', which cannot begin a text; put the text in quotes",
         "title: Say hello",
         "title: %hello",
     ),
     _in_case(
         "two documents",
-        "8:1: not valid YAML: found a second document behind '---', expected one; move it to another file",
+        "8:1: not valid YAML: found a second document after '---', expected one; move it to another file",
         "deterministic_checks",
         "---\ndeterministic_checks",
     ),
@@ -639,7 +640,7 @@ ON_THE_COMMAND_LINE = (
     ),
     Mistake(
         "no file of predictions",
-        "--agentbench-predictions: found answers.jsonl, expected a file of predictions; there is none",
+        "--agentbench-predictions: found answers.jsonl, expected an existing file of predictions",
         {},
         ("cases", "--agentbench-predictions", "answers.jsonl"),
     ),

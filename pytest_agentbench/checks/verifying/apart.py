@@ -98,10 +98,10 @@ class SolutionServer:
         try:
             reply = loads(text)
         except ValueError as error:
-            raise _Refused(f"it returned what is no plain data: {error}") from error
+            raise _Refused(f"it returned something other than plain data: {error}") from error
         if isinstance(reply, dict):
             return reply
-        return {"error": "it returned what is no plain data"}
+        return {"error": "it returned something other than plain data"}
 
     async def _run(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return await self._run_in_it(request["argv"], base64.b64decode(request["stdin"]), request["seconds"])
@@ -143,7 +143,7 @@ async def serve_solution(asked: SolutionServer, verifier: Sandbox) -> AsyncItera
             listening = _open_socket(folder, opened, verifier.workspace.owner)
         except OSError as error:
             raise SandboxError(
-                f"a verifier that is apart needs a socket in {folder}: {error}; set TMPDIR to another folder"
+                f"a verifier with `apart` needs a socket in {folder}: {error}; set TMPDIR to another folder"
             ) from error
         server = await asyncio.start_unix_server(asked.answer, sock=listening, limit=_MAX_REQUEST)
         try:

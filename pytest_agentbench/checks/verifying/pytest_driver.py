@@ -93,7 +93,7 @@ def _follow_tests(child: int, sources: tuple[int, int, int], deadline: float, he
     while status is None:
         left = deadline - time.monotonic()
         if left <= 0 or heard.too_much:
-            stopped = "said too much" if heard.too_much else "time-out"
+            stopped = "reported too much" if heard.too_much else "time-out"
             _kill(child)
             status = os.waitpid(child, 0)[1]
             break
@@ -150,7 +150,7 @@ class _TestsReport:
     def _event(self, line: bytes) -> None:
         signature, _, text = line.partition(b" ")
         if not hmac.compare_digest(signature, _signature(self._key, self._signed, text)):
-            self._problem("", "something was reported that does not come from what runs the tests")
+            self._problem("", "a report does not come from the program that runs the tests")
             return
         self._signed += 1
         try:
@@ -318,7 +318,7 @@ def _run_tests(options: dict[str, Any], reports: _Reports) -> int:
                 return
             root, shadow = _root_and_shadow(str(getattr(collector, "path", None) or collector.fspath))
             if shadow is not None:
-                message = f"{shadow} lies where Python finds it in its place"
+                message = f"Python imports {shadow} in its place"
                 reports.add("problem", where=collector.nodeid, message=message)
                 pytest.exit(message, 1)
             if folders and sys.path[installed : installed + 1] != [root]:

@@ -64,7 +64,7 @@ async def run_verifiers(context: CheckContext, sandboxes: Sandboxes, spec: Sandb
 
 def no_workspace_results(case: Case) -> tuple[CheckResult, ...]:
     """Return the results for predictions, which have no workspace."""
-    skipped = Verdict("error", "predictions are answers only: there is no workspace to verify")
+    skipped = Verdict("error", "predictions contain only answers: there is no workspace to verify")
     return tuple(_result(verifier, skipped) for verifier in case.verify)
 
 
@@ -81,7 +81,7 @@ async def _verify(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec
             try:
                 hidden: Content = await context.in_thread(partial(_fill, context, verifier, target, solution))
             except (TreeError, PathRefusedError) as error:
-                return Verdict("failed", f"what the run left cannot be copied for a verifier: {error}")
+                return Verdict("failed", f"the run's files cannot be copied for a verifier: {error}")
             result = await _run(verifier, sandboxes, spec, target, solution, decide)
             changed = await context.in_thread(partial(_find_tampering, verifier, target, hidden))
         if result.outcome == "failed" and (

@@ -219,7 +219,7 @@ def _missing_reply_verdict(ended: ExecResult, verifier: Verifier, *, begun: bool
     """
     how = describe_kill(ended, verifier) if ended.killed is not None else f"exit code {ended.exit_code}"
     if begun:
-        return Verdict("failed", f"what runs the tests was ended before it could tell: {how}")
+        return Verdict("failed", f"the program that runs the tests was ended before its report: {how}")
     message = f"the tests could not be run, for which the sandbox needs python3: {excerpt(ended.output) or how}"
     return Verdict("error", message, outputs=printed_evidence(ended.output[-_EVIDENCE:]))
 

@@ -135,7 +135,10 @@ def test_a_reader_of_an_adapters_own(bench: Bench) -> None:
         ({"argv": ["stub", "{session}"]}, "argv[1]: unknown name {session}"),
         ({"env": {"X": {"a": ["{mesage}"]}}}, "env.X: unknown name {mesage}"),
         ({"name": "other"}, "name: found 'other', which must match directory name 'stub'"),
-        ({"session": None}, "resume_argv: found {session} without the place where the agent names it: add session"),
+        (
+            {"session": None},
+            "resume_argv: found {session} without `session`, which reads it",
+        ),
         ({"install": {}}, "install: expected exactly one of 'npm' and 'pypi'"),
         ({"tools": {"shell": {"name": "sh", "arguments": {"c": "{path}"}}}}, "unknown name {path}"),
         ({"volatile": [{"pattern": "(", "as": "x"}]}, "volatile[0].pattern: found '(', expected a regular expression"),

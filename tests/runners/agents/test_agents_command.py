@@ -182,7 +182,7 @@ def test_texts_are_no_templates_and_no_shell(bench: Bench) -> None:
         ({"command": None}, "runner.command: missing; add it"),
         ({"command": "python3 agent.py"}, "runner.command: found 'python3 agent.py', expected a list; write ["),
         ({"sandbox": "vm"}, "runner.sandbox: found 'vm', expected 'docker', 'bubblewrap' or 'local'"),
-        ({"answer": {"from": "stdout_json"}}, "runner.answer.path: missing; add where in the JSON of stdout_json it"),
+        ({"answer": {"from": "stdout_json"}}, "runner.answer.path: missing; add its path in the JSON of stdout_json"),
         ({"answer": {"from": "file"}}, "runner.answer: 'from: file' and 'file' belong together"),
         ({"files": {"{home}/{x}": "y"}}, "unknown name {x}"),
         ({"dialects": ["smoke"]}, "runner.dialects[0]: found 'smoke', expected 'chat', 'responses', 'messages' or"),
