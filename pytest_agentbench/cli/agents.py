@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,13 +61,13 @@ def run(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace, root: ConfigRoot) -> int:
     rows = [("agent", "version", "dialects", "licence", "image", "verified")]
     for adapter in _every_adapter(root):
-        said = adapter.program
-        if said.verified is None and not args.all:
+        program, verified = adapter.program, "never"
+        if program.verified is not None:
+            verified = f"{program.verified.version} on {program.verified.on}"
+        elif not args.all:
             continue
-        verified = "never" if said.verified is None else f"{said.verified.version} on {said.verified.on}"
-        rows.append(
-            (said.name, said.install.version, " ".join(said.dialects), said.licence, _look_for_image(adapter), verified)
-        )
+        facts = (program.name, program.install.version, " ".join(program.dialects), program.licence)
+        rows.append((*facts, _look_for_image(adapter), verified))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print(printable("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()))
@@ -119,10 +119,12 @@ def _try(args: argparse.Namespace, root: ConfigRoot) -> int:
     found = try_agent(adapter, root.path, args.sandbox)
     print(printable(f"{adapter.program.title} {adapter.program.install.version} in {args.sandbox}:"))
     for what, problem in found:
-        end = f": {problem}" if problem else ""
-        if not problem and what[0].isalpha():
-            end = ": ok"
-        print(printable(f"  {what}{end}"))
+        line = f"  {what}"
+        if problem:
+            line += f": {problem}"
+        elif what[0].isalpha():
+            line += ": ok"
+        print(printable(line))
     return int(any(problem for _, problem in found))
 
 
@@ -131,24 +133,29 @@ def _show(args: argparse.Namespace, root: ConfigRoot) -> int:
     from pytest_agentbench.runners.agents.adapter import find_adapter
     from pytest_agentbench.runners.agents.places import show_values
 
-    said, values = find_adapter(args.name, root).program, show_values()
-    print(printable(f"{said.title} {said.install.version} ({said.install.npm or said.install.pypi})"))
-    for title, argv in (("first turn", said.argv), ("next turns", said.resume_argv)):
-        print(f"\n{title}:" + ("" if argv else " none"))
-        for each in argv or ():
-            print(f"  {printable(str(fill(each, values)))}")
-    print("\nvariables, in addition to the gateway's:" + ("" if said.env else " none"))
-    for name, value in said.env.items():
-        print(f"  {name}={printable(fill_text(value, values))}")
-    for path, content in said.files.items():
+    program, values = find_adapter(args.name, root).program, show_values()
+    install = program.install
+    print(printable(f"{program.title} {install.version} ({install.npm or install.pypi})"))
+    for title, argv in (("first turn", program.argv), ("next turns", program.resume_argv)):
+        _show_part(title, [str(fill(text, values)) for text in argv or ()])
+    variables = [f"{name}={fill_text(value, values)}" for name, value in program.env.items()]
+    _show_part("variables, in addition to the gateway's", variables)
+    for path, content in program.files.items():
         print(f"\n{printable(fill_text(path, values))}:")
         text = content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False)
         for line in fill_text(text, values).splitlines():
             print(f"  {printable(line)}")
-    for what, how in (("own retries", said.retries_off), ("telemetry", said.telemetry_off)):
+    for what, how in (("own retries", program.retries_off), ("telemetry", program.telemetry_off)):
         print()
         print(printable(f"{what} off by: {how or 'no way is known'}"))
     return 0
+
+
+def _show_part(title: str, lines: Sequence[str]) -> None:
+    if lines:
+        print(f"\n{title}:", *map(printable, lines), sep="\n  ")
+    else:
+        print(f"\n{title}: none")
 
 
 def _begin(args: argparse.Namespace, root: ConfigRoot) -> int:

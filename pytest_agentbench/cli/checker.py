@@ -207,8 +207,9 @@ class Checker:
         for problem in golds.problems():
             self.findings += find_problems(problem, is_error=self._strict)
         for first, *others in alike.values():
-            more = f" (and {count_text(len(others), 'more row')})" if others else ""
-            self.findings.append(replace(first, text=first.text + more))
+            if others:
+                first = replace(first, text=f"{first.text} (and {count_text(len(others), 'more row')})")
+            self.findings.append(first)
 
     def _obstacles_of(self, root: ConfigRoot) -> Obstacles:
         if root not in self._obstacles:
@@ -319,8 +320,8 @@ _ADDED = "unless a conftest.py or plugin, which are not loaded here, adds it"
 
 def _list_doubts(case: Case, known: Known) -> Iterator[str]:
     """Yield doubts about a case: names that only a plugin can know, and file checks that pass before any run."""
-    stored = any(part.is_answered for part in case.case_parts)
-    yield from unregistered("runner", [] if stored else [case.runner.type], known.runners)
+    if not any(part.is_answered for part in case.case_parts):
+        yield from unregistered("runner", [case.runner.type], known.runners)
     yield from unregistered("tool", case.tools, known.tools)
     yield from unregistered("metric", [metric.name for metric in case.metrics], known.metrics)
     declared = [check.kind for check in case.checks if check.declarative is not None]

@@ -68,8 +68,8 @@ def find_choices(columns: Mapping[str, Values], count: int) -> Choices | None:
         inside = [path for path in columns if path.endswith(".text") and normalize_name(path.split(".")[-2]) in CHOICES]
         path = next((path for path in inside if listed(columns[path])), None)
     if path is not None:
-        labels = f"{path.removesuffix('text')}label" if path.endswith(".text") else None
-        if labels is not None and labels in columns and _has_other_labels(columns[labels]):
+        labels = f"{path.removesuffix('text')}label"
+        if path.endswith(".text") and labels in columns and _has_other_labels(columns[labels]):
             return Choices(path, listed=(path,), labels=labels)
         options = [value for value in columns[path].values() if strip_own_letters(value) is not None]
         return Choices(path, own_letters=len(options) >= _MOSTLY * count)
@@ -151,7 +151,9 @@ def _list_options(columns: Mapping[str, Values], choices: Choices, row: int) -> 
         value = columns.get(path.partition(".*")[0], {}).get(row)
         if isinstance(value, dict):
             value = list(value.values())
-        options += [str(each).strip() for each in (value if isinstance(value, list) else [value])]
+        elif not isinstance(value, list):
+            value = [value]
+        options += [str(option).strip() for option in value]
     return strip_own_letters(options) or options
 
 
@@ -240,7 +242,7 @@ def _find_letters(
 ) -> Iterator[str]:
     known = {letter for letter, _ in choices.lettered} or set(ascii_uppercase[:10])
     # The answer may hold the letters itself.
-    for path in (*([first] if first is not None else []), *columns):
+    for path in filter(None, (first, *columns)):
         values = columns[path].values()
         if path not in taken and all(isinstance(value, str) and value.strip().upper() in known for value in values):
             yield path

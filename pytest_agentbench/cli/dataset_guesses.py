@@ -140,10 +140,12 @@ class DatasetGuess:
     @property
     def used(self) -> list[str]:
         """Return the fields that have a purpose, or are named for having none."""
-        fields = [found.field for found in self.parts.values()]
-        fields += [*self.tags_from, *(self.choices.fields if self.choices is not None else ())]
-        fields += [self.choices.labels] if self.choices is not None and self.choices.labels is not None else []
-        return [*fields, *(field for field in (self.context, self.input, self.unshown) if field is not None)]
+        fields = [*(guess.field for guess in self.parts.values()), *self.tags_from]
+        optional = [self.context, self.input, self.unshown]
+        if self.choices is not None:
+            fields += self.choices.fields
+            optional.insert(0, self.choices.labels)
+        return [*fields, *(field for field in optional if field is not None)]
 
 
 def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
@@ -163,13 +165,20 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
     if answer is not None and choices is None:
         chosen = ask_with_letters(columns[question.field], columns[answer.field])
     # The order matters: a field that has a purpose is not offered for the next one.
-    taken = {question.field, *([answer.field] if answer is not None else []), *(choices.fields if choices else ())}
+    taken = {question.field}
+    if choices is not None:
+        taken.update(choices.fields)
     kind = "short"
     if answer is not None:
-        kind = "choice" if chosen else _classify_answers(columns[answer.field])
-        answer = answer if chosen else _find_several(columns, answer)
+        taken.add(answer.field)
+        kind = "choice"
+        if not chosen:
+            kind, answer = _classify_answers(columns[answer.field]), _find_several(columns, answer)
     split = _guess_split(columns, taken)
-    taken |= {split.field} if split is not None else set()
+    splits: tuple[str, ...] = ()
+    if split is not None:
+        taken.add(split.field)
+        splits = _sort_splits(columns[split.field])
     tags = _guess_tags(columns, taken)
     identifier = _guess_id(columns, count, taken)
     taken |= {found.field for found in (identifier, tags) if found is not None}
@@ -185,7 +194,7 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
         id=identifier,
         tags=tags,
         split=split,
-        splits=_sort_splits(columns[split.field]) if split is not None else (),
+        splits=splits,
         context=context,
         input=_guess_context(columns, count, ("input",), taken) if instructed else None,
         unshown=_guess_nested_context(columns, count, taken) if context is None else None,
@@ -230,7 +239,9 @@ def _guess_question(
         return len(values) >= _MOSTLY * count and all(isinstance(value, str) for value in values.values())
 
     # An answer or a choice may be the longest text, and is never the question.
-    others = find_fields_below(columns, (*CHOICES, *ANSWER)) | set(choices.fields if choices is not None else ())
+    others = find_fields_below(columns, (*CHOICES, *ANSWER))
+    if choices is not None:
+        others = others.union(choices.fields)
     # The object of a question with its options: {"question": {"stem": ..., "choices": [...]}}
     others = {path for path in others if not any(normalize_name(path) == name for name in QUESTION)}
     own = find_named_field(columns, QUESTION, asks, others)
@@ -284,8 +295,10 @@ def _find_several(columns: Mapping[str, Values], answer: GuessedField) -> Guesse
     # SQuAD and similar sets list every accepted answer, some as objects; TriviaQA lists them next to the
     # usual one.
     for path, field in ((parent, parent), (parent.rpartition(".")[0], f"{parent.rpartition('.')[0]}.*.{name}")):
-        lists = columns.get(path, {}).values() if answer.field.startswith(f"{path}.0") else ()
-        if lists and all(isinstance(value, list) and value for value in lists) and max(map(len, lists)) > 1:
+        lists = columns.get(path, {}).values()
+        if not lists or not answer.field.startswith(f"{path}.0"):
+            continue
+        if all(isinstance(value, list) and value for value in lists) and max(map(len, lists)) > 1:
             return GuessedField(field, several=True)
     aliases, values = columns.get(f"{parent}.aliases", {}), columns[answer.field]
     if aliases and all(isinstance(aliases.get(at), list) and value in aliases[at] for at, value in values.items()):
@@ -303,11 +316,12 @@ def _guess_choice(
     if choices is None or choices.shuffled:
         return answer, choices is not None, choices
     if choices.lettered or answer is None:
-        letters = find_letters_field(
-            columns, choices, None if answer is None else answer.field, {*taken, *choices.fields}
-        )
+        field = None if answer is None else answer.field
+        letters = find_letters_field(columns, choices, field, {*taken, *choices.fields})
         if letters is not None:
-            return (answer if answer and letters == answer.field else GuessedField(letters)), True, choices
+            if answer is None or letters != field:
+                answer = GuessedField(letters)
+            return answer, True, choices
     if answer is None or not are_places(columns[answer.field], columns, choices):
         return answer, False, choices
     if choices.lettered:
@@ -316,8 +330,9 @@ def _guess_choice(
         if find_letters_field(columns, choices, answer.field, columns.keys() - {answer.field}) is not None:
             return answer, True, choices
         choices = replace(choices, own_letters=False, listed=choices.fields)
-    doubt = None if choices.labels is not None else doubt_numbering(columns[answer.field], columns, choices)
-    return (answer if doubt is None else GuessedField(answer.field, doubt)), True, choices
+    if choices.labels is None and (doubt := doubt_numbering(columns[answer.field], columns, choices)) is not None:
+        answer = GuessedField(answer.field, doubt)
+    return answer, True, choices
 
 
 def _count_gaps(values: Values, count: int) -> str | None:

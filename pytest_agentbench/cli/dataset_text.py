@@ -116,7 +116,8 @@ def _make_blocks(guess: DatasetGuess, file: str) -> Iterator[Block]:
     metric = metric_of(guess)
     if metric is not None:
         comments = [_METRICS[guess.answers_are][2]]
-        comments += [f"instead: {_INSTEAD[guess.answers_are]}"] if guess.answers_are in _INSTEAD else []
+        if guess.answers_are in _INSTEAD:
+            comments.append(f"instead: {_INSTEAD[guess.answers_are]}")
         yield "metrics", [metric], comments
     if guess.numbering is not None:
         yield "answer_is", guess.numbering.answer_is, [guess.numbering.reason]

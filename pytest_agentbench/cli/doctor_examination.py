@@ -146,9 +146,10 @@ def _report_places(output: Path, profiles: Sequence[RunProfile]) -> Iterator[Fin
     if free < wanted * 2**20:
         said += f", and one run's workspace may take {wanted} MB; make room, or set TMPDIR to another folder"
     yield Finding("places", "temporary folder", free >= wanted * 2**20, said, needed=True)
-    problem = _find_write_problem(output)
-    said = str(output) if problem is None else f"{output}: {problem}; name another with --agentbench-output"
-    yield Finding("places", "store", problem is None, said, needed=True)
+    text = str(output)
+    if (problem := _find_write_problem(output)) is not None:
+        text += f": {problem}; name another with --agentbench-output"
+    yield Finding("places", "store", problem is None, text, needed=True)
 
 
 def _find_write_problem(output: Path) -> str | None:

@@ -132,14 +132,16 @@ def _judge_response(response: httpx2.Response, variable: str | None) -> tuple[bo
     status = response.status_code
     if status in (401, 403):
         if variable:
-            return (False, f"refuses the key in {variable} (HTTP {status})")
-        return (True, "answers, to keys only")
+            return False, f"refuses the key in {variable} (HTTP {status})"
+        return True, "answers, to keys only"
     if 300 <= status < 400:
         return False, f"redirects elsewhere (HTTP {status}), which no request follows: correct base_url in models.yaml"
     # Some gateways serve completions alone.
     if status in (404, 405):
         return True, f"answers, but gives no list of models (HTTP {status})"
-    return status < 400, "answers" if status < 400 else f"answers HTTP {status}"
+    if status < 400:
+        return True, "answers"
+    return False, f"answers HTTP {status}"
 
 
 _SERVERS = "MCP servers"
@@ -165,9 +167,11 @@ def _examine_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator
     for name, server in own.items():
         yield _examine_server(f"{case.case_id}/{name}", name, server, root, profile)
     named = sorted(_list_named_servers(case, profile) - own.keys() - profile.mcp_servers.keys())
+    if not named:
+        return
     optional = {name for part in case.case_parts for name in part.optional_servers(case.case_id, profile, ())}
     try:
-        declared = root.mcp_servers(case.path) if named else {}
+        declared = root.mcp_servers(case.path)
     except ConfigError as error:
         yield Finding(_SERVERS, "servers files", False, str(error), needed=True)
         return
@@ -346,12 +350,16 @@ def _examine_choice(profile: RunProfile, sandboxes: Sandboxes) -> Finding:
         kind = sandboxes.spec(settings).kind
     except UnavailableError as error:
         return Finding(_SANDBOXES, name, False, str(error))
-    said = f"`sandbox: {settings.type}` takes {kind}" if settings.type == "auto" else f"`sandbox: {kind}`"
+    text = f"`sandbox: {kind}`"
+    if settings.type == "auto":
+        text = f"`sandbox: auto` takes {kind}"
     if kind == "bubblewrap" and settings.network == "allow" and not closes_abstract_sockets():
-        said += (
+        text += (
             ", whose commands reach the abstract unix sockets of this machine (D-Bus, X, agents) with "
             "`network: allow`: Linux 6.12 with Landlock closes them, and docker has none"
         )
     if (provider := find_extension("sandbox", kind)) is not None:
-        said += f", which {_isolation(provider)}"
-    return Finding(_SANDBOXES, name, True, said + (", which isolates nothing" if kind == "local" else ""))
+        text += f", which {_isolation(provider)}"
+    if kind == "local":
+        text += ", which isolates nothing"
+    return Finding(_SANDBOXES, name, True, text)

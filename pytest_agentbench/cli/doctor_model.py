@@ -112,10 +112,13 @@ def _print_end(
         }
         print(json.dumps(redact(document), indent=2, ensure_ascii=False))
         return
-    print(f"{requests} requests, {'cost not known' if cost is None else f'{cost:.6f} USD'}")
+    price = "cost not known" if cost is None else f"{cost:.6f} USD"
+    print(f"{requests} requests, {price}")
     if settings:
-        done = "written to" if args.write else "write into"
-        print(f"{done} the entry {args.model!r} of models.yaml, or run again with --write:" if not args.write else done)
+        if args.write:
+            print(f"written into the entry {args.model!r} of models.yaml:")
+        else:
+            print(f"write into the entry {args.model!r} of models.yaml, or run again with --write:")
         for name, value in settings.items():
             print(f"  {name}: {json.dumps(value)}")
 
@@ -125,15 +128,18 @@ def _models_file(root: ConfigRoot) -> Path:
 
 
 def write_settings(path: Path, model_id: str, settings: Mapping[str, Any]) -> None:
-    """Add settings to an entry of a models.yaml, all else as it is written. Raises ConfigError where that cannot be."""
+    """Add settings to an entry of a models.yaml, without other changes. Raises ConfigError if that is impossible."""
     from pytest_agentbench.bounded.writing import write_atomically
     from pytest_agentbench.config.documents import read_document
 
-    document = read_document(path) if path.is_file() else None
-    entries = (document.data or {}).get("models") if document is not None else None
-    at = next((n for n, entry in enumerate(entries or ()) if entry.get("model_id") == model_id), None)
-    if document is None or at is None or entries is None:
-        raise ConfigError(f"{path}: has no entry {model_id!r}; add one, with {json.dumps(dict(settings))}")
+    missing = ConfigError(f"{path}: has no entry {model_id!r}; add one, with {json.dumps(dict(settings))}")
+    if not path.is_file():
+        raise missing
+    document = read_document(path)
+    entries = (document.data or {}).get("models") or ()
+    at = next((n for n, entry in enumerate(entries) if entry.get("model_id") == model_id), None)
+    if at is None:
+        raise missing
     if taken := settings.keys() & entries[at].keys():
         named = ", ".join(sorted(taken))
         raise ConfigError(

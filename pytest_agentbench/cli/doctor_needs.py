@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,10 +76,11 @@ def _read_first_cases(file: Path, root: ConfigRoot) -> Iterator[Case]:
     opened = open_source(file, SourceRequest(root))
     if opened.is_remote:
         return  # the doctor downloads nothing
-    rows = (row for row in opened.rows() if isinstance(row, SourceCase))
-    # All rows of a dataset need the same, so the first row of 100,000 is enough.
-    for row in islice(rows, 1) if opened.alike else rows:
-        yield row.make()
+    for row in opened.rows():
+        if isinstance(row, SourceCase):
+            yield row.make()
+            if opened.alike:  # all rows of a dataset need the same, so the first one of 100,000 is enough
+                return
 
 
 def find_needs(
@@ -93,9 +93,9 @@ def find_needs(
     for case in cases:
         wanted: set[SandboxSpec] = set()
         try:
-            if case.runner.type in ("agent", "command"):
-                place = programs.prepare_case(case, root, profile).sandbox
-                wanted.update([place()] if place is not None else [])
+            is_program = case.runner.type in ("agent", "command")
+            if is_program and (place := programs.prepare_case(case, root, profile).sandbox) is not None:
+                wanted.add(place())
             _collect_needs(case, profile, sandboxes, registry, wanted)
         # An agent that nobody knows, too
         except (UnavailableError, ConfigError) as error:

@@ -120,8 +120,9 @@ def _evaluate_metric(
     from pytest_agentbench.bounded.folders import slug
     from pytest_agentbench.cli.scorecards import scorecard
 
-    model = {"model": args.model} if args.model and _asks_model(benchmark, spec) else {}
-    options = {"missing": args.missing, "compat": args.compat, **model}
+    options = {"missing": args.missing, "compat": args.compat}
+    if args.model and _asks_model(benchmark, spec):
+        options["model"] = args.model
     with _show_progress(spec.name) as progress:
         try:
             results = benchmark.evaluate(predictions, spec, progress=progress, **options)
@@ -129,7 +130,9 @@ def _evaluate_metric(
             raise ConfigError(f"{args.predictions}: {error}") from error
     card = scorecard(spec, benchmark.items, results, benchmark.get_summary())
     if args.output is not None:
-        path = args.output if alone else args.output.with_suffix(f".{slug(spec.name)}{args.output.suffix}")
+        path = args.output
+        if not alone:
+            path = path.with_suffix(f".{slug(spec.name)}{path.suffix}")
         try:
             benchmark.save_results(path)
             card["saved"] = str(path)

@@ -76,7 +76,9 @@ class FirstRequest:
         lines += [json.dumps(self.body, ensure_ascii=False, indent=2), ""]
         for name, origin in self.origins.items():
             value = json.dumps(self.body[name], ensure_ascii=False)
-            lines.append(f"{name}{'' if len(value) > 60 else f' {value}'}: {origin}")
+            if len(value) <= 60:
+                name = f"{name} {value}"
+            lines.append(f"{name}: {origin}")
         return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
 
 
@@ -239,15 +241,17 @@ def _show_request(request: httpx2.Request | None, model: Model, auth_header: str
         return "POST", f"the scripts of the case ({model.model_id} is asked offline)", {}
     secret = {auth_header.lower(), "authorization"}
     secret |= {name.lower() for name, value in model.headers.items() if header_variable(value) is not None}
-    headers = {
-        name: _HIDDEN if name in secret or _MAY_BE_KEY.search(name) else value
-        for name, value in request.headers.items()
-    }
-    query = "&".join(
-        f"{name}={_HIDDEN if _MAY_BE_KEY.search(name) else value}" for name, value in request.url.params.multi_items()
-    )
+    headers = {name: _HIDDEN if name in secret else _hide(name, value) for name, value in request.headers.items()}
     address = strip_credentials(str(request.url.copy_with(query=None)))
-    return request.method, f"{address}?{query}" if query else address, headers
+    if query := "&".join(f"{name}={_hide(name, value)}" for name, value in request.url.params.multi_items()):
+        address += f"?{query}"
+    return request.method, address, headers
+
+
+def _hide(name: str, value: str) -> str:
+    if _MAY_BE_KEY.search(name):
+        return _HIDDEN
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +267,9 @@ def _list_layers(found: _FoundCase, model: Model) -> Iterator[_Layer]:
     """Yield the layers of the request's fields in the order in which a session merges them."""
     models, suite, profile, case = found.root.models(), found.suite, found.profile, found.case
     for file in (models, suite):
-        for each in () if file is None else file.models:
+        if file is None:
+            continue
+        for each in file.models:
             if each.model_id != model.model_id or each.origin is None or each.origin.path is None:
                 continue
             path = each.origin.path
@@ -287,6 +293,8 @@ def _index_of(path: Path, model_id: str) -> int:
 
 
 _NO_REQUEST: Mapping[str, Any] = {"model": "", "messages": []}
+_CASE_FIELDS = {"messages": "messages", "input": "messages", "system": "messages", "tools": "context"}
+"""The fields of a request that a case decides, with the field of its `input`."""
 
 
 def _find_origins(
@@ -310,10 +318,8 @@ def _find_origins(
     for name in body:
         if name == "model":
             yield name, _origin_of_name(model, layers)
-        elif name in ("messages", "input", "system"):
-            yield name, _place(case.path, ("input", "messages")) if case.dataset is None else here
-        elif name == "tools":
-            yield name, _place(case.path, ("input", "context")) if case.dataset is None else here
+        elif name in _CASE_FIELDS:
+            yield name, _place(case.path, ("input", _CASE_FIELDS[name])) if case.dataset is None else here
         else:
             asked_by = f"api: {model.api}" if name in bare else f"the runner {case.runner.type}"
             yield name, said.get(name, asked_by)
@@ -342,5 +348,6 @@ def _place(path: Path, loc: Loc) -> str:
 def _relate(origin: str) -> str:
     """Return a place as a path relative to the current folder, if the file lies below it."""
     path, colon, line = origin.rpartition(":")
-    related = os.path.relpath(path) if colon and os.path.isabs(path) else path
-    return f"{related if not related.startswith('..') else path}{colon}{line}"
+    if not colon or not os.path.isabs(path) or (related := os.path.relpath(path)).startswith(".."):
+        return origin
+    return f"{related}:{line}"

@@ -259,9 +259,10 @@ def _choose_output(file: Path, given: Path | None) -> Path:
     """Return the descriptor's path. Raises ConfigError if the path exists or cannot be a descriptor."""
     from pytest_agentbench.config.dataset_file import is_descriptor_name
 
-    beside = file.with_name("dataset.yaml")
-    output = given.absolute() if given is not None else beside
-    if given is None and beside.exists():
+    output = file.with_name("dataset.yaml")
+    if given is not None:
+        output = given.absolute()
+    elif output.exists():
         output = file.with_name(f"{file.stem}.dataset.yaml")
     # Under another name pytest would not find it.
     if not is_descriptor_name(output.name):
@@ -277,13 +278,17 @@ def _print_guess(guess: DatasetGuess, output: Path, rows: int) -> None:
     from pytest_agentbench.cli.dataset_text import escape_name, metric_of, show_value
 
     path = shlex.quote(os.path.relpath(output))
-    print(f"{path} written, from {'the first ' if rows == ROWS else ''}{count_text(rows, 'row')}:")
-    for name, found in guess.parts.items():
-        note = f" (not sure: {found.doubt})" if found.doubt else ""
-        note = " (any of these is right)" if found.several else note
-        print(f"  {name:<10} {escape_name(found.field)}{note}")
+    extent = "the first " if rows == ROWS else ""
+    print(f"{path} written, from {extent}{count_text(rows, 'row')}:")
+    for name, part in guess.parts.items():
+        line = f"  {name:<10} {escape_name(part.field)}"
+        if part.several:
+            line += " (any of these is right)"
+        elif part.doubt:
+            line += f" (not sure: {part.doubt})"
+        print(line)
     if guess.answer is None:
-        print("  answer     none found: name it in fields.answer, or let a judge decide")
+        print("  answer     not found: name it in fields.answer, or let a judge decide")
     for field in (guess.context, guess.input):
         if field is not None:
             print(f"  beside it  {escape_name(field)}")

@@ -57,9 +57,11 @@ def print_tools(args: argparse.Namespace) -> int:
 
     from pytest_agentbench.cli.servers import declared_servers, is_servers_file, make_redactor, read_servers
 
-    whole = is_servers_file(args.server)
-    declared = read_servers(Path(args.server), args.profile) if whole else declared_servers(args.profile)
-    asked = asyncio.run(_list_tools(declared, None if whole else args.server, args.output, args.refresh))
+    if is_servers_file(args.server):
+        declared, name = read_servers(Path(args.server), args.profile), None
+    else:
+        declared, name = declared_servers(args.profile), args.server
+    asked = asyncio.run(_list_tools(declared, name, args.output, args.refresh))
     redactor = make_redactor(declared.servers.values())
     for note in declared.notes:
         print(printable(note), file=sys.stderr)
@@ -67,9 +69,10 @@ def print_tools(args: argparse.Namespace) -> int:
         print(json.dumps(redactor.value([_make_document(each) for each in asked]), indent=2, ensure_ascii=False))
     else:
         # Redacted, because a server may repeat values that it was started with.
+        brief = name is None and not args.schemas
         for each in asked:
-            for line in _write_state(each) if whole and not args.schemas else _write_tools(each, args.schemas):
-                print(redactor.text(line))
+            lines = _write_state(each) if brief else _write_tools(each, args.schemas)
+            print(*map(redactor.text, lines), sep="\n")
     return int(any(each.problem is not None for each in asked))
 
 
@@ -105,8 +108,11 @@ def _write_tools(asked: ListedServer, schemas: bool) -> Iterator[str]:
     yield printable(f"{asked.name}: {_count_tools(asked.listing)} of {about or 'a server without a name'} ({how})")
     for tool in asked.listing.tools:
         yield printable(f"  {tool.name}({', '.join(_list_parameters(tool))})")
-        if description := " ".join(tool.description.split()):
-            yield printable(f"      {description if schemas else shorten_text(description, 100, '...')}")
+        description = " ".join(tool.description.split())
+        if not schemas:
+            description = shorten_text(description, 100, "...")
+        if description:
+            yield printable(f"      {description}")
         if schemas:
             for line in json.dumps(tool.input_schema, indent=2, ensure_ascii=False).splitlines():
                 yield "      " + printable(line)
@@ -120,16 +126,17 @@ def _list_parameters(tool: ServerTool) -> Iterator[str]:
     """Yield the names of a tool's arguments, those in brackets that may be left out."""
     properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
     # Servers send any JSON as a schema; only an object has arguments to show.
-    for name in properties if isinstance(properties, dict) else ():
-        yield name if isinstance(required, list) and name in required else f"[{name}]"
+    if isinstance(properties, dict):
+        for name in properties:
+            yield name if isinstance(required, list) and name in required else f"[{name}]"
 
 
 def _make_document(asked: ListedServer) -> dict[str, Any]:
-    tools = asked.listing.tools if asked.listing is not None else ()
+    version, tools = (None, ()) if asked.listing is None else (asked.listing.server_version, asked.listing.tools)
     return {
         "server": asked.name,
         "problem": asked.problem,
-        "version": asked.listing.server_version if asked.listing is not None else None,
+        "version": version,
         "seconds": asked.seconds,
         "tools": [tool.model_dump(include={"name", "description", "input_schema"}) for tool in tools],
     }
@@ -186,14 +193,13 @@ def call_tool(args: argparse.Namespace) -> int:
 
 def _read_call(words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
     """Return server, tool and arguments. Raises ConfigError."""
-
     server, colon, tool = words[0].partition(":")
     rest = list(words[1:])
-    if not colon:
-        tool = rest.pop(0) if rest else ""
+    if rest and not colon:
+        tool = rest.pop(0)
     if not server or not tool or len(rest) > 1:
         raise ConfigError(f"found {' '.join(words)!r}, {_USAGE}")
-    text = rest[0] if rest else "{}"
+    [text] = rest or ["{}"]
     try:
         arguments = json.loads(text)
     except ValueError as error:

@@ -70,9 +70,10 @@ class Part:
     @cached_property
     def places(self) -> Sequence[int]:
         """Return the places of its runs among the runs of all shards."""
-        found = self.session.get("selection")
-        # The runs of a whole session are in order already.
-        places: Sequence[int] = range(len(self.runs)) if found is None else found["places"]
+        selection = self.session.get("selection")
+        if selection is None:  # the runs of a whole session are in order already
+            return range(len(self.runs))
+        places: Sequence[int] = selection["places"]
         if len(places) != len(self.runs):
             raise ConfigError(
                 f"{self.name}: session.selection.places: found {len(places)} places, expected one for each of "
@@ -102,12 +103,16 @@ def merge_reports(
     unlike = [sentence for group in groups for sentence in _list_unequal_inputs(group)]
     of_runs = {sentence for part in parts for sentence in family_warnings(part.runs)}
     report = build_report(rows, {}, _sum_spent(parts))
-    faults = [*_join_sentences(parts, "faults"), *([] if partial else lost)]
+    faults = _join_sentences(parts, "faults")
+    if not partial:
+        faults += lost
     fail_under = _find_agreed(parts, "fail_under", fail_under)
     min_completion = _find_agreed(parts, "min_completion", min_completion)
     counts = Counts.of(row["outcome"] for row in rows)
     failures = [*case_failures(report["cases"]), *faults]
-    verdict = apply_gate(counts, fail_under, MIN_COMPLETION if min_completion is None else min_completion, failures)
+    if min_completion is None:
+        min_completion = MIN_COMPLETION
+    verdict = apply_gate(counts, fail_under, min_completion, failures)
     report["session"].update(
         _collect_facts(parts),
         exit_status=_decide_exit_status(parts, verdict, bool(lost) and not partial),
@@ -147,7 +152,9 @@ def _list_missing_shards(group: Sequence[Part]) -> Iterator[str]:
             raise ConfigError(f"{part.name}: found {part.label}, which {other.name} is already")
     if lacking := expected - len(there):
         first = islice((number for number in range(1, expected + 1) if number not in there), _NAMED)
-        named = ", ".join(f"{number}/{expected}" for number in first) + (", ..." if lacking > _NAMED else "")
+        named = ", ".join(f"{number}/{expected}" for number in first)
+        if lacking > _NAMED:
+            named += ", ..."
         yield f"{lacking} of {expected} shards are missing: {named}"
 
 
@@ -225,7 +232,10 @@ def _join_sentences(parts: Sequence[Part], key: str, without: Collection[str] = 
     for sentence, by in sayers.items():
         # Without a name it would look like the number of the whole session.
         alone = len(by) < len(parts) or (len(parts) > 1 and key == "warnings" and _FIGURE.search(sentence))
-        found += [f"{part.label}: {sentence}" for part in by] if alone else [sentence]
+        if alone:
+            found += [f"{part.label}: {sentence}" for part in by]
+        else:
+            found.append(sentence)
     return found
 
 
@@ -273,10 +283,13 @@ def _collect_facts(parts: Sequence[Part]) -> dict[str, Any]:
         for part in parts
         if (start := _read_start(part)) is not None
     ]
+    began = seconds = None
+    if starts:
+        began, seconds = min(starts).isoformat(), round((max(ends) - min(starts)).total_seconds(), 3)
     kept = ("shard", "started_at", "duration_seconds", "exit_status", "command")
     return {
-        "started_at": min(starts).isoformat() if starts else None,
-        "duration_seconds": round((max(ends) - min(starts)).total_seconds(), 3) if starts else None,
+        "started_at": began,
+        "duration_seconds": seconds,
         "command": ["merge", *(part.name for part in parts)],
         "versions": _join_names(parts, "versions"),
         "profiles": _join_names(parts, "profiles"),
@@ -299,7 +312,9 @@ def _join_names(parts: Sequence[Part], key: str) -> dict[str, str | None]:
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for part in parts:
         for kind, name in part.session[key].items():
-            found[kind].update({} if name is None else {name: None})
+            names = found[kind]  # made also without a name
+            if name is not None:
+                names[name] = None
     return {kind: ", ".join(names) or None for kind, names in found.items()}
 
 

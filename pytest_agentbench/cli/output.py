@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from pytest_agentbench.terminal_text import shorten_text, visible_line
@@ -50,10 +51,11 @@ class Standard:
 
     def write(self, content: str, *, flush: bool = False, **markup: bool) -> None:
         """Write text without ending the line. Characters that the output cannot encode are escaped."""
-        codes = ";".join(str(_CODES[mark]) for mark, on in markup.items() if on) if self.hasmarkup else ""
         encoding = sys.stdout.encoding or "ascii"
         shown = content.encode(encoding, "backslashreplace").decode(encoding)
-        print(f"\x1b[{codes}m{shown}\x1b[0m" if codes else shown, end="", flush=flush)
+        if self.hasmarkup and (codes := [str(_CODES[mark]) for mark, on in markup.items() if on]):
+            shown = f"\x1b[{';'.join(codes)}m{shown}\x1b[0m"
+        print(shown, end="", flush=flush)
 
     def line(self, msg: str = "", **markup: bool) -> None:
         """End a line."""
@@ -118,8 +120,9 @@ def _are_same(a: Any, b: Any) -> bool:
 def _compare_elements(path: str, a: list[Any], b: list[Any]) -> Iterator[Difference]:
     # An element that was put in front must not make all others look changed.
     start, end_a, end_b = _find_unequal(a, b)
-    for at in range(start, max(end_a, end_b)):
-        yield Difference(f"{path}[{at}]", a[at] if at < end_a else ABSENT, b[at] if at < end_b else ABSENT)
+    pairs = zip_longest(a[start:end_a], b[start:end_b], fillvalue=ABSENT)
+    for at, (in_a, in_b) in enumerate(pairs, start):
+        yield Difference(f"{path}[{at}]", in_a, in_b)
 
 
 def _find_unequal(a: Sequence[Any], b: Sequence[Any]) -> tuple[int, int, int]:
@@ -133,8 +136,10 @@ def _find_unequal(a: Sequence[Any], b: Sequence[Any]) -> tuple[int, int, int]:
 def format_difference(difference: Difference) -> Iterator[str]:
     """Yield the lines that describe a difference."""
     path, a, b = difference
-    if b is ABSENT or a is ABSENT:
-        yield f"{printable(path)}: only in {'A' if b is ABSENT else 'B'}: {_format_value(a if b is ABSENT else b)}"
+    if b is ABSENT:
+        yield f"{printable(path)}: only in A: {_format_value(a)}"
+    elif a is ABSENT:
+        yield f"{printable(path)}: only in B: {_format_value(b)}"
     elif isinstance(a, str) and isinstance(b, str) and max(len(a), len(b)) > _SHORT and not _HASH.fullmatch(a):
         yield f"{printable(path)}:"
         lines = [*_diff_texts(a, b)]
@@ -172,9 +177,11 @@ def _diff_texts(a: str, b: str) -> Iterator[str]:
 
 def _format_group(old: list[str], new: list[str]) -> Iterator[str]:
     """Yield lines of A and the lines that B has instead. Long ones are shown from shortly before they differ."""
-    cut = 0
+    cut, dots = 0, ""
     # A pair of long lines differs somewhere in the middle; in groups of lines no pairs are known.
     if len(old) == len(new) == 1 and max(len(old[0]), len(new[0])) > _WIDEST:
         cut = max(0, _find_unequal(old[0], new[0])[0] - _BEFORE)
+    if cut:
+        dots = "..."
     for sign, lines in (("-", old), ("+", new)):
-        yield from (f"{sign} {'...' if cut else ''}{shorten_text(line[cut:], _WIDEST + 3, '...')}" for line in lines)
+        yield from (f"{sign} {dots}{shorten_text(line[cut:], _WIDEST + 3, '...')}" for line in lines)

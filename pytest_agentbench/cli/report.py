@@ -108,8 +108,9 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
     from pytest_agentbench.reports.report import complete_report
 
     if not source.is_dir():
-        is_journal = source.suffix == ".journal"
-        return source, read_journal(source) if is_journal else complete_report(read_report(source), source)
+        if source.suffix == ".journal":
+            return source, read_journal(source)
+        return source, complete_report(read_report(source), source)
     path = source / "report.json"
     found = read_report(path) if path.is_file() else None
     # The newest journal: a killed session has no report.json, or the file is that of an older session.

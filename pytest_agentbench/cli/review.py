@@ -88,9 +88,10 @@ def run(args: argparse.Namespace) -> int:
 def _describe_begin(runs: list[Reviewable], todo: list[Reviewable], annotator: str) -> str:
     if not runs:
         return "no run to review: a model must have judged it, and its case must be unchanged"
-    done = len(runs) - len(todo)
-    said = f"; {annotator} has labelled {done} before" if done else ""
-    return f"{count_text(len(todo), 'run')} to review{said}"
+    text = f"{count_text(len(todo), 'run')} to review"
+    if done := len(runs) - len(todo):
+        text += f"; {annotator} has labelled {done} before"
+    return text
 
 
 def _group_labels(annotator: str, labels: list[Label]) -> dict[str, list[Label]]:

@@ -135,8 +135,12 @@ def _render_event(event: TraceEvent, case: Case, run: RunArtifact) -> Iterator[L
         yield from _render_text(arguments or "", MAX_EVENT, "    ")
     elif isinstance(event, ToolResultEvent):
         # An annotator of the agent needs to know whether the tool or the agent failed.
-        came = "  the tool itself broke:" if event.broken else "  an error came back:"
-        yield (came, {"red": True}) if event.is_error else ("  result:", {"light": True})
+        if not event.is_error:
+            yield "  result:", {"light": True}
+        elif event.broken:
+            yield "  the tool itself broke:", {"red": True}
+        else:
+            yield "  an error came back:", {"red": True}
         yield from _render_text(event.content, MAX_EVENT, "    ")
     elif isinstance(event, MessageEvent) and _is_said_on_the_way(event, case, run):
         yield f"  {event.role}:", {"light": True}

@@ -46,13 +46,14 @@ def run(args: argparse.Namespace) -> int:
     """Print or write the schemas."""
     from pytest_agentbench.config.base import suggest
 
-    schemas = all_schemas()
+    schemas = printed = all_schemas()
     if args.name is not None:
         if args.name not in schemas:
             raise ConfigError(f"there is no schema {args.name!r}{suggest(args.name, schemas.keys())}")
-        schemas = {args.name: schemas[args.name]}
+        printed = schemas[args.name]
+        schemas = {args.name: printed}
     if args.output is None:
-        print(schema_text(schemas[args.name] if args.name is not None else schemas), end="")
+        print(schema_text(printed), end="")
         return 0
     from pytest_agentbench.bounded.writing import write_text
 

@@ -101,8 +101,7 @@ def _decide_passed(result: EvaluationResult, threshold: float | None) -> bool | 
     if result.score is None or threshold is None:
         return None
     # A metric of a plugin may have a detail of this name that means something else.
-    own = result.details.get("passed") if "evaluator" in result.details else None
-    if own is not None:
+    if "evaluator" in result.details and (own := result.details.get("passed")) is not None:
         return bool(own)
     return result.score >= threshold
 
@@ -110,14 +109,18 @@ def _decide_passed(result: EvaluationResult, threshold: float | None) -> bool | 
 def _make_entry(item: BenchmarkItem, result: EvaluationResult, passed: bool | None) -> Entry:
     metadata = item.metadata or {}
     tags = metadata.get("tags")
-    tags = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else ()
-    return Entry(fields=groupable_fields(metadata), tags=tags, score=result.score, passed=passed)
+    if not isinstance(tags, list):
+        tags = []
+    texts = [tag for tag in tags if isinstance(tag, str)]
+    return Entry(fields=groupable_fields(metadata), tags=texts, score=result.score, passed=passed)
 
 
 def _write_counts(card: dict[str, Any], *, counted: bool) -> str:
-    missing = f"{card['missing_predictions']:,} missing" + (" (counted as 0)" if counted else " (left out)")
     text = f"{card['evaluated_items']:,} of {card['total_items']:,} items scored, "
-    text += f"{missing if card['missing_predictions'] else '0 missing'}, {card['failed_items']:,} failed"
+    text += f"{card['missing_predictions']:,} missing"
+    if card["missing_predictions"]:
+        text += " (counted as 0)" if counted else " (left out)"
+    text += f", {card['failed_items']:,} failed"
     if card["min_score"] is not None:
         text += f"; scores {card['min_score']:.3g} to {card['max_score']:.3g}, {card['perfect_matches']:,} perfect"
     if "agreement" in card:

@@ -82,9 +82,10 @@ def _guard_app(app: ASGIApp) -> ASGIApp:
         from pytest_agentbench.models.apis.base import RequestRefused
         from pytest_agentbench.models.completions_http import respond_with_refusal
 
-        problem = foreign_problem(scope, _OF_HERE | _OF_CONTAINERS)
-        refused = None if problem is None else RequestRefused(403, problem, "foreign_request")
-        await (app if refused is None else respond_with_refusal(refused))(scope, receive, send)
+        answer = app
+        if (problem := foreign_problem(scope, _OF_HERE | _OF_CONTAINERS)) is not None:
+            answer = respond_with_refusal(RequestRefused(403, problem, "foreign_request"))
+        await answer(scope, receive, send)
 
     return guarded
 

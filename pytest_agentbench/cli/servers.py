@@ -76,17 +76,16 @@ def read_servers(path: Path, profile: str | None) -> DeclaredServers:
     Raises ConfigError if the file cannot be read or has no server.
     """
     (path,) = require_existing([path])
-    is_json = path.suffix == ".json"
-    found = read_commands(path) if is_json else ServerDeclarations(load(path, ServersFile).servers)
-    if not found.servers and not found.refused:
-        left_out = "".join(f"\n{note}" for note in found.notes)
+    file = read_commands(path) if path.suffix == ".json" else ServerDeclarations(load(path, ServersFile).servers)
+    if not file.servers and not file.refused:
+        left_out = "".join(f"\n{note}" for note in file.notes)
         expected = "expected a servers.yaml, a commands.json or a file with mcpServers"
         raise ConfigError(f"{path}:1:1: found no servers, {expected}{left_out}")
     root = enclosing_root(path)
     if root.guest is not None:
         raise ConfigError(f"{path}:1:1: found servers of a folder that is not trusted; {root.guest.remedy}")
-    declared = _make_declared(found.servers, root, find_run_profile(root, profile))
-    return replace(declared, refused=found.refused, notes=found.notes)
+    declared = _make_declared(file.servers, root, find_run_profile(root, profile))
+    return replace(declared, refused=file.refused, notes=file.notes)
 
 
 def declared_servers(profile: str | None) -> DeclaredServers:
@@ -173,9 +172,8 @@ class StartedServers:
         try:
             spec = self._find_spec(name, server)
             key = make_catalogue_key(name, server, spec, os.environ)
-            kept = None if refresh else self._catalogues.get(key)
-            if kept is not None:
-                return ListedServer(name, kept)
+            if not refresh and (listing := self._catalogues.get(key)) is not None:
+                return ListedServer(name, listing)
             # Sessions find it there and start no server whose tools nobody calls.
             listing = self._catalogues.put(key, await self._make_connection(name, server, spec).listing())
         except AgentbenchError as error:

@@ -206,7 +206,8 @@ def run_prune(args: argparse.Namespace) -> int:
             code = 1
     for reason, count in found.items():
         print(f"{count:>8,} {reason}")
-    print(f"{'would remove' if args.dry_run else 'removed'} {files:,} files, {_format_size(size)}")
+    verb = "would remove" if args.dry_run else "removed"
+    print(f"{verb} {files:,} files, {_format_size(size)}")
     return code
 
 
@@ -273,7 +274,10 @@ def run_show(args: argparse.Namespace) -> int:
     found = 0
     for line in _write_lines(contents, _complain, lambda folder: folder.parts[-1] in named):
         found += 1
-        print(line if args.json else "\n".join(_describe_run(json.loads(line))), end="\n" * (not args.json))
+        if args.json:
+            print(line, end="")
+        else:
+            print(*_describe_run(json.loads(line)), sep="\n")
     if not found:
         raise ConfigError(f"{args.output}: found no run of a case {args.case!r}; `agentbench store show` names all")
     return 0

@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     for path in args.revoke:
         removed = remove_grant(path)
         done.append(removed)
-        print(printable(f"{path.absolute()}: {'is trusted no longer' if removed else 'was not trusted'}"))
+        state = "is trusted no longer" if removed else "was not trusted"
+        print(printable(f"{path.absolute()}: {state}"))
     if args.list:
         _print_grants()
     return int(not all(done))
@@ -102,5 +103,7 @@ def _print_grants() -> None:
 
     written = written_folders(Path.cwd())
     for grant in read_grants():
-        reason = grant.find_change(written)
-        print(printable(f"{grant.folder}: {len(grant.files):,} files{f', ended: {reason}' if reason else ''}"))
+        line = f"{grant.folder}: {len(grant.files):,} files"
+        if reason := grant.find_change(written):
+            line += f", ended: {reason}"
+        print(printable(line))

@@ -285,12 +285,13 @@ def test_a_model_that_cannot_be_probed_is_an_error(
     assert problem in capsys.readouterr().err
 
 
-def test_settings_are_written_into_entries_in_braces_too(project: Path) -> None:
+def test_settings_are_written_into_entries_in_braces_too(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = project / "models.yaml"
     with serving(like_reasoning_models) as (base_url, _):
         entry = f"{{model_id: mine, requested_model: small, base_url: '{base_url}', api_key_env: none}}"
         path.write_text(f"schema_version: 1\nmodels:\n- {entry}  # the small one\n")
         assert probe("--yes", "--write") == 0
+    assert "\nwritten into the entry 'mine' of models.yaml:\n  dialect_overrides: {" in capsys.readouterr().out
     assert path.read_text().endswith("  # the small one\n")
     [entry_read] = load(path, ModelsFile).models
     assert entry_read.dialect_overrides is not None

@@ -146,7 +146,7 @@ def test_rows_behind_the_first_200_decide_the_numbering_too(init):
 def test_a_missing_answer_is_reported(init, capsys):
     code, printed, descriptor = init(many(question="q{n}", url="http://x/{n}"))
     assert (code, "metrics" in descriptor) == (0, False)
-    assert "answer     none found: name it in fields.answer, or let a judge decide" in printed
+    assert "answer     not found: name it in fields.answer, or let a judge decide" in printed
     code, told = validated(capsys)
     assert code == 1
     assert "there is nothing to score against" in told
