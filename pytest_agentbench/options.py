@@ -136,7 +136,7 @@ def parse_metric(text: str) -> tuple[str, float]:
     match = re.fullmatch(r"\s*([\w.-]+)\s*(?:>=\s*(\S+))?\s*", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected NAME or NAME>=T, such as f1_score>=0.8")
-    return match[1], parse_fraction(match[2]) if match[2] else 1.0
+    return match[1], parse_fraction(match[2] or "1")
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -156,7 +156,9 @@ def parse_store(text: str) -> str:
             f"found {shown!r}, expected s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or "
             "file:///FOLDER; credentials come from the environment, never from the URL"
         )
-    return f"{match[1]}://{Path(match[2]).resolve() if match[1] == 'file' else match[2]}"
+    if match[1] == "file":
+        return f"file://{Path(match[2]).resolve()}"
+    return f"{match[1]}://{match[2]}"
 
 
 def parse_variable(text: str) -> str:
@@ -315,16 +317,16 @@ def read_settings(config: pytest.Config) -> Settings:
     profile = values.pop("profile")
     values["run_profile"] = values["run_profile"] or profile
     values["evaluation_profile"] = values["evaluation_profile"] or profile
-    values["models"] = () if values["predictions"] else _read_models(config)
-    values["agents"] = () if values["predictions"] else _read_agents(config)
+    if not values["predictions"]:  # which no model answers
+        values.update(models=_read_models(config), agents=_read_agents(config))
     values.update({flag.name.replace("-", "_"): _read_flag(config, flag) for flag in FLAGS})
     here = config.invocation_params.dir
     values.update(_read_roots(config))
-    for path in () if hasattr(config, "workerinput") else (*values["trust"], *values["added_trust"]):
-        if not path.is_dir():
+    for path in (*values["trust"], *values["added_trust"]):
+        if not path.is_dir() and not hasattr(config, "workerinput"):
             raise pytest.UsageError(f"--agentbench-trust: found {path}, expected a folder that exists")
-    values["output"] = (here / values["output"] if values["output"] else config.rootpath / "outputs").resolve()
-    for name in ("json", "html", "chart", "compare"):
+    values["output"] = values["output"] or config.rootpath / "outputs"
+    for name in ("output", "json", "html", "chart", "compare"):
         values[name] = (here / values[name]).resolve() if values[name] else None
     values["predictions"] = _read_predictions(config)
     _refuse_missing_extra(values["chart"])
@@ -465,7 +467,9 @@ def _read_value(config: pytest.Config, option: _Option) -> Any:
 
 def _read_flag(config: pytest.Config, flag: _Option) -> bool:
     given = config.getoption(_name_dest(flag))
-    return bool(config.getini(_name_dest(flag)) if given is None and flag.ini else given)
+    if given is None and flag.ini:
+        given = config.getini(_name_dest(flag))
+    return bool(given)
 
 
 def _name_dest(option: _Option) -> str:

@@ -267,11 +267,16 @@ def read_text(context: CheckContext, path: str) -> tuple[str, str]:
 
 def missing(context: CheckContext, path: str) -> str:
     """Return the sentence for a path that does not exist."""
-    places = ["the workspace"] if context.workspace is not None else []
+    sentence, places = f"{path} does not exist", list[str]()
+    if context.workspace is not None:
+        places.append("the workspace")
     if not path.startswith("/"):
         places.append("the case folder")
-    made = "" if context.workspace is not None else " (the run made no workspace)"
-    return f"{path} does not exist" + (f" in {' or in '.join(places)}" if places else "") + made
+    if places:
+        sentence += f" in {' or in '.join(places)}"
+    if context.workspace is None:
+        sentence += " (the run made no workspace)"
+    return sentence
 
 
 def _find_beside(folder: Path, path: str) -> Place | None:

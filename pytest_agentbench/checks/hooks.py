@@ -177,7 +177,9 @@ def _request(hook: PythonHook, context: CheckContext, key: str) -> bytes:
     described = hook.model_dump()
     if hook.path is not None:
         described["path"] = str(_file(hook, context))
-    folders = [] if hook.import_path is None else [str(path.parent) for path in _package_folder(hook.import_path)]
+    folders: list[str] = []
+    if hook.import_path is not None:
+        folders += (str(path.parent) for path in _package_folder(hook.import_path))
     request = {
         "key": key,
         "hook": described,
@@ -196,13 +198,11 @@ def _verdict(done: IsolatedResult, key: str) -> Verdict:
         return Verdict("error", f"the hook {problem}", outputs=printed)
     if "error" in reply:
         return Verdict("error", reply["error"], outputs=printed)
-    metadata = {"metadata": reply["metadata"]} if reply.get("metadata") else {}
-    hook_verdict = verdict(
-        reply["passed"], reply.get("message") or f"the hook {'passed' if reply['passed'] else 'failed'}"
-    )
-    return Verdict(
-        hook_verdict.outcome, hook_verdict.message, outputs={**reply.get("outputs", {}), **metadata, **printed}
-    )
+    outputs = reply.get("outputs", {})
+    if reply.get("metadata"):
+        outputs = {**outputs, "metadata": reply["metadata"]}
+    outcome = verdict(reply["passed"], "").outcome
+    return Verdict(outcome, reply.get("message") or f"the hook {outcome}", outputs={**outputs, **printed})
 
 
 def _read_reply(done: IsolatedResult, key: str) -> tuple[dict[str, Any] | None, str]:

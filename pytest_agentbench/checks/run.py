@@ -111,8 +111,10 @@ def json_path_equals(spec: JsonPathEquals, context: CheckContext) -> Verdict:
     selected: list[Any] = select_values(spec.json_path, value)
     # First as a list, for a path with several values; one value also by itself, so that no `[...]` is needed
     equal = json_equal(selected, spec.value) or (len(selected) == 1 and json_equal(selected[0], spec.value))
-    actual = "nothing" if not selected else compact(selected[0] if len(selected) == 1 else selected)
-    message = f"{name}: {spec.json_path} is {'' if equal else 'not '}the expected value"
+    actual = "nothing"
+    if selected:
+        actual = compact(selected[0] if len(selected) == 1 else selected)
+    message = f"{name}: {spec.json_path} is {'the' if equal else 'not the'} expected value"
     return verdict(equal, message, compact(spec.value), actual)
 
 
@@ -145,9 +147,8 @@ def _json(path: str | None, context: CheckContext) -> tuple[Any, str]:
     try:
         return parse_json(text), name
     except ValueError as error:
-        raise Unmet(
-            f"{name} is {error}" if str(error).startswith("not") else f"{name}: {error}", excerpt(text)
-        ) from error
+        verb = " is" if str(error).startswith("not") else ":"
+        raise Unmet(f"{name}{verb} {error}", excerpt(text)) from error
 
 
 def _last_message(context: CheckContext) -> str:
@@ -188,7 +189,8 @@ def file_contains(spec: FileContains, context: CheckContext) -> Verdict:
     """Pass if the file's text contains `text`, case-sensitively."""
     text, name = read_text(context, spec.path)
     contains = spec.text in text
-    return verdict(contains, f"{name} {'holds' if contains else 'does not hold'} the text", spec.text, excerpt(text))
+    verb = "holds" if contains else "does not hold"
+    return verdict(contains, f"{name} {verb} the text", spec.text, excerpt(text))
 
 
 def output_artifact_present(spec: OutputArtifactPresent, context: CheckContext) -> Verdict:
@@ -197,7 +199,8 @@ def output_artifact_present(spec: OutputArtifactPresent, context: CheckContext) 
     artifacts = context.artifact.output_artifacts
     present = any(all(getattr(output, name) == value for name, value in fields.items()) for output in artifacts)
     listed = ", ".join(f"{output.artifact_id} ({output.artifact_type}, {output.uri})" for output in artifacts) or "none"
-    message = f"{'an' if present else 'no'} output artifact of {len(artifacts)} matches"
+    article = "an" if present else "no"
+    message = f"{article} output artifact of {len(artifacts)} matches"
     return verdict(present, message, ", ".join(f"{name}={value}" for name, value in fields.items()), listed)
 
 
@@ -228,7 +231,8 @@ def tool_called(spec: ToolCalled, context: CheckContext) -> Verdict:
     hits = _hits(calls, of_tool, spec.arguments)
     order = f" after {spec.after}" if spec.after else ""
     message = f"{len(hits)} calls of {name}{order} as described, expected at least {spec.min_count}"
-    message += f"; the tool itself broke in {len(broke)} further calls, which do not count" if broke else ""
+    if broke:
+        message += f"; the tool itself broke in {len(broke)} further calls, which do not count"
     expected = f"{_described(name, spec.arguments)}{order}"
     return verdict(len(hits) >= spec.min_count, message, expected, _summary(context.artifact.tool_calls, of_tool))
 
@@ -423,9 +427,8 @@ def _is_known(check: Check, context: CheckContext) -> bool:
 async def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, CheckKind]) -> Verdict:
     kind, spec = kinds.get(check.kind), typed_spec(check)
     if spec is None and isinstance(kind, type):  # it was read where its class was not known
-        spec = cast(type[CheckSpec], kind).model_validate(
-            check.declarative.model_dump() if check.declarative is not None else {}
-        )
+        fields = {} if check.declarative is None else check.declarative.model_dump()
+        spec = cast(type[CheckSpec], kind).model_validate(fields)
     if kind is None and spec is None:
         raise LookupError(f"no check of kind {check.kind!r} is registered; known: {', '.join(sorted(kinds))}")
     # An error instead of a failure: unrecorded events do not rate the agent.

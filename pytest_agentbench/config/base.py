@@ -69,9 +69,12 @@ class Guest(NamedTuple):
     @property
     def remedy(self) -> str:
         """Return advice how a user can trust the folder."""
-        was = f"its grant ended: {self.ended}; " if self.ended else ""
-        name = "name your own config root by agentbench_configs, or " if self.unnamed else ""
-        return f"{was}{name}read the files of {self.folder} and run: agentbench trust {shlex.quote(str(self.folder))}"
+        advice = f"read the files of {self.folder} and run: agentbench trust {shlex.quote(str(self.folder))}"
+        if self.unnamed:
+            advice = f"name your own config root by agentbench_configs, or {advice}"
+        if self.ended:
+            advice = f"its grant ended: {self.ended}; {advice}"
+        return advice
 
 
 class Scope(NamedTuple):
@@ -112,10 +115,12 @@ def suggest(name: str, names: Collection[str]) -> str:
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {close[0]!r}?"
-    shown = sorted(names)
-    if shown:
-        return f"; there is {', '.join(shown[:20])}{', ...' if len(shown) > 20 else ''}"
-    return "; there are none"
+    if not names:
+        return "; there are none"
+    listed = sorted(names)
+    if len(listed) > 20:
+        listed[20:] = ["..."]
+    return f"; there is {', '.join(listed)}"
 
 
 def validate_together(problems: Callable[[Any, ValidationInfo], Iterable[tuple[Loc, str]]]) -> WrapValidator:
@@ -422,8 +427,10 @@ def _describe_error(kind: str, message: str, found: Any, cause: object) -> str:
     expected = re.sub(r"^(Input|String|List|Tuple|Dictionary|Value) should (be |have )?", "", message)
     expected = re.sub(r" or instance of \w+$", "", expected).replace("dictionary", "mapping").replace("tuple", "list")
     expected = say_expected(expected)
-    advice = "; put it in quotes" if expected == "a text" and isinstance(found, int | float) else ""
-    if expected == "a list" and isinstance(found, str):
+    advice = ""
+    if expected == "a text" and isinstance(found, int | float):
+        advice = "; put it in quotes"
+    elif expected == "a list" and isinstance(found, str):
         advice = f"; write [{shorten_text(found, 40)}]"
     return f"found {_shorten_value(found)}, expected {expected}{advice}"
 
@@ -450,9 +457,13 @@ _WORDS = {
 
 
 def _shorten_value(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return "nothing" if value is None else str(value).lower()  # as YAML writes it
-    text = f"a {_kind_of(value)}" if isinstance(value, dict | list) and len(repr(value)) > 60 else repr(value)
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()  # as YAML writes it
+    text = repr(value)
+    if isinstance(value, dict | list) and len(text) > 60:
+        text = f"a {_kind_of(value)}"
     return shorten_text(text, 60, "...")
 
 

@@ -289,7 +289,7 @@ CaseContext = Annotated[dict[str, Any], AfterValidator(_check_context)]
 
 def _check_runner(runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
     scope = scope_of(info)
-    found = find_unregistered([(("type",), runner.type)], scope.known.runners if scope else None, "runner")
+    found = find_unregistered([(("type",), runner.type)], known_of(info).runners, "runner")
     own = known_of(info).runner_says(runner.type, "own_fields") or ()
     found += find_settings_problems({name: value for name, value in runner.overrides.items() if name not in own})
     if (problems := known_of(info).runner_says(runner.type, "settings_problems")) is not None:
@@ -346,8 +346,7 @@ def _no_turns(runner: str) -> str:
     having = [repr(name) for name, kind in load_extensions("runner").items() if getattr(kind, "has_turns", False)]
     if not having:
         return f"the runner {runner!r} has no turns; use messages"
-    verb = "has" if len(having) == 1 else "have"
-    return f"the runner {runner!r} has no turns, only {' and '.join(having)} {verb}; use messages"
+    return f"the runner {runner!r} has no turns, unlike {' and '.join(having)}; use messages"
 
 
 KnownRunner = Annotated[RunnerSpec, AfterValidator(_check_runner)]
@@ -413,9 +412,8 @@ def _check_list_problems(checks: tuple[Check, ...], info: ValidationInfo) -> lis
 
 def _metric_problems(metrics: tuple[MetricSpec, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
     """Return metrics that are named twice or not registered, each at its place."""
-    scope = scope_of(info)
     named: list[tuple[Loc, str]] = [((index, "name"), metric.name) for index, metric in enumerate(metrics)]
-    return find_duplicates(metrics, "name") + find_unregistered(named, scope.known.metrics if scope else None, "metric")
+    return find_duplicates(metrics, "name") + find_unregistered(named, known_of(info).metrics, "metric")
 
 
 Metrics = Annotated[tuple[Later[MetricSpec], ...], validate_together(_metric_problems)]

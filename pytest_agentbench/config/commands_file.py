@@ -62,19 +62,18 @@ def _make_adapter() -> TypeAdapter[Any]:
 
 def _make_server(command: _Command, folder: str) -> McpServer:
     program, *args = shlex.split(command.cmd)
-    over_http = command.transport == "http"
-    return McpServer(
-        command=program,
-        args=tuple(args),
-        env_from=command.env,
-        cwd=None if command.cwd is None else _resolve_cwd(command.cwd, folder),
-        url=f"http://127.0.0.1:{command.port}/{command.endpoint.removeprefix('/')}" if over_http else None,
-        scope="session" if over_http else "run",
-    )
+    address: dict[str, Any] = {"url": None, "scope": "run"}
+    if command.transport == "http":
+        url = f"http://127.0.0.1:{command.port}/{command.endpoint.removeprefix('/')}"
+        address = {"url": url, "scope": "session"}
+    cwd = _resolve_cwd(command.cwd, folder)
+    return McpServer(command=program, args=tuple(args), env_from=command.env, cwd=cwd, **address)
 
 
-def _resolve_cwd(cwd: str, folder: str) -> str:
+def _resolve_cwd(cwd: str | None, folder: str) -> str | None:
     """Return the folder of a server. `../x` means the folder x next to the file, if that exists."""
+    if cwd is None:
+        return None
     path = os.path.normpath(os.path.join(folder, os.path.expanduser(cwd)))
     beside = os.path.normpath(os.path.join(folder, cwd.removeprefix("../")))
     if os.path.isdir(beside):

@@ -37,7 +37,8 @@ def list_base_images(dockerfile: Path) -> list[str]:
             began = True
             words = _fill_variables(rest, given).replace('"', "").split()
             image, *alias = [word for word in words if not word.startswith("--")] or [""]
-            found += [] if image.lower() in stages else [image]
+            if image.lower() not in stages:
+                found.append(image)
             stages |= {word.lower() for word in alias[1:2]}
         elif name == "COPY":
             sources = [word.removeprefix("--from=") for word in words if word.startswith("--from=")]
@@ -226,8 +227,7 @@ class ComposeService(Record):
     @field_validator("environment")
     @classmethod
     def _with_values(cls, given: dict[str, Any] | tuple[str, ...]) -> dict[str, Any] | tuple[str, ...]:
-        bare = [entry for entry in given if "=" not in entry] if isinstance(given, tuple) else ()
-        if bare:
+        if isinstance(given, tuple) and (bare := [entry for entry in given if "=" not in entry]):
             raise ValueError(f"found {bare[0]!r}, expected NAME=value: nothing of this machine's environment is passed")
         return given
 

@@ -71,7 +71,8 @@ def _match_folders(place: str, part: str) -> Iterator[str]:
     """Yield the folders in a folder that match one part of a pattern. A link matches only its full name."""
     if not glob.has_magic(part):
         path = os.path.normpath(os.path.join(place, part))
-        yield from (path,) if os.path.isdir(path) else ()
+        if os.path.isdir(path):
+            yield path
         return
     for name in _match_names(place, part):
         path = os.path.join(place, name)

@@ -66,7 +66,9 @@ def _locate(path: Path, found: Sequence[tuple[Loc, str]]) -> list[tuple[str, str
 
 def _list_ineffective(file: ConfigFile) -> Iterator[tuple[Loc, str]]:
     """Yield request fields of models that the endpoint named in the file ignores."""
-    for index, model in enumerate(file.models if isinstance(file, SuiteFile | ModelsFile) else ()):
+    if not isinstance(file, SuiteFile | ModelsFile):
+        return
+    for index, model in enumerate(file.models):
         if model.parameters and (model.base_url or model.dialect or model.api):
             how = (model.dialect, model.base_url or "", model.dialect_overrides, model.api)
             ignored = resolve_dialect(*how).ignored

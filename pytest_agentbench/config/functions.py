@@ -53,15 +53,15 @@ def functions_of(context: Mapping[str, Any]) -> list[Function]:
 def _read_function(value: object) -> Function:
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         value = value["function"]
-    name = value.get("name") if isinstance(value, dict) else None
-    if not isinstance(value, dict) or not isinstance(name, str) or not name.strip():
+    if not isinstance(value, dict) or not isinstance(name := value.get("name"), str) or not name.strip():
         raise ValueError(f"found {str(value)[:80]!r}, expected a function: {{name, description, parameters}}")
     schema: Any = next((value[key] for key in _SCHEMAS if value.get(key) is not None), {})
     if not isinstance(schema, dict):
         raise ValueError(f"found parameters of {name[:80]!r} that are no object, expected a JSON Schema")
     description = value.get("description")
-    parameters = _read_schema(schema, _MOST_LEVELS)
-    return Function(name, description if isinstance(description, str) else "", {**parameters, "type": "object"})
+    if not isinstance(description, str):
+        description = ""
+    return Function(name, description, {**_read_schema(schema, _MOST_LEVELS), "type": "object"})
 
 
 def _read_schema(schema: Any, levels: int) -> Any:

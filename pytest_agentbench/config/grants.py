@@ -220,8 +220,10 @@ def _digest_file(path: str) -> str:
     """Return the SHA-256 of a file; of a link its text too, of other things their kind."""
     try:
         link = f"{os.readlink(path)} " if os.path.islink(path) else ""
-        if not os.path.isfile(path):  # a folder's link, a link to nothing, a FIFO: reading it may never end
-            return f"{link}{stat.filemode(os.stat(path).st_mode) if os.path.exists(path) else 'nothing'}"
+        if not os.path.exists(path):
+            return f"{link}nothing"
+        if not os.path.isfile(path):  # a folder's link, a FIFO: reading it may never end
+            return f"{link}{stat.filemode(os.stat(path).st_mode)}"
         with open_file(path, None) as file:
             mark = " executable" if os.fstat(file.fileno()).st_mode & 0o111 else ""
             return f"{link}{hashlib.file_digest(file, 'sha256').hexdigest()}{mark}"

@@ -100,6 +100,8 @@ EVALUATION_LIMITS: Mapping[str, Loosens] = {
 }
 """Fields of an evaluation profile with such functions."""
 RUNNER_LIMITS = ("max_turns", "retries", "timeout_seconds", "outage_seconds", "max_tokens")
+_SYNONYMS = {"max_tokens": ("max_tokens", "max_completion_tokens")}
+"""Settings with several names."""
 _SUITE_MODEL = {"model_id", "label"}
 """Fields of a model in a guest's suite: the model's name, and not the way to reach it."""
 
@@ -151,9 +153,10 @@ def _settings_excess(loc: Loc, found: Mapping[str, Any], limit: Mapping[str, Any
     for name in RUNNER_LIMITS:
         most = limit.get(name, RunnerSettings.model_fields[name].default)
         loosens = _longer_outage if name == "outage_seconds" else _more
-        for said in (name, "max_completion_tokens") if name == "max_tokens" else (name,):  # two names of one setting
-            if held.get(said) is not None and loosens(held[said], most):
-                yield (*loc, said) if said in found else (*loc, EXTRA_BODY, said), held[said], most
+        for field in _SYNONYMS.get(name, (name,)):
+            if held.get(field) is not None and loosens(held[field], most):
+                place = (*loc, field) if field in found else (*loc, EXTRA_BODY, field)
+                yield place, held[field], most
 
 
 def _suite_excess(found: SuiteFile, limit: SuiteFile) -> Iterator[tuple[Loc, Any, Any]]:
@@ -176,7 +179,9 @@ def _shown(value: Any) -> str:
     """Return a value as a message may show it: of servers the names alone, for their values may be keys."""
     if isinstance(value, Mapping):
         return f"{[*value]}"
-    return repr(value.model_dump(exclude_defaults=True) if isinstance(value, Record) else value)
+    if isinstance(value, Record):
+        value = value.model_dump(exclude_defaults=True)
+    return repr(value)
 
 
 class GuestModels(ModelsFile):

@@ -46,11 +46,11 @@ def find_program_problem(command: str, folder: str, root: str | None) -> str | N
         return None
     if root is not None and f"{place}{os.sep}".startswith(f"{os.path.realpath(root).rstrip(os.sep)}{os.sep}"):
         return None
-    below = "" if root is None else f", or the path of one below {root}"
-    return (
-        f"found {command!r}, expected the name of a program that is installed{below}: nothing is started. Put its "
-        f"folder on PATH{'' if root is None else ', or the program into that folder'}"
-    )
+    expected, remedy = "the name of an installed program", "Put its folder on PATH"
+    if root is not None:
+        expected += f", or the path of one below {root}"
+        remedy += ", or the program into that folder"
+    return f"found {command!r}, expected {expected}: nothing is started. {remedy}"
 
 
 def engine_environment() -> dict[str, str]:

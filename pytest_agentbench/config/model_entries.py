@@ -149,7 +149,9 @@ class ModelEntry(EndpointFields):
     @model_validator(mode="after")
     def _versioned_api(self) -> Self:
         # A suite's model may have its `api` from models.yaml
-        spoken = {self.api or "chat", *(self.wires or ()), "messages" if self.batch == "anthropic" else None}
+        spoken = {self.api or "chat", *(self.wires or ())}
+        if self.batch == "anthropic":
+            spoken.add("messages")
         if self.anthropic_version is None or "messages" in spoken or isinstance(self, SuiteModel):
             return self
         said = f"found {self.anthropic_version!r}, which only `api: messages` has; leave it out, or set api: messages"

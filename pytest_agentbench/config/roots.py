@@ -143,9 +143,9 @@ class ConfigRoot:
         if self.host is not None:
             kind = next(kind for kind in OWN_KINDS.values() if kind.model is type(default))
             folder, file_id = kind.folder, getattr(file, kind.id_field)
-            said = self.host._named(folder, path.stem) or self.host._named(folder, file_id)
-            place = str(said or f"the default ({self.host.path / folder} has no file of this name)")
-            limit = default if said is None else self.load(said, type(default))
+            place = f"the default ({self.host.path / folder} has no file of this name)"
+            if (own := self.host._named(folder, path.stem) or self.host._named(folder, file_id)) is not None:
+                limit, place = self.load(own, type(default)), str(own)
         from pytest_agentbench.config import guests
 
         guests.refuse_loosening(path, file, limit, place, self.guest)
@@ -160,13 +160,15 @@ class ConfigRoot:
     def models(self) -> ModelsFile:
         """Return the models of models.yaml, none without that file. In a guest they are those of the session's root."""
         own = self._own_file("models")
-        declared = ModelsFile(schema_version=1) if own is None else self.load(own, ModelsFile)
+        declared = held = ModelsFile(schema_version=1)
+        if own is not None:
+            declared = self.load(own, ModelsFile)
+        if self.host is not None:
+            held = self.host.models()
         if self.guest is None:
-            further = () if self.host is None else self.host.models().models
             known = {model.model_id for model in declared.models}
-            models = (*declared.models, *(model for model in further if model.model_id not in known))
+            models = (*declared.models, *(model for model in held.models if model.model_id not in known))
             return declared.model_copy(update={"models": models}).read_by(self.origin(own))
-        held = ModelsFile(schema_version=1) if self.host is None else self.host.models()
         if own is None or not self._is_guests(own):
             return held
         from pytest_agentbench.config import guests
@@ -199,10 +201,13 @@ class ConfigRoot:
         """
         from pytest_agentbench.config.keys import KEYS_FILE, KeyGrants, KeysFile
 
-        users, own = user_folder() / KEYS_FILE, self.own
-        paths = [users if users.is_file() else None, None if own is None else own._own_file("keys")]
-        place = users if own is None else own.path / KEYS_FILE
-        return KeyGrants(tuple(self.load(path, KeysFile) for path in paths if path is not None), str(place))
+        place = user_folder() / KEYS_FILE
+        paths = [place] if place.is_file() else []
+        if (own := self.own) is not None:
+            place = own.path / KEYS_FILE
+            if (path := own._own_file("keys")) is not None:
+                paths.append(path)
+        return KeyGrants(tuple(self.load(path, KeysFile) for path in paths), str(place))
 
     def mcp_servers(self, near: Path) -> Mapping[str, McpServer]:
         """Return the servers that the file of cases `near` can name, each with an absolute `cwd`.
@@ -215,8 +220,9 @@ class ConfigRoot:
         servers: Mapping[str, McpServer] = {}
         if self.host is not None:
             place = self.path if self.guest is None else self.guest.folder
-            below = place.is_relative_to(self.host.path)
-            servers = self.host.mcp_servers(place if below else self.host.path / "any")
+            if not place.is_relative_to(self.host.path):
+                place = self.host.path / "any"
+            servers = self.host.mcp_servers(place)
         if self.is_guest:
             return servers
         return {**servers, **self._servers_near(near)}
@@ -231,10 +237,10 @@ class ConfigRoot:
         declared, found = self.mcp_servers(near), self._servers_near(near)
         theirs = [name for name in (found if names is None else names) if name in found and name not in declared]
         if theirs:
-            names, where = ", ".join(map(repr, theirs)), self.host.path if self.host else "the session's root"
+            place = self.host.path if self.host else "the session's root"
             raise ConfigError(
-                f"{near}:1:1: found the MCP servers {names}, which only files in {self.guest.folder} declare, expected "
-                f"them in a servers.yaml of {where}; {self.guest.remedy}"
+                f"{near}:1:1: found the MCP servers {', '.join(map(repr, theirs))}, which only files in "
+                f"{self.guest.folder} declare, expected them in a servers.yaml of {place}; {self.guest.remedy}"
             )
 
     def _servers_near(self, near: Path) -> dict[str, McpServer]:

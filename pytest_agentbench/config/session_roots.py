@@ -65,8 +65,7 @@ class SessionRoots(NamedTuple):
     def describe(self) -> str:
         """Return a description of the session's root: its folder, and why it was chosen."""
         if self.own is None:
-            advice = f", {self.reason}: name yours by agentbench_configs" if self.reason else ""
-            return f"none{advice}"
+            return f"none, {self.reason}: name yours by agentbench_configs" if self.reason else "none"
         return f"{self.own} ({self.reason})"
 
     def pack(self) -> tuple[Any, ...]:
@@ -121,7 +120,8 @@ class SessionRoots(NamedTuple):
             places = " and ".join(str(root.path) for root in found)
             raise ConfigError(f"suite {name!r} is ambiguous: {places} have one; name a path, or set agentbench_configs")
         if not found:
-            (below[0] if len(below) == 1 else around).find("suites", name)  # raises, with the names of all suites
+            searched = below[0] if len(below) == 1 else around
+            searched.find("suites", name)  # raises, with the names of all suites
         return found[0]
 
 
@@ -144,9 +144,8 @@ def decide_roots(
 
     :raises ConfigError: a pytest file or the user's grants cannot be read.
     """
-    paths = [
-        Path(os.path.abspath(path)) for path in asked
-    ]  # textually, as pytest does: `..` behind a link is not resolved
+    # Textually, as pytest does: `..` behind a link is not resolved.
+    paths = [Path(os.path.abspath(path)) for path in asked]
     search = search_root(paths, start, named)
     own, reason = search.own, search.reason
     if own is None:
@@ -156,7 +155,8 @@ def decide_roots(
     elif not search.configured and _follows_cases(paths, own, has_cases):
         own, reason = None, _UNDECIDED
     if trust is None:
-        written = written_folders(start) if written is None else written
+        if written is None:
+            written = written_folders(start)
         trust = decide_trust(Path(os.path.commonpath(search.tops)), [*trusted, *search.trusted], written)
     return SessionRoots(start, own, search.configured, trust, search.tops, reason)
 
@@ -226,11 +226,11 @@ def _root_of(folder: str, roots: SessionRoots) -> ConfigRoot:
 def _root_at(place: str, roots: SessionRoots) -> ConfigRoot:
     own = None if roots.own is None else str(roots.own)
     path = own if own is not None and roots.configured else place
-    if not _is_guest(place, own, roots):
-        return _make_root(path, own if own != path and roots.trust.covers(os.path.realpath(path)) else None, None)
-    return _make_root(
-        path, own, Guest(Path(place), roots.trust.why_ended(os.path.realpath(place)), unnamed=own is None)
-    )
+    if _is_guest(place, own, roots):
+        ended = roots.trust.why_ended(os.path.realpath(place))
+        return _make_root(path, own, Guest(Path(place), ended, unnamed=own is None))
+    is_trusted = own != path and roots.trust.covers(os.path.realpath(path))
+    return _make_root(path, own if is_trusted else None, None)
 
 
 def _is_guest(place: str, own: str | None, roots: SessionRoots) -> bool:

@@ -123,7 +123,7 @@ def test_a_case_gives_its_servers_no_variable_that_nobody_granted(bench: Bench, 
     assert two in lines
     assert "`hosts: {127.0.0.1: [AWS_SECRET_ACCESS_KEY]}` into" in lines
     assert "env_from: the program python3 would get AWS_SECRET_ACCESS_KEY" in lines
-    assert lines.count("expected the name of a program that is installed") >= 2
+    assert lines.count("expected the name of an installed program") >= 2
 
 
 def test_a_redirect_of_what_searches_and_reads_pages_ends_the_request() -> None:

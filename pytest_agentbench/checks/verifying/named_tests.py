@@ -211,8 +211,10 @@ def describe_missing(selection: PytestTests, missing: Iterable[str], tests: Coll
     for test_id in missing:
         field = next(field for field in _FIELDS if test_id in getattr(selection, field))
         nearest = _find_nearest(normalize_test_id(test_id), tests)
-        hint = f"; did you mean {nearest!r}?" if nearest is not None else ""
-        sentences.append(f"pytest.{field}: found {test_id!r}, which the tests do not have{hint}")
+        sentence = f"pytest.{field}: found {test_id!r}, which the tests do not have"
+        if nearest is not None:
+            sentence += f"; did you mean {nearest!r}?"
+        sentences.append(sentence)
     return sentences
 
 
@@ -242,8 +244,9 @@ def list_tests(case: Case, verifier: Verifier) -> list[str]:
     names: dict[str, None] = {}
     for path, source in islice(_test_files(case, verifier), _MOST_FILES):
         read = _read(source)
-        functions = read.functions if read is not None else ()
-        names |= {f"{path}::{name}": None for name in functions if name.rpartition("::")[2].startswith("test")}
+        if read is not None:
+            tests = (name for name in read.functions if name.rpartition("::")[2].startswith("test"))
+            names |= {f"{path}::{name}": None for name in tests}
     return list(names)
 
 
@@ -252,8 +255,8 @@ def _test_files(case: Case, verifier: Verifier) -> Iterator[tuple[str, Path | st
     for hidden in verifier.files:
         target = normalize_test_id(hidden.target)
         if hidden.source is None or not hidden.source.is_dir():
-            found = hidden.text if hidden.source is None else hidden.source
-            yield from [(target, found)] if is_test_file(target) else []
+            if is_test_file(target):
+                yield target, hidden.text if hidden.source is None else hidden.source
             continue
         for source in sorted(hidden.source.rglob("*.py")):
             if is_test_file(source.name):

@@ -123,7 +123,8 @@ def source_digest(hidden: HiddenFile) -> str:
         return hashlib.sha256(repr(held).encode("utf-8", "surrogateescape")).hexdigest()
     with open_file(hidden.source, MAX_DOCUMENT) as file:
         executable = bool(os.fstat(file.fileno()).st_mode & stat.S_IXUSR)
-        return f"{hashlib.file_digest(file, 'sha256').hexdigest()}{' executable' if executable else ''}"
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return f"{digest} executable" if executable else digest
 
 
 def _list_files(folder: Path) -> Content:
@@ -140,15 +141,19 @@ def _copy_allowed(case: Case, verifier: Verifier, run_workspace: Workspace | Non
     """Copy a run's files, except those that the agent must not influence."""
     if run_workspace is not None:
         copy_workspace(run_workspace, target)
-    template = () if case.workspace is None else tuple(_find_steering(case.workspace))
+    paths = dict.fromkeys(_find_steering(target.path))
+    if case.workspace is not None:
+        paths |= dict.fromkeys(_find_steering(case.workspace))
+    paths |= dict.fromkeys(_deciding_paths(verifier, target.path))
     kept_paths = {_normalize_path(path) for path in verifier.keep}
-    for path in dict.fromkeys((*_find_steering(target.path), *template, *_deciding_paths(verifier, target.path))):
+    for path in paths:
         if path in kept_paths:
             continue
         _clear_path(path, target)
-        source = None if case.workspace is None else case.workspace / path
-        if source is not None and source.exists() and not _COMPILED.fullmatch(source.name):
-            _put_in_place(source, path, target)
+        if case.workspace is not None:
+            source = case.workspace / path
+            if source.exists() and not _COMPILED.fullmatch(source.name):
+                _put_in_place(source, path, target)
 
 
 def _deciding_paths(verifier: Verifier, root: Path) -> Iterator[str]:

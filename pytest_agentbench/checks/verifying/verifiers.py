@@ -217,7 +217,9 @@ def _missing_reply_verdict(ended: ExecResult, verifier: Verifier, *, begun: bool
     """Return the verdict on a driver without reply. After its first line the code under test is to blame, else the
     sandbox.
     """
-    how = describe_kill(ended, verifier) if ended.killed is not None else f"exit code {ended.exit_code}"
+    how = f"exit code {ended.exit_code}"
+    if ended.killed is not None:
+        how = describe_kill(ended, verifier)
     if begun:
         return Verdict("failed", f"the program that runs the tests was ended before its report: {how}")
     message = f"the tests could not be run, for which the sandbox needs python3: {excerpt(ended.output) or how}"
@@ -235,14 +237,14 @@ def _judge_reply(selection: PytestTests, verifier: Verifier, reply: Mapping[str,
         message = f"pytest cannot be run in the sandbox: {why}; install it in the image, or use a command"
         return Verdict("error", message, outputs=outputs)
     passed = sum(test["outcome"] == "passed" for test in tests.values())
-    faults = [
-        fault if len(fault) <= _FAULT else f"…{fault[-_FAULT:]}" for fault in _find_faults(selection, verifier, reply)
-    ]
+    faults = list(_find_faults(selection, verifier, reply))
     summary = f"{passed:,} of {count_text(len(tests), 'test')} passed"
     if not faults:
         return Verdict("passed", summary, outputs=outputs)
-    faults_text = "; ".join(faults[:_NAMED]) + (f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else "")
-    return Verdict("failed", f"{summary}: {faults_text}", actual=_evidence(reply), outputs=outputs)
+    named = [fault if len(fault) <= _FAULT else f"…{fault[-_FAULT:]}" for fault in faults[:_NAMED]]
+    if len(faults) > _NAMED:
+        named.append(f"and {len(faults) - _NAMED} more")
+    return Verdict("failed", f"{summary}: {'; '.join(named)}", actual=_evidence(reply), outputs=outputs)
 
 
 def _find_faults(selection: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Iterator[str]:
