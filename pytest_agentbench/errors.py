@@ -31,7 +31,7 @@ class CodeNotRun(ConfigError):
 
 
 class InfrastructureError(AgentbenchError):
-    """A failure around the agent, which says nothing about the agent: pytest reports an error."""
+    """A failure outside of the agent, which is not a result of the agent: pytest reports an error."""
 
 
 UNREACHABLE = "unreachable"

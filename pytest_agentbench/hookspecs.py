@@ -1,12 +1,13 @@
 """Declare what other plugins and conftest files may add.
 
-Each hook returns a mapping from the name that YAML uses to the thing.
+Each hook returns a mapping from names in YAML to objects.
 
-A name that is already taken is a usage error: nothing is ever replaced silently. What is added lasts as long as the
-session. For case parts and all below them a guest's conftest (docs/security.md) is not asked: they could loosen limits.
+A name that is already taken is a usage error, so that no plugin replaces anything silently. Additions last as long as
+the session. The hooks from case parts downwards are not called in a guest's conftest (docs/security.md), because it
+could loosen limits.
 
-What commands without a session need as well (`agentbench validate`, `schema`, `doctor`, formats, commands) is added by
-entry points: see extensions.py.
+Entry points (see extensions.py) make additions known to commands without a session too: `agentbench validate`,
+`schema`, `doctor`, formats and commands.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def pytest_agentbench_runners() -> Mapping[str, Runner]:
     Example::
 
         def pytest_agentbench_runners():
-            return {"my_agent": run_my_agent}  # a case then says `runner: {type: my_agent}`
+            return {"my_agent": run_my_agent}  # a case then has `runner: {type: my_agent}`
     """
 
 
@@ -51,7 +52,7 @@ def pytest_agentbench_tools() -> Mapping[str, Tool]:
     Example::
 
         def pytest_agentbench_tools():
-            return {"clock": Tool("clock", "Tells the time.", {"type": "object"}, tell_time)}
+            return {"clock": Tool("clock", "Returns the time.", {"type": "object"}, tell_time)}
     """
 
 
@@ -88,7 +89,7 @@ def pytest_agentbench_judges() -> Mapping[str, JudgeBackend]:
     Example::
 
         def pytest_agentbench_judges():
-            return {"panel": ask_the_panel}  # an evaluation profile then says `type: panel`
+            return {"panel": ask_the_panel}  # an evaluation profile then has `type: panel`
     """
 
 
@@ -112,7 +113,7 @@ def pytest_agentbench_model_providers() -> Mapping[str, Provider]:
     Example::
 
         def pytest_agentbench_model_providers():
-            return {"in_house": InHouseClient}  # an entry of models.yaml then says `provider: in_house`
+            return {"in_house": InHouseClient}  # an entry of models.yaml then has `provider: in_house`
     """
 
 
@@ -165,7 +166,7 @@ def pytest_agentbench_profile_sections() -> Mapping[str, ProfileSection[Any]]:
 
 
         def pytest_agentbench_profile_sections():
-            return {"pace": PACE}  # a run profile then says `pace: {steps: 3}`, a runner asks profile.section(PACE)
+            return {"pace": PACE}  # a run profile then has `pace: {steps: 3}`, a runner asks profile.section(PACE)
     """
 
 
@@ -187,7 +188,7 @@ def pytest_agentbench_sandboxes() -> Mapping[str, SandboxProvider]:
     Example::
 
         def pytest_agentbench_sandboxes():
-            return {"farm": Farm()}  # a run profile then says `sandbox: farm`
+            return {"farm": Farm()}  # a run profile then has `sandbox: farm`
     """
 
 

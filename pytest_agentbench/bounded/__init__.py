@@ -1,7 +1,7 @@
-"""Bounded reading of files, archives, JSON, replies, patterns, schemas and queries of others; writing files whole.
+"""Read others' files, archives, JSON, replies, patterns, schemas and queries with bounds; write files whole.
 
-All that reads what a user, a case, a dataset, an artifact, a server or a model names or sends goes through here; a lint
-rule and `tests/bounded/` refuse what would go around it.
+All data that a user, a case, a dataset, an artifact, a server or a model names or sends are read by this room; a lint
+rule and `tests/bounded/` refuse other ways to read them.
 
 Others use: archives, columns, files, folders, json_files, locks, patterns, replies, schemas, writing
 """

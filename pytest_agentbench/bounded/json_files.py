@@ -109,7 +109,7 @@ def constant(text: str, start: int) -> int:
 
 
 def place(text: str, offset: int) -> tuple[int, int]:
-    """Line and column, 1-based."""
+    """Return line and column, from 1."""
     offset = min(offset, len(text))
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
@@ -168,7 +168,7 @@ def _finite(digits: str) -> float:
 
 
 def _integer(digits: str) -> int | str:
-    """Python takes 4300 digits by default; longer ones stay text, which an answer becomes anyway."""
+    """Return the number, or its text if it has more than the 4,300 digits that Python converts."""
     try:
         return int(digits)
     except ValueError:
@@ -267,7 +267,7 @@ def is_document(path: Path, inside: str = "items") -> bool:
 
 
 def first_character(path: Path) -> str:
-    """Return the first character of the file's first value, or "" if there is none.
+    """Return the first character of the file's first value, or "" for an empty file.
 
     For files that `read_items` could read.
     """
@@ -390,7 +390,7 @@ def _parsed(line: bytes | str) -> Any:
 
 
 def _lines(file: BinaryIO, ahead: int) -> Iterator[Item | BadItem]:
-    """`ahead` bytes of the file have been read."""
+    """Yield the items of JSON lines; `ahead` bytes of the file have been read."""
     fast = _ROWS.raw_decode
     for number, line in enumerate(read_lines(file), 1):
         offset, ahead = ahead, ahead + len(line)

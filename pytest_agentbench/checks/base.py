@@ -47,7 +47,7 @@ def parse_json(text: str) -> Any:
 
 
 def json_equal(one: Any, other: Any) -> bool:
-    """Equality of JSON values: 1 equals 1.0, but true is no number."""
+    """Return whether JSON values are equal: 1 equals 1.0, but true is no number."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -107,7 +107,7 @@ async def _run_in_thread(call: Callable[[], Any]) -> Any:
 class CheckContext(NamedTuple):
     """Facts that a check may use.
 
-    `workspace` is None if the run created none; `compat` is the profile's, for metrics.
+    `workspace` is None if the run has no workspace; `compat` is the profile's, for metrics.
 
     `in_thread` runs slow functions off the event loop that all runs share.
     """

@@ -101,7 +101,7 @@ def _load(hook: Mapping[str, str | None]) -> Callable[..., Any]:
 
 
 def _from_file(path: Path) -> ModuleType:
-    sys.path.append(str(path.parent))  # for modules beside it
+    sys.path.append(str(path.parent))  # for modules next to it
     name = f"agentbench_hook_{path.stem}"
     from pytest_agentbench.config.source_imports import import_sources_below, source_spec  # which is on the path by now
 

@@ -100,7 +100,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 class _Named:
-    """Stands for the parser of a command that the help only lists. Making an ArgumentParser takes 0.3 ms."""
+    """Replace the parser of a command that the help only lists. Making an ArgumentParser takes 0.3 ms."""
 
     def __init__(self, **_: object) -> None:
         pass

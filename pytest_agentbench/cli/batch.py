@@ -76,7 +76,7 @@ def _describe(job: Job) -> str:
 
 
 def _find_model(job: Job, cases: Path) -> Model:
-    """Return the model of the job. Its entry in models.yaml decides where the key is sent; a job file could be
+    """Return the model of the job. Its entry in models.yaml decides which host gets the key; a job file could be
     forged.
     """
     from pytest_agentbench.cli.places import enclosing_root

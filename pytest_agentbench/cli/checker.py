@@ -138,7 +138,7 @@ class Checker:
             self._refuse(error)
 
     def _list_files(self, path: Path, near_misses: list[str]) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
-        """Yield files with their kinds. None is a file of questions or tasks, or a commands.json.
+        """Yield files with their kinds: None for a file of questions or tasks, and for a commands.json.
 
         Add a sentence to `near_misses` for each file that is almost a dataset.
         """
@@ -230,7 +230,7 @@ class Checker:
         self._warn(*(f"{case.path}:{case.line}:1: {text}" for text in new))
         if case.verify:
             self.verified.append(case)
-        self._scripts.load_beside(case)  # raises if the script beside the case is wrong
+        self._scripts.load_beside(case)  # raises if the script next to the case is wrong
 
     def _check_config_file(self, path: Path, root: ConfigRoot, kind: type[ConfigFile]) -> None:
         names = verified_names(self._known, additions_below(root.path))

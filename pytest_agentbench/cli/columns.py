@@ -99,7 +99,7 @@ def _walk_leaves(value: object, path: str, depth: int) -> Iterator[tuple[str, ob
         # A name with a dot looks like a path, so no descriptor can name the field.
         inner = [(key, each) for key, each in value.items() if key.strip() and "." not in key]
     elif isinstance(value, list) and value:
-        # The first element stands for a whole list; turns of a conversation differ by place.
+        # The first element represents a whole list; turns of a conversation differ by place.
         inner = [(str(at), each) for at, each in enumerate(value[: _MOST_TURNS if _is_turn(value[0]) else 1])]
     if depth:
         for key, each in inner:

@@ -1,4 +1,4 @@
-"""Commands by name: those of the package and those of packs. A command's module is imported once it is chosen."""
+"""Find the commands of the package and of packs by name. A command's module is imported once it is chosen."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Parts(namedtuple("Parts", ("add_parser", "run"))):
 
 
 def find_commands(own: Mapping[str, Command], group: str = "") -> dict[str, Command]:
-    """Return the package's commands and those of packs (entry points `command NAME`, in a group `command GROUP
+    """Return the commands of the package and of packs (entry points `command NAME`, in a group `command GROUP
     NAME`).
     """
     prefix = f"{group} " if group else ""
@@ -71,7 +71,7 @@ def run_chosen(commands: Mapping[str, Command], args: argparse.Namespace) -> int
 
 
 class _ChosenParser(argparse.ArgumentParser):
-    """Stands for a command. The command's module, which has the options, is imported once the command is chosen."""
+    """Refer to a command. The command's module, which has the options, is imported once the command is chosen."""
 
     def __init__(self, *, group: str, word: str, command: Command, **settings: Any) -> None:
         super().__init__(**settings)

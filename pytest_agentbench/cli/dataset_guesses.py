@@ -50,7 +50,7 @@ ID = (
 )
 CONTEXT = ("context", "passage", "paragraph", "article", "story", "document", "table", "support")
 BESIDE = ("body", "background", "scenario", "premise", "preamble", "text")
-"""Names of a text that a question is about, if the text stands at the top of a row, next to the question."""
+"""Names of a text that a question is about, if the text is at the top of a row, next to the question."""
 LIKELY = ("content", "ctx", "sentence", "statement", "claim", "premise")
 """Names of a question for rows in which no field has a usual name."""
 SOLUTION = (

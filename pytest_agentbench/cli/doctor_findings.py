@@ -65,7 +65,7 @@ class Models:
 
     async def examine(self, *, live: bool) -> list[Finding]:
         """Return a finding for each model. Each endpoint is asked once, where this is `live`, else none."""
-        # Without `live` no key leaves this process: the findings then say only what the files declare.
+        # Without `live` no key leaves this process: the findings then report only facts of the files.
         asked = self._asked if live else {}
         replies = dict(zip(asked, await asyncio.gather(*map(_ask_endpoint, asked.values())), strict=True))
         found = [
@@ -148,7 +148,7 @@ _SERVERS = "MCP servers"
 
 
 def examine_servers(cases: Sequence[Case], root: ConfigRoot, profiles: Sequence[RunProfile]) -> Iterator[Finding]:
-    """Yield a finding for each server: first those of profiles, then those that cases declare or name."""
+    """Yield a finding for each server of profiles, then for each one that cases declare or name."""
     found: dict[str, Finding] = {}
     for profile in profiles:
         for name, server in profile.mcp_servers.items():
@@ -340,7 +340,7 @@ async def _try_sandbox(sandboxes: Sandboxes, settings: SandboxSettings) -> str:
 
 
 def _examine_choice(profile: RunProfile, sandboxes: Sandboxes) -> Finding:
-    """Return the sandbox that the profile chooses for a case without settings of its own.
+    """Return the sandbox that the profile chooses for a case that has no sandbox settings.
 
     The findings on cases report whether a case needs it.
     """

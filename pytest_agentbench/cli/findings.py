@@ -22,8 +22,8 @@ _MISSING = "MISSING"
 class Finding:
     """A problem at a place of a file, or the state of a part of this machine.
 
-    `name` is the place `file:line:column` or the part's name. `works` is None if nothing was tried. `text` describes
-    the problem with its remedy. `needed`: cases cannot run without it. `untried`: only --live tries it.
+    `name` is the place `file:line:column` or the part's name. `works` is None for a part that was not tried. `text`
+    describes the problem with its remedy. `needed`: cases cannot run without it. `untried`: only --live tries it.
     """
 
     area: str

@@ -346,7 +346,7 @@ def _place(path: Path, loc: Loc) -> str:
 
 
 def _relate(origin: str) -> str:
-    """Return a place as a path relative to the current folder, if the file lies below it."""
+    """Return a place as a path relative to the current folder, if the file is below it."""
     path, colon, line = origin.rpartition(":")
     if not colon or not os.path.isabs(path) or (related := os.path.relpath(path)).startswith(".."):
         return origin

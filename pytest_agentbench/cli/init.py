@@ -226,7 +226,7 @@ def _read_all_rows(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _guess_rows(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
-    """Return a guess. Raises ConfigError if no field could be a question, or if the rows stand below a key."""
+    """Return a guess. Raises ConfigError if no field could be a question, or if the rows are below a key."""
     from pytest_agentbench.cli.dataset_guesses import guess_dataset
 
     guess = guess_dataset(rows)

@@ -124,9 +124,7 @@ def _make_row(case: Case) -> dict[str, Any]:
 
 
 def decided_by(case: Case) -> list[str]:
-    """Return what can fail the case: checks, metrics with a threshold, a judge with a measure; with their
-    thresholds.
-    """
+    """Return the names of the checks, metrics and judges that can fail the case, with their thresholds."""
     if own := [name for part in case.case_parts for name in part.deciders]:
         return own
     expectations = case.expectations.hard_expectations or case.expectations.soft_expectations

@@ -56,7 +56,7 @@ class Part:
 
     @property
     def label(self) -> str:
-        """Return a name that tells the part from the others."""
+        """Return a name that distinguishes the part from the others."""
         if self.shard is None:
             return self.name
         return f"shard {self.session['shard']}"
@@ -91,8 +91,8 @@ def merge_reports(
 ) -> dict[str, Any]:
     """Return the report over the runs of all `parts`, in the order of a single session.
 
-    `fail_under` and `min_completion` default to those of the parts. Raises ConfigError for a run that two parts have,
-    for shards that are missing unless `partial`, and for parts with different gates unless the arguments name one.
+    `fail_under` and `min_completion` default to the gates of the parts. Raises ConfigError for a run that two parts
+    have, for shards that are missing unless `partial`, and for parts with different gates if no argument names one.
     """
     groups = _group_shards(parts)
     missing = [sentence for group in groups for sentence in _list_missing_shards(group)]

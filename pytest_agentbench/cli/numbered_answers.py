@@ -1,4 +1,4 @@
-"""Decide from all rows of a dataset what numbers mean that answer its multiple-choice questions."""
+"""Decide from all rows of a dataset whether numbers as answers are indexes from 0 or 1, or texts of choices."""
 
 from __future__ import annotations
 

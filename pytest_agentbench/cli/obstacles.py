@@ -36,8 +36,8 @@ class Obstacle:
 class Obstacles:
     """The obstacles of a config root's cases, found by the functions that a session calls before it pays for a run.
 
-    A case has an obstacle if no run profile, or no evaluation profile, of the root allows it; a named profile stands
-    alone.
+    A case has an obstacle if no run profile, or no evaluation profile, of the root allows it; a named profile
+    replaces all others.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Obstacles:
 
     @cached_property
     def run_profiles(self) -> Sequence[RunProfile]:
-        """Run profiles: the named one, else the default one and those of the root."""
+        """Return the named run profile, else the default one and all run profiles of the root."""
         return self._profiles("run_profiles", self._run_profile, RunProfile.default(), self._root.run_profile)
 
     @cached_property
     def evaluation_profiles(self) -> Sequence[EvaluationProfile]:
-        """Evaluation profiles: the named one, else the default one and those of the root."""
+        """Return the named evaluation profile, else the default one and all evaluation profiles of the root."""
         default, load = EvaluationProfile.default(), self._root.evaluation_profile
         return self._profiles("evaluation_profiles", self._evaluation, default, load)
 

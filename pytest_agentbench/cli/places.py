@@ -49,7 +49,7 @@ def find_run_profile(root: ConfigRoot, name: str | None) -> RunProfile:
 def project_folder(path: Path) -> Path:
     """Return the folder up to which a config root is searched: the nearest project's, else the current folder.
 
-    If the path lies outside of both, it is the path's own folder. pytest chooses its rootdir the same way.
+    If the path is outside of both, it is the path's own folder. pytest chooses its rootdir the same way.
     """
     start = path if path.is_dir() else path.parent
     if (project := find_project(str(start.absolute()))) is not None:

@@ -43,7 +43,7 @@ _BELOW = ("*/", "*/*/")
 
 @dataclass(frozen=True, slots=True)
 class DeclaredServers:
-    """Servers by name, and the sandbox of servers without one of their own.
+    """Declared servers by name, with the sandbox of servers that declare none.
 
     `refused` and `notes`: see `config.client_servers`.
     """
@@ -56,7 +56,7 @@ class DeclaredServers:
     notes: tuple[str, ...] = ()
 
     def named(self, name: str) -> McpServer:
-        """Return the server of this name. Raises ConfigError if none is declared."""
+        """Return the server of this name. Raises ConfigError if no server of this name is declared."""
         if name not in self.servers:
             raise ConfigError(
                 f"found {name!r}, expected a server that is declared in a servers.yaml or commands.json, or in the run "
@@ -228,7 +228,7 @@ async def start_servers(declared: DeclaredServers, output: Path) -> AsyncIterato
 
 
 def make_redactor(servers: Iterable[McpServer]) -> Redactor:
-    """Return a redactor of the variables that servers get from this process, and of their own that look like keys."""
+    """Return a redactor of the variables that servers get from this process, and of declared keys."""
     known = list(servers)
     redactor = Redactor({**{name: value for server in known for name, value in server.env.items()}, **os.environ})
     # Variables that a file asks for by name are secrets under any name.

@@ -78,7 +78,7 @@ def _describe_folder(folder: Path, files: Iterable[str]) -> list[str]:
     from pytest_agentbench.config.grants import NO_TRUST
 
     around = session_roots([folder])
-    # Checked as a guest: the refusals are what a grant would allow.
+    # Checked as a guest: a grant would allow everything that is refused.
     checker = Checker(around._replace(own=None if around.own == folder else around.own, trust=NO_TRUST))
     checker.check(folder)
     refused = [

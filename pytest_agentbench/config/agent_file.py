@@ -124,7 +124,7 @@ class UsageReading(Reading):
     reasoning: Text | None = None
     """Output tokens that were reasoning."""
     of: Literal["turn", "thread", "step"] = "turn"
-    """What the counts cover: this turn; all turns so far; or one of a turn's steps."""
+    """The extent of the counts: this turn; all turns so far; or one of a turn's steps."""
 
 
 class Install(Record):
@@ -225,7 +225,7 @@ class AgentProgram(ConfigFile):
     resume_argv: tuple[LaterArgument, ...] | None = None
     """The same for the next turns of a session; null: it has none, so cases with several turns are refused."""
     env: dict[VariableName, Content] = Field(default_factory=dict)
-    """Variables in addition to those of the gateway."""
+    """Variables in addition to the gateway's."""
     files: dict[Annotated[str, check_names({"home", "workspace"})], Content] = Field(default_factory=dict)
     """Files that it finds, below {home} or {workspace}."""
     answer: Reading
@@ -253,9 +253,9 @@ class AgentProgram(ConfigFile):
     server_tools: Literal["refuse", "remove"] = "refuse"
     """Treatment of tools that the provider would run."""
     retries_off: Text | None = None
-    """The setting that turns its own retries off; null: none is known."""
+    """The setting that turns its own retries off; null: unknown."""
     telemetry_off: Text | None = None
-    """The setting that turns telemetry off; null: none is known."""
+    """The setting that turns telemetry off; null: unknown."""
     verified: Verified | None = None
     """When it was last seen to work; null: never."""
 

@@ -384,7 +384,7 @@ def validate(document: Document, kind: type[M] | TypeAdapter[M], scope: Scope) -
     :raises ConfigError: with all problems of the document.
     """
     adapter = kind.validate_python if isinstance(kind, TypeAdapter) else kind.model_validate
-    # Problems of parsing (a duplicate key) are reported together with those of the model, all in one run of a
+    # Problems of parsing (a duplicate key) are reported together with the model's problems, all in one run of a
     # command.
     problems = list(document.problems)
     try:

@@ -324,7 +324,7 @@ def _check_servers(servers: CaseServers, info: ValidationInfo) -> CaseServers:
 
 
 OfferedServers = Annotated[CaseServers, AfterValidator(_check_servers)]
-"""MCP servers that a case offers to its runner, which has no tools of its own."""
+"""MCP servers that a case offers to its runner, which has no built-in tools."""
 
 
 def _has_own_tools(runner: RunnerSpec | None, known: Known) -> bool:

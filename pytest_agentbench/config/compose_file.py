@@ -112,7 +112,7 @@ def _find_escape(lines: list[str]) -> str:
 
 
 # Compose files of cases: the part of Compose that runs services for an agent without access to this machine.
-# Field names and forms are those of the Compose Specification. Other fields are refused, above all those that
+# Field names and forms follow the Compose Specification. Other fields are refused, above all those that
 # reach this machine: host folders, ports, devices, capabilities, the host's namespaces, its environment.
 
 

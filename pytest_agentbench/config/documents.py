@@ -49,7 +49,7 @@ class Problem(NamedTuple):
 
 @dataclass
 class Document:
-    """One parsed file. `problems` are those of the text itself, such as duplicate keys.
+    """One parsed file. `problems` are faults of the text itself, such as duplicate keys.
 
     `place` returns line and column of a value, for data that are not the whole text.
     """

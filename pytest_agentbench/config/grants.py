@@ -98,7 +98,7 @@ def read_grants() -> list[Grant]:
 
 
 def _read_own(path: Path) -> bytes | None:
-    """Return the content of a file of the user, None if there is none. Raises ConfigError if others may write it."""
+    """Return the content of a user's file, or None if it is missing. Raises ConfigError if others may write it."""
     try:
         with open_file(path) as file:
             status = os.fstat(file.fileno())
@@ -163,7 +163,7 @@ def save_grant(grant: Grant) -> None:
 
 
 def remove_grant(folder: Path) -> bool:
-    """Remove a grant. Return False if there is none. Raises ConfigError."""
+    """Remove a grant. Return False if the folder has no grant. Raises ConfigError."""
     real, grants = os.path.realpath(folder), read_grants()
     kept = [each for each in grants if each.folder != real]
     if len(kept) < len(grants):
@@ -238,7 +238,7 @@ class Trust(NamedTuple):
     ended: tuple[tuple[str, str], ...] = ()
 
     def covers(self, real: str) -> bool:
-        """Return whether a folder is one of the trusted ones, or lies below one."""
+        """Return whether a folder is trusted, or is below a trusted one."""
         return any(Path(real).is_relative_to(folder) for folder in self.folders)
 
     def why_ended(self, real: str) -> str | None:
@@ -250,9 +250,9 @@ NO_TRUST = Trust()
 
 
 def written_folders(rootdir: Path, output: Path | None = None) -> tuple[str, ...]:
-    """Return the folders that a session at `rootdir` itself writes to, and that of its Python.
+    """Return the folders that a session at `rootdir` itself writes to, and the folder of its Python.
 
-    They may lie in a granted folder. The session collects nothing from them.
+    They may be in a granted folder. The session collects nothing from them.
     """
     places = (output or rootdir / "outputs", rootdir / ".pytest_cache", sys.prefix)
     return tuple(os.path.realpath(place) for place in places)

@@ -62,7 +62,7 @@ def _asks_for_more(found: Any, most: Any) -> bool:
 
 
 def _further_hosts(found: tuple[str, ...], most: tuple[str, ...]) -> bool:
-    """No hosts at all are all of the web."""
+    """Return whether a list of hosts allows more; an empty list allows the whole web."""
     return bool(most) and (not found or _asks_for_more(found, most))
 
 

@@ -60,7 +60,7 @@ _CASSETTE = re.compile(r"-r[0-9]+\.yaml$")
 
 
 def all_kinds() -> dict[str, type[ConfigFile]]:
-    """Return every kind of configuration file, including those of packs, by its schema's name."""
+    """Return every kind of configuration file, including the kinds of packs, by its schema's name."""
     return {**KINDS, **{kind.name: kind.model for kind in added_kinds()}}
 
 
@@ -225,7 +225,7 @@ class _DescribedSchema(GenerateJsonSchema):
 
 @cache
 def _attribute_docs(model: type) -> dict[str, str]:
-    """Field name to the docstring under it. Read from the source only here: it would cost every import."""
+    """Return the docstrings under a model's fields, read from its source: pydantic's option would slow every import."""
     if not issubclass(model, BaseModel) or model is BaseModel:
         return {}
     body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]

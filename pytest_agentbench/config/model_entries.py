@@ -24,7 +24,7 @@ from pytest_agentbench.records.case import (
 
 
 def _off(value: Any) -> Any:
-    """YAML 1.1 reads an unquoted `off` as false."""
+    """Return "off" for false: YAML 1.1 reads an unquoted `off` as false."""
     if value is False:
         return "off"
     return value
@@ -41,7 +41,7 @@ ApiDate = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 
 
 class WireFields(Record):
-    """Another protocol of a model, with its address and its key; both default to those of the model."""
+    """Another protocol of a model, with its address and its key; both default to the model's."""
 
     base_url: EndpointUrl | None = None
     """The address below which the protocol is served."""

@@ -168,7 +168,7 @@ class RunProfile(SectionedFile):
         return SandboxSettings(type=self.sandbox)
 
     def own_servers(self) -> Mapping[str, McpServer]:
-        """Return its servers if the profile is the user's own; none of a guest's."""
+        """Return its servers if the profile is the user's own, and {} for a guest's profile."""
         if self.origin is not None and self.origin.is_users:
             return self.mcp_servers
         return {}
@@ -186,7 +186,7 @@ def merge_runner_settings(
     """Merge `runner_defaults` < `model_overrides[model_id]` < the case's own fields. A null in a later layer removes a
     key.
 
-    A null that removes one of the model's request `parameters`, which lie below these layers, stays. `type` is left
+    A null that removes one of the model's request `parameters`, which are below these layers, stays. `type` is left
     out, because it is no setting: the case names its runner.
     """
     layers = (profile.runner_defaults, profile.model_overrides.get(model_id, {}), case_overrides)

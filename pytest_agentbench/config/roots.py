@@ -65,7 +65,7 @@ class ConfigRoot:
 
     @property
     def own(self) -> ConfigRoot | None:
-        """Return the root with the user's files: itself, or the session's root for a guest; None if there is none."""
+        """Return the root with the user's files: itself, or for a guest the session's root, which may be None."""
         if self.guest is None:
             return self
         return self.host
@@ -103,7 +103,7 @@ class ConfigRoot:
     def run_profile(self, name: str) -> RunProfile:
         """Return the run profile of that id or path.
 
-        :raises ConfigError: there is none, more than one, or it is wrong; or a guest's exceeds the user's limits.
+        :raises ConfigError: no file or several have the name; it is wrong; or a guest's exceeds the user's limits.
         """
         return self._placed(self._held("run_profiles", name, RunProfile.default()))
 
@@ -151,14 +151,14 @@ class ConfigRoot:
         guests.refuse_loosening(path, file, limit, place, self.guest)
 
     def _is_guests(self, path: Path) -> bool:
-        """Return whether a file, or the target of its link, lies in the guest's folder."""
+        """Return whether a file, or the target of its link, is in the guest's folder."""
         if self.guest is None:
             return False
         folder = os.path.abspath(self.guest.folder)
         return is_inside(os.path.abspath(path), folder) or is_inside(os.path.realpath(path), os.path.realpath(folder))
 
     def models(self) -> ModelsFile:
-        """Return the models of models.yaml, none without that file. In a guest they are those of the session's root."""
+        """Return the models of models.yaml, or no models without that file. A guest has the session root's models."""
         own = self._own_file("models")
         declared = held = ModelsFile(schema_version=1)
         if own is not None:
@@ -177,7 +177,7 @@ class ConfigRoot:
         return made.read_by(self.origin(own))
 
     def list_model_ids(self) -> set[str]:
-        """Return the ids of all models that models.yaml and the suites declare, including those of the session's
+        """Return the ids of all models that models.yaml and the suites declare, in this root and in the session's
         root.
         """
         found = {model.model_id for model in self.models().models}
@@ -297,7 +297,7 @@ class ConfigRoot:
 
         The session's root has precedence in a guest, and is the fallback in a trusted folder.
 
-        :raises ConfigError: there is none, or stem and id name more than one.
+        :raises ConfigError: no file has the name, or several have it.
         """
         if is_path(name):
             return self._explicit(folder, name)
@@ -387,7 +387,7 @@ def _only(found: list[Path], name: str) -> Path | None:
 
 
 def _kind_of(folder: str) -> FileKind:
-    """Return the kind of the files in a folder of a config root. Raises ConfigError if there is none."""
+    """Return the kind of the files in a folder of a config root. Raises ConfigError for other folders."""
     kind = OWN_KINDS.get(folder) or added_kind(folder)
     if kind is None:
         raise ConfigError(f"{folder}: there is no kind of file for this folder of a config root")

@@ -267,7 +267,7 @@ CaseServers = Annotated[
 
 
 def map_servers(given: Mapping[str, McpServer] | Sequence[str]) -> dict[str, McpServer | None]:
-    """Return a case's servers by name; the value is None for one that is declared elsewhere."""
+    """Return a case's servers by name; the value is None for a server that another file declares."""
     if isinstance(given, Mapping):
         return dict(given)
     return dict.fromkeys(given)

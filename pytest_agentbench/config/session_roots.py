@@ -42,7 +42,7 @@ class HasCases(Protocol):
 class SessionRoots(NamedTuple):
     """The session's root, `own`, and the rules that make other roots guests.
 
-    `own` is None if there is no root, or if several stand next to each other and no option names the user's. With
+    `own` is None if there is no root, or if there are several next to each other and no option names the user's. With
     `configured` configuration of other roots is ignored, and files below another root still belong to a guest. `start`
     is the folder that the session is started in, `tops` are the outermost folders that may be a root of its paths.
     `reason` explains to people why `own` was chosen.
@@ -57,7 +57,7 @@ class SessionRoots(NamedTuple):
 
     @property
     def main(self) -> ConfigRoot:
-        """Return the user's root, or that of the start directory if there is none."""
+        """Return the user's root, or the root of the start directory if the user has none."""
         if self.own is None:
             return self.around(self.start)
         return _make_root(str(self.own), None, None)
@@ -106,7 +106,7 @@ class SessionRoots(NamedTuple):
         It is the configured one, else the one around the suite's file or around `here`, else the only one with such a
         suite at most three folders below.
 
-        :raises ConfigError: there is none, or more than one.
+        :raises ConfigError: no root or several have the suite.
         """
         if self.configured and self.own is not None:
             return _make_root(str(self.own), None, None)
@@ -137,10 +137,10 @@ def decide_roots(
 ) -> SessionRoots:
     """Return the roots of a session that is started in `start` for some paths.
 
-    The session's root is that of `search_root`; else the only outermost one with cases at most three folders below the
-    paths, or below the start directory's project, if it holds all cases there. All processes of a session get the same
-    result. A worker gets `trust` from its controller; else `trusted` folders and the user's grants decide. `written`
-    are the folders that the session writes to; None: those of a session whose rootdir is `start`.
+    The session's root is found by `search_root`; else it is the only outermost one with cases at most three folders
+    below the paths, or below the start directory's project, if it holds all cases there. All processes of a session
+    get the same result. A worker gets `trust` from its controller; else `trusted` folders and the user's grants decide. `written`
+    are the folders that the session writes to; None: the folders of a session whose rootdir is `start`.
 
     :raises ConfigError: a pytest file or the user's grants cannot be read.
     """

@@ -109,7 +109,7 @@ class Layer:
     """Start and end of each replacement, and the span of the escape in the layer below."""
 
     def show_runs(self) -> str:
-        """Return the runs, each with the preceding character, or a line break if there is none."""
+        """Return the runs, each with the preceding character, or a line break at the start of the text."""
         text = self.text
         return "\n" + "\n".join([text[max(start - 1, 0) : end] for start, end in self.runs])
 

@@ -122,8 +122,8 @@ _AWS_LENGTH = 40
 _AWS_SECRET = re.compile(rf"[A-Za-z0-9+/]{{{_AWS_LENGTH}}}(?![A-Za-z0-9+/])")
 _LONGEST_NAME = 80
 
-# A key begins after no letter or digit. Inside JSON it may follow `\n` or `\u001b`, which are characters of their own.
-# What is looked for begins with the character before: a set of characters is found fifty times faster than a place.
+# A key begins after no letter or digit. Inside JSON it may follow `\n` or `\u001b`, which are single characters.
+# The pattern begins with the character before: a set of characters is found fifty times faster than a place.
 _BEFORE = r"[^A-Za-z0-9_](?:(?<=\\)(?:[bfnrt]|u[0-9A-Fa-f]{4}))?"
 _LETTER_AND_DIGIT = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]")
 """Random text has a letter next to a digit; `1234567890:a-title-of-three-words` does not."""
@@ -315,7 +315,7 @@ class Redactor:
         self._hex = tuple(sorted(map(encode_hex, secrets)))
 
     def text(self, text: str) -> str:
-        """Return `text` without secrets, or the same object if there is none."""
+        """Return `text` without secrets, or the same object if it has no secrets."""
         if len(text) < MIN_SECRET_LENGTH and "://" not in text:  # only passwords in URLs may be shorter
             return text
         spans = [layer.origin(span) for layer in unescape_layers(text) for span in self._find_spans(layer)]

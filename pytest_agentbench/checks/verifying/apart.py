@@ -67,7 +67,7 @@ class SolutionServer:
             writer.close()
 
     async def end(self) -> None:
-        """Answer nothing any more."""
+        """Stop answering requests."""
         for task in tuple(self._answering):
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)

@@ -285,7 +285,7 @@ def _become_tests(asked: int, reporting: int, printing: int, others: tuple[int, 
 
 
 def _run_tests(options: dict[str, Any], reports: _Reports) -> int:
-    """pytest's exit code. pytest and its plugins are loaded before anything of the workspace can be imported."""
+    """Return pytest's exit code. pytest and its plugins are loaded before anything of the workspace can be imported."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
         os.environ.pop(name, None)

@@ -174,9 +174,9 @@ async def _run(
     solution: Workspace | None,
     ask: Callable[[Sandbox, str, Mapping[str, str]], Awaitable[T]],
 ) -> T:
-    """Return the result of `ask` on the verifier's sandbox, its Python and environment. Afterwards none of it runs.
+    """Return the result of `ask` on the verifier's sandbox, its Python and environment.
 
-    Raises SandboxError.
+    The sandbox has ended when this returns. Raises SandboxError.
     """
     python, spec = choose_python(spec)
     async with AsyncExitStack() as running:
@@ -185,7 +185,7 @@ async def _run(
             apart = await sandboxes.start(spec, solution)
             running.push_async_callback(apart.stop)
             server = SolutionServer(apart, python, verifier.timeout_seconds)
-            spec = replace(spec, compose=None)  # its services are beside the solution
+            spec = replace(spec, compose=None)  # its services run next to the solution
         sandbox = await sandboxes.start(spec, target)
         running.push_async_callback(sandbox.stop)
         environment = plain_environment(sandbox)

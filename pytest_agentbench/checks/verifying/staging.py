@@ -176,7 +176,7 @@ def _normalize_path(path: str) -> str:
 
 
 def _unlock(root: Path) -> None:
-    """Make all folders of a copy writable for this process, whatever modes the agent set."""
+    """Make all folders of a copy writable for this process, even if the agent changed their modes."""
     for folder, folders, _ in os.walk(root):
         for name in folders:
             path = os.path.join(folder, name)
