@@ -139,8 +139,8 @@ def decide_roots(
 
     The session's root is found by `search_root`; else it is the only outermost one with cases at most three folders
     below the paths, or below the start directory's project, if it holds all cases there. All processes of a session
-    get the same result. A worker gets `trust` from its controller; else `trusted` folders and the user's grants decide. `written`
-    are the folders that the session writes to; None: the folders of a session whose rootdir is `start`.
+    get the same result. A worker gets `trust` from its controller; else `trusted` folders and the user's grants decide.
+    `written` are the folders that the session writes to; None: the folders of a session whose rootdir is `start`.
 
     :raises ConfigError: a pytest file or the user's grants cannot be read.
     """
