@@ -39,7 +39,7 @@ MODULES = {
     "statistics/**/*.py": "statistics reports",
     "checks/**/*.py": "checks",
     "metrics/**/*.py": "metrics",
-    "store/**/*.py": "store cli/test_cli_store.py",
+    "store/**/*.py": "store cli/test_cli_store_pruning.py cli/test_cli_store_reading.py",
     "judging/**/*.py": "judging",
     "reports/{gate,judges,human_agreement}.py": "reports",
     "reports/comparison/{comparing,campaigns,intervals,results}.py": "reports",
