@@ -9,31 +9,33 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pytest_agentbench.bounded.writing import write_atomically
 from pytest_agentbench.cli.findings import MARKS
 from pytest_agentbench.cli.output import printable
+from pytest_agentbench.cli.places import require_existing, session_roots
+from pytest_agentbench.config.documents import read_document
+from pytest_agentbench.config.profiles import merge_runner_settings
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pytest_agentbench.config.roots import ConfigRoot
-    from pytest_agentbench.models.probes import Probed
-    from pytest_agentbench.records.case import Model
+from pytest_agentbench.models.probes import (
+    MOST_REQUESTS,
+    MOST_TOKENS,
+    Probed,
+    Prober,
+    forecast_cost,
+    host_of,
+    merge_settings,
+)
+from pytest_agentbench.models.routes import missing_key, resolve_model
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.secrets.redaction import Redactor
 
 
 def run(args: argparse.Namespace) -> int:
     """Ask for permission, run the probes and print each one as it ends. Return 1 if the first or second one fails."""
-    from pytest_agentbench.cli.places import require_existing, session_roots
-    from pytest_agentbench.models.probes import (
-        MOST_REQUESTS,
-        MOST_TOKENS,
-        Prober,
-        forecast_cost,
-        host_of,
-        merge_settings,
-    )
-    from pytest_agentbench.secrets.redaction import Redactor
-
     (path,) = require_existing([args.path])
     root = session_roots([path]).around(path)
     model = _find_model(root, args.model)
@@ -59,8 +61,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _find_model(root: ConfigRoot, name: str) -> Model:
-    from pytest_agentbench.models.routes import missing_key, resolve_model
-
     model = resolve_model(name, models=root.models())
     if model.scripted or model.provider is not None:
         how = "is scripted" if model.scripted else f"is reached by the provider {model.provider!r} of a plugin"
@@ -71,9 +71,6 @@ def _find_model(root: ConfigRoot, name: str) -> Model:
 
 
 def _read_parameters(root: ConfigRoot, profile: str | None, model: Model) -> Mapping[str, Any]:
-    from pytest_agentbench.config.profiles import merge_runner_settings
-    from pytest_agentbench.config.sections import RunnerSettings
-
     if profile is None:
         return model.parameters
     settings = merge_runner_settings(root.run_profile(profile), model.model_id, {}, model.parameters)
@@ -129,9 +126,6 @@ def _models_file(root: ConfigRoot) -> Path:
 
 def write_settings(path: Path, model_id: str, settings: Mapping[str, Any]) -> None:
     """Add settings to an entry of a models.yaml, without other changes. Raises ConfigError if that is impossible."""
-    from pytest_agentbench.bounded.writing import write_atomically
-    from pytest_agentbench.config.documents import read_document
-
     missing = ConfigError(f"{path}: has no entry {model_id!r}; add one, with {json.dumps(dict(settings))}")
     if not path.is_file():
         raise missing

@@ -7,20 +7,27 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from starlette.concurrency import run_in_threadpool
+from starlette.convertors import StringConvertor, register_url_convertor
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pytest_agentbench.cli.serve import foreign_problem
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.reports.html.details import deciding_options, run_detail
+from pytest_agentbench.reports.html.page import page_data
 from pytest_agentbench.reports.journal import JournalReader, journals
 from pytest_agentbench.reports.progress import Progress
 from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.reports.table import format_seconds
 from pytest_agentbench.terminal_text import count_text
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 State = Literal["waiting", "running", "ended", "killed"]
 
@@ -68,9 +75,8 @@ class LiveData:
 
         Runs that the page has listed are returned without waiting for a report in the making.
         """
-        from pytest_agentbench.reports.html.details import run_detail
-
-        # Without the lock: who clicks on a run does not wait for a report of 10,000.
+        # Without the lock: a click on a run does not wait for a report of 10,000 runs in the making. `data` replaces
+        # `_sessions` and never changes it, so that this may read it at the same time.
         row = self._find_row([each for each in self._sessions.values() if each.reader.session], name, nodeid)
         if row is None:
             with self._lock:
@@ -81,10 +87,10 @@ class LiveData:
 
     def _find_row(self, sessions: list[_Session], name: str | None, nodeid: str) -> Row | None:
         session = self._find_session(sessions, name)
-        found = session.reader.rows.get(nodeid) if session is not None else None
-        if found is None:
+        # One look-up: another thread may replace the rows meanwhile.
+        if session is None or (placed := session.reader.rows.get(nodeid)) is None:
             return None
-        return found[1]
+        return placed[1]
 
     def _list_sessions(self) -> list[_Session]:
         """Return the sessions that there are, the newest first, read up to now."""
@@ -183,9 +189,6 @@ class _Session:
 
 
 def _make_page(report: dict[str, Any], output: Path, live: dict[str, Any]) -> dict[str, Any]:
-    from pytest_agentbench.reports.html.details import deciding_options
-    from pytest_agentbench.reports.html.page import page_data
-
     options = deciding_options(report["session"]["command"])
     details = {"kind": "live", "output": str(output), "base": None, "options": options}
     return {**page_data(report), "details": details, "live": live}
@@ -201,8 +204,6 @@ def _make_link(session: _Session, shown: bool) -> dict[str, Any]:
 
 
 def _make_answer(value: Any) -> Answer:
-    from hashlib import sha256
-
     body = json.dumps(value, separators=(",", ":")).encode()
     return Answer(sha256(body).hexdigest()[:32], body)
 
@@ -215,7 +216,15 @@ _SAFE = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",  # not allowed in the page's own policy, a <meta>
 }
-_SESSION_NAME = "[0-9A-Za-z-]{1,60}"
+
+
+class _SessionName(StringConvertor):
+    """The name of a journal. Starlette's own convertor takes any text without a slash."""
+
+    regex = "[0-9A-Za-z-]{1,60}"
+
+
+register_url_convertor("agentbench_session", _SessionName())
 
 
 def live_app(data: LiveData, page: bytes) -> ASGIApp:
@@ -223,17 +232,6 @@ def live_app(data: LiveData, page: bytes) -> ASGIApp:
 
     No request can name a file.
     """
-    from starlette.concurrency import run_in_threadpool
-    from starlette.convertors import StringConvertor, register_url_convertor
-    from starlette.requests import Request
-    from starlette.responses import PlainTextResponse, Response
-    from starlette.routing import Route, Router
-
-    # Starlette's convertor takes any text without a slash; this one only names of journals.
-    class SessionName(StringConvertor):
-        regex = _SESSION_NAME
-
-    register_url_convertor("agentbench_session", SessionName())
 
     def refuse(status: int, reason: str) -> Response:
         return PlainTextResponse(f"{reason}\n", status, _SAFE)
