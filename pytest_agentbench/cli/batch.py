@@ -55,11 +55,11 @@ def run(args: argparse.Namespace) -> int:
         if not jobs:
             print("no batch waits")
         return 0
-    named = [each for each in jobs if args.job in (each.job, each.batch)]
-    if not named:
+    matches = [each for each in jobs if args.job in (each.job, each.batch)]
+    if not matches:
         known = ", ".join(each.job for each in jobs) or "none"
         raise ConfigError(f"agentbench batch cancel: found no job {args.job!r} in {args.output}, there are: {known}")
-    job = named[0]
+    job = matches[0]
     if job.batch is None:
         raise ConfigError(f"job {job.job}: it was not handed in, so there is no batch to cancel")
     asyncio.run(_cancel(job, _find_model(job, args.cases)))

@@ -99,8 +99,8 @@ def _examine_model(model: Model, reply: tuple[bool, str] | None, *, needed: bool
         if model.scripted or model.provider:
             return Finding(_MODELS, name, None if model.provider else True, route, needed=needed)
         return Finding(_MODELS, name, None, f"{route}; --live asks the endpoint", needed=needed, untried=True)
-    works, said = reply
-    return Finding(_MODELS, name, works, f"{route}; the endpoint {said}", needed=needed)
+    works, reply_text = reply
+    return Finding(_MODELS, name, works, f"{route}; the endpoint {reply_text}", needed=needed)
 
 
 def _name_model(model_id: str, *, needed: bool) -> str:
@@ -149,16 +149,16 @@ _SERVERS = "MCP servers"
 
 def examine_servers(cases: Sequence[Case], root: ConfigRoot, profiles: Sequence[RunProfile]) -> Iterator[Finding]:
     """Yield a finding for each server of profiles, then for each one that cases declare or name."""
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     for profile in profiles:
         for name, server in profile.mcp_servers.items():
             label = f"{profile.run_profile_id}/{name}"
-            found[label] = _examine_server(label, name, server, root, profile)
+            findings[label] = _examine_server(label, name, server, root, profile)
         # Cases below one servers.yaml name the same servers, so the first finding of a name is enough.
         for case in cases:
             for finding in _examine_case(case, root, profile):
-                found.setdefault(finding.name, finding)
-    yield from found.values()
+                findings.setdefault(finding.name, finding)
+    yield from findings.values()
 
 
 def _examine_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator[Finding]:
@@ -166,8 +166,8 @@ def _examine_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator
     own = {name: server for name, server in case.mcp_servers.items() if server is not None}
     for name, server in own.items():
         yield _examine_server(f"{case.case_id}/{name}", name, server, root, profile)
-    named = sorted(_list_named_servers(case, profile) - own.keys() - profile.mcp_servers.keys())
-    if not named:
+    names = sorted(_list_named_servers(case, profile) - own.keys() - profile.mcp_servers.keys())
+    if not names:
         return
     optional = {name for part in case.case_parts for name in part.optional_servers(case.case_id, profile, ())}
     try:
@@ -175,7 +175,7 @@ def _examine_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator
     except ConfigError as error:
         yield Finding(_SERVERS, "servers files", False, str(error), needed=True)
         return
-    for name in named:
+    for name in names:
         if name in declared:
             finding = _examine_server(name, name, declared[name], root, profile)
             yield replace(finding, needed=name not in optional)
@@ -190,8 +190,8 @@ def _list_named_servers(case: Case, profile: RunProfile) -> set[str]:
 
 
 def _examine_server(label: str, name: str, server: McpServer, root: ConfigRoot, profile: RunProfile) -> Finding:
-    if (refused := server_refusal(name, server, root, profile)) is not None:
-        return Finding(_SERVERS, label, False, refused, needed=True)
+    if (refusal := server_refusal(name, server, root, profile)) is not None:
+        return Finding(_SERVERS, label, False, refusal, needed=True)
     # A server by URL belongs to somebody else. A request could cost money and reveals the user.
     if server.command is None:
         return Finding(_SERVERS, label, None, f"is at {server.url}; it is asked when a run needs it", needed=True)
@@ -203,8 +203,8 @@ def _examine_server(label: str, name: str, server: McpServer, root: ConfigRoot, 
 
 
 def _report_undeclared(name: str, declared: Mapping[str, McpServer]) -> Finding:
-    said = f"no servers.yaml, commands.json or run profile declares it{suggest(name, declared.keys())}"
-    return Finding(_SERVERS, name, False, said, needed=True)
+    text = f"no servers.yaml, commands.json or run profile declares it{suggest(name, declared.keys())}"
+    return Finding(_SERVERS, name, False, text, needed=True)
 
 
 _SANDBOXES = "sandboxes"
@@ -233,18 +233,18 @@ async def examine_sandboxes(
     wanted = {spec for spec in every if spec.cli is None}
     kinds = {spec.kind for spec in wanted}
     needed = {spec.image for spec in wanted if spec.image is not None}
-    found = [_examine_docker(needed="docker" in kinds)]
-    if found[0].works:
+    findings = [_examine_docker(needed="docker" in kinds)]
+    if findings[0].works:
         images = _list_images(profiles, needs)
-        found += [await _examine_image(sandboxes, image, needed=image in needed, live=live) for image in images]
+        findings += [await _examine_image(sandboxes, image, needed=image in needed, live=live) for image in images]
         if any(spec.compose is not None for spec in wanted):
-            found.append(_examine_compose())
+            findings.append(_examine_compose())
     for cli in _list_engines(profiles):
-        found.append(_examine_engine(cli, needed=any(spec.cli == cli for spec in every), live=live))
-    found.append(await _examine_bubblewrap(sandboxes, needed="bubblewrap" in kinds or hooks))
+        findings.append(_examine_engine(cli, needed=any(spec.cli == cli for spec in every), live=live))
+    findings.append(await _examine_bubblewrap(sandboxes, needed="bubblewrap" in kinds or hooks))
     added: Mapping[str, SandboxProvider] = load_extensions("sandbox")
-    found += [_added(name, provider, needed=name in kinds) for name, provider in added.items()]
-    return [*found, *(_examine_choice(profile, sandboxes) for profile in profiles)]
+    findings += [_added(name, provider, needed=name in kinds) for name, provider in added.items()]
+    return [*findings, *(_examine_choice(profile, sandboxes) for profile in profiles)]
 
 
 def _list_engines(profiles: Sequence[RunProfile]) -> list[str]:
@@ -255,9 +255,9 @@ def _list_engines(profiles: Sequence[RunProfile]) -> list[str]:
 
 def _list_images(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> list[str]:
     """Return the images that docker's daemon is to run, of profiles and of cases."""
-    named = {image for each in profiles if (image := each.sandbox_settings.image) is not None}
+    images = {image for each in profiles if (image := each.sandbox_settings.image) is not None}
     specs = (spec for need in needs for spec in need.sandboxes if spec.cli is None)
-    return sorted(named | {spec.image for spec in specs if spec.image is not None})
+    return sorted(images | {spec.image for spec in specs if spec.image is not None})
 
 
 def _examine_docker(*, needed: bool) -> Finding:
@@ -280,17 +280,17 @@ async def _examine_image(sandboxes: Sandboxes, image: str, *, needed: bool, live
             # Of our own building: no registry has it, so pulling is no advice.
             if is_local(image):
                 return Finding(_SANDBOXES, name, False, str(not_built(image)), needed=needed)
-            said = f"is not on this machine; the first run that needs it pulls it, or `docker pull {image}` does"
-            return Finding(_SANDBOXES, name, None, said, needed=needed)
+            text = f"is not on this machine; the first run that needs it pulls it, or `docker pull {image}` does"
+            return Finding(_SANDBOXES, name, None, text, needed=needed)
         if not live:
-            said = "is on this machine; --live runs a command in a container of it"
-            return Finding(_SANDBOXES, name, True, said, needed=needed, untried=True)
-        said = (
+            text = "is on this machine; --live runs a command in a container of it"
+            return Finding(_SANDBOXES, name, True, text, needed=needed, untried=True)
+        text = (
             f"a container ran a command in {await _try_sandbox(sandboxes, SandboxSettings(type='docker', image=image))}"
         )
     except AgentbenchError as error:
         return Finding(_SANDBOXES, name, False, str(error), needed=needed)
-    return Finding(_SANDBOXES, name, True, said, needed=needed)
+    return Finding(_SANDBOXES, name, True, text, needed=needed)
 
 
 def _examine_compose() -> Finding:
@@ -303,8 +303,8 @@ async def _examine_bubblewrap(sandboxes: Sandboxes, *, needed: bool) -> Finding:
     # Tried and not only looked for: user namespaces may be off (Ubuntu 24.04, containers).
     if problem is None:
         try:
-            said = f"ran a command in {await _try_sandbox(sandboxes, SandboxSettings(type='bubblewrap'))}"
-            return Finding(_SANDBOXES, "bubblewrap", True, said, needed=needed)
+            text = f"ran a command in {await _try_sandbox(sandboxes, SandboxSettings(type='bubblewrap'))}"
+            return Finding(_SANDBOXES, "bubblewrap", True, text, needed=needed)
         except AgentbenchError as error:
             problem = str(error)
     return Finding(_SANDBOXES, "bubblewrap", False, problem, needed=needed)

@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
     model = _find_model(root, args.model)
     cost = forecast_cost(model)
     about = f"about {cost:.4f} USD" if cost is not None else "at a price that is not known (10 USD a million: 0.01 USD)"
-    asked = f"at most {MOST_REQUESTS} requests of {MOST_TOKENS} tokens"
-    _ask_leave(f"{model.requested_model} at {host_of(model)}: {asked}, {about}", yes=args.yes)
+    requests = f"at most {MOST_REQUESTS} requests of {MOST_TOKENS} tokens"
+    _ask_leave(f"{model.requested_model} at {host_of(model)}: {requests}, {about}", yes=args.yes)
     redactor = Redactor()
     redactor.know(model.variables)
 
@@ -52,12 +52,12 @@ def run(args: argparse.Namespace) -> int:
             print(printable(redactor.text(line)), flush=True)
 
     prober = Prober(model, _read_parameters(root, args.profile, model))
-    found = asyncio.run(prober.run(tell))
-    settings = merge_settings(found)
+    probes = asyncio.run(prober.run(tell))
+    settings = merge_settings(probes)
     if args.write and settings:
         write_settings(_models_file(root), args.model, settings)
-    _print_end(args, prober.requests, prober.costs, found, settings, redactor.value)
-    return int(any(probed.works is False for probed in found[:2]))
+    _print_end(args, prober.requests, prober.costs, probes, settings, redactor.value)
+    return int(any(probed.works is False for probed in probes[:2]))
 
 
 def _find_model(root: ConfigRoot, name: str) -> Model:
@@ -93,18 +93,18 @@ def _print_end(
     args: argparse.Namespace,
     requests: int,
     costs: list[float | None],
-    found: list[Probed],
+    probes: list[Probed],
     settings: Mapping[str, Any],
     redact: Any,
 ) -> None:
-    known = [cost for cost in costs if cost is not None]
-    cost = sum(known) if len(known) == len(costs) else None
+    known_costs = [cost for cost in costs if cost is not None]
+    cost = sum(known_costs) if len(known_costs) == len(costs) else None
     if args.json:
         document = {
             "model": args.model,
             "requests": requests,
             "cost_usd": cost,
-            "probes": [asdict(probed) for probed in found],
+            "probes": [asdict(probed) for probed in probes],
             "settings": dict(settings),
         }
         print(json.dumps(redact(document), indent=2, ensure_ascii=False))
@@ -134,10 +134,10 @@ def write_settings(path: Path, model_id: str, settings: Mapping[str, Any]) -> No
     at = next((n for n, entry in enumerate(entries) if entry.get("model_id") == model_id), None)
     if at is None:
         raise missing
-    if taken := settings.keys() & entries[at].keys():
-        named = ", ".join(sorted(taken))
+    if repeated := settings.keys() & entries[at].keys():
+        names = ", ".join(sorted(repeated))
         raise ConfigError(
-            f"{document.path}: the entry {model_id!r} has {named} already; add {json.dumps(dict(settings))}"
+            f"{document.path}: the entry {model_id!r} has {names} already; add {json.dumps(dict(settings))}"
         )
     problem = document.problem(("models", at, "model_id"), "", at_key=True)
     lines = document.text.decode("utf-8-sig").splitlines(keepends=True)

@@ -54,22 +54,22 @@ class Needs:
 
 def cases_below(path: Path, roots: SessionRoots) -> Cases:
     """Return the cases below a path that can be read. `problems` holds the errors of the others."""
-    found = Cases()
+    cases = Cases()
     try:
         paths = [*list_case_files(path)]
     except ConfigError as error:
-        found.problems.append(str(error))
-        return found
+        cases.problems.append(str(error))
+        return cases
     for file in paths:
         root = roots.of(file)
         try:
-            found.cases += _read_first_cases(file, root)
+            cases.cases += _read_first_cases(file, root)
         # Rows that need code of the project are read by sessions only: nothing is run here.
         except CodeNotRun:
             continue
         except ConfigError as error:
-            found.problems.append(str(error))
-    return found
+            cases.problems.append(str(error))
+    return cases
 
 
 def _read_first_cases(file: Path, root: ConfigRoot) -> Iterator[Case]:
@@ -91,16 +91,16 @@ def find_needs(
 
     needs, programs = Needs(), ProgramRuns(sandboxes)
     for case in cases:
-        wanted: set[SandboxSpec] = set()
+        specs: set[SandboxSpec] = set()
         try:
             is_program = case.runner.type in ("agent", "command")
             if is_program and (place := programs.prepare_case(case, root, profile).sandbox) is not None:
-                wanted.add(place())
-            _collect_needs(case, profile, sandboxes, registry, wanted)
+                specs.add(place())
+            _collect_needs(case, profile, sandboxes, registry, specs)
         # An agent that nobody knows, too
         except (UnavailableError, ConfigError) as error:
             needs.skipped.setdefault(str(error), []).append(case.case_id)
-        for spec in wanted:
+        for spec in specs:
             needs.sandboxes.setdefault(spec, []).append(case.case_id)
     return needs
 

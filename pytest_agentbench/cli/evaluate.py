@@ -100,8 +100,8 @@ def run(args: argparse.Namespace) -> int:
             print("agentbench evaluate: warning: --model: no metric here asks a model", file=sys.stderr)
         cards = [_evaluate_metric(benchmark, spec, predictions, args, alone=len(specs) == 1) for spec in specs]
     if unmatched := benchmark.unmatched_ids:
-        found = f"{args.predictions}: warning: found ids that no item has: {list_first(unmatched, SHOWN)}"
-        print(found, file=sys.stderr)
+        warning = f"{args.predictions}: warning: found ids that no item has: {list_first(unmatched, SHOWN)}"
+        print(warning, file=sys.stderr)
     below = [card for card in cards if _is_below(card, args.fail_under)]
     if args.json:
         inputs = {"load_errors": benchmark.load_errors, "unmatched_ids": unmatched}

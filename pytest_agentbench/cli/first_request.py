@@ -67,8 +67,8 @@ class FirstRequest:
 
     def to_json(self) -> str:
         """Return it as an object {url, headers, body, origins, warnings}."""
-        shown = {name: getattr(self, name) for name in ("url", "headers", "body", "origins", "warnings")}
-        return json.dumps(shown, ensure_ascii=False, indent=2)
+        fields = {name: getattr(self, name) for name in ("url", "headers", "body", "origins", "warnings")}
+        return json.dumps(fields, ensure_ascii=False, indent=2)
 
     def to_text(self) -> str:
         """Return it for people."""
@@ -82,34 +82,35 @@ class FirstRequest:
         return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
 
 
-def find_first_request(paths: Sequence[Path], roots: SessionRoots, asked: RequestOptions) -> FirstRequest:
+def find_first_request(paths: Sequence[Path], roots: SessionRoots, options: RequestOptions) -> FirstRequest:
     """Return the first request of the run of a case below the paths.
 
     Raises ConfigError if the case cannot be run, or if only a run knows its first request.
     """
     registry = build_registry()
-    found = _find_case(paths, roots, registry, asked)
-    profile, suite, case = found.profile, found.suite, found.case
-    if problems := find_unknown_overrides(profile, found.root, {asked.model}):
-        raise make_located_error(found.root.find("run_profiles", asked.run_profile or ""), problems)
-    model = resolve_model(asked.model, models=found.root.models(), suite=suite)
+    found_case = _find_case(paths, roots, registry, options)
+    profile, suite, case = found_case.profile, found_case.suite, found_case.case
+    if problems := find_unknown_overrides(profile, found_case.root, {options.model}):
+        raise make_located_error(found_case.root.find("run_profiles", options.run_profile or ""), problems)
+    model = resolve_model(options.model, models=found_case.root.models(), suite=suite)
     settings = merge_runner_settings(profile, model.model_id, case.runner.overrides, model.parameters)
     sent = asyncio.run(_send_nowhere(case, model, profile, settings, registry))
     body = json.loads(sent.body)
-    layers = list(_list_layers(found, model))
+    layers = list(_list_layers(found_case, model))
     origins = dict(_find_origins(body, sent.spelling, layers, case, model))
     redact = Redactor()
     redact.know(model.variables)
-    files = [each for each in (suite, profile, found.root.models()) if each is not None]
+    files = [each for each in (suite, profile, found_case.root.models()) if each is not None]
     warnings = [text for file in files for text in place_doubts(file)]
-    warnings += [text for text, _ in found.opened.field_doubts()]
-    warnings += list_near_models([asked.model], found.root.models(), suite)
+    warnings += [text for text, _ in found_case.opened.field_doubts()]
+    warnings += list_near_models([options.model], found_case.root.models(), suite)
     host = describe_route(model)
-    said = {name for layer in layers for name, value in spread_extra_body(layer.fields).items() if value is not None}
+    pairs = [pair for layer in layers for pair in spread_extra_body(layer.fields).items()]
+    set_fields = {name for name, value in pairs if value is not None}
     warnings += [
         f"{name}: has no effect: its endpoint ignores it ({host})"
         for name in sent.spelling.dialect.ignored
-        if name in body or name in said
+        if name in body or name in set_fields
     ]
     return FirstRequest(
         sent.method,
@@ -130,12 +131,12 @@ class _FoundCase:
     suite: SuiteFile | None
 
 
-def _find_case(paths: Sequence[Path], roots: SessionRoots, registry: Registry, asked: RequestOptions) -> _FoundCase:
-    named, known = Path(asked.case).absolute(), set[str]()
-    for given in paths:
-        for path in list_case_files(given):
+def _find_case(paths: Sequence[Path], roots: SessionRoots, registry: Registry, options: RequestOptions) -> _FoundCase:
+    named_path, ids = Path(options.case).absolute(), set[str]()
+    for place in paths:
+        for path in list_case_files(place):
             root = roots.of(path)
-            profile = find_run_profile(root, asked.run_profile)
+            profile = find_run_profile(root, options.run_profile)
             outside = profile.allow_outside_paths
             known_names = verified_names(registry.known, additions_for(path.parent))
             request = SourceRequest(root, known_names, allow_outside=outside, run_profile=profile)
@@ -143,15 +144,15 @@ def _find_case(paths: Sequence[Path], roots: SessionRoots, registry: Registry, a
                 opened = open_source(path, request)
                 rows = () if opened.is_remote else opened.rows()
                 for row in rows:
-                    if isinstance(row, SourceCase) and (row.case_id == asked.case or path == named):
-                        suite = root.suite(asked.suite) if asked.suite else None
+                    if isinstance(row, SourceCase) and (row.case_id == options.case or path == named_path):
+                        suite = root.suite(options.suite) if options.suite else None
                         return _FoundCase(row.make(), opened, root, profile, suite)
                     if not isinstance(row, BadRow):
-                        known.add(row.case_id)
+                        ids.add(row.case_id)
             except ConfigError:
-                if path == named or path.parent.name == asked.case:
+                if path == named_path or path.parent.name == options.case:
                     raise
-    raise ConfigError(f"--show-request: found no case {asked.case!r}{suggest(asked.case, known)}")
+    raise ConfigError(f"--show-request: found no case {options.case!r}{suggest(options.case, ids)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +177,8 @@ class _Nowhere:
         self._real = real
 
     async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
-        made = await self._real.make_request(body, headers) if isinstance(self._real, HttpConnection) else None
-        raise _RequestMade(made, body)
+        request = await self._real.make_request(body, headers) if isinstance(self._real, HttpConnection) else None
+        raise _RequestMade(request, body)
 
     async def close(self) -> None:
         await self._real.close()
@@ -263,9 +264,9 @@ class _Layer:
     fields: Mapping[str, Any]
 
 
-def _list_layers(found: _FoundCase, model: Model) -> Iterator[_Layer]:
+def _list_layers(found_case: _FoundCase, model: Model) -> Iterator[_Layer]:
     """Yield the layers of the request's fields in the order in which a session merges them."""
-    models, suite, profile, case = found.root.models(), found.suite, found.profile, found.case
+    models, suite, profile, case = found_case.root.models(), found_case.suite, found_case.profile, found_case.case
     for file in (models, suite):
         if file is None:
             continue
@@ -282,7 +283,7 @@ def _list_layers(found: _FoundCase, model: Model) -> Iterator[_Layer]:
         yield _Layer(profile.origin.path, ("runner_defaults",), profile.runner_defaults)
         own = profile.model_overrides.get(model.model_id, {})
         yield _Layer(profile.origin.path, ("model_overrides", model.model_id), own)
-    yield _Layer(found.opened.file, ("runner",), case.runner.overrides)
+    yield _Layer(found_case.opened.file, ("runner",), case.runner.overrides)
 
 
 def _index_of(path: Path, model_id: str) -> int:

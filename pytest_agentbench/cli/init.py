@@ -92,9 +92,11 @@ def _refuse_existing(folder: Path, names: Iterable[str]) -> None:
             f"{folder}: found a file, expected a new folder; agentbench init dataset FILE describes a file of questions"
         )
     # lexists, for a link that leads nowhere would be written through.
-    taken = [name for name in names if os.path.lexists(folder / name)]
-    if taken:
-        raise ConfigError(f"{folder}: found {list_first(taken, _NAMED)}, and nothing is overwritten; name a new folder")
+    existing = [name for name in names if os.path.lexists(folder / name)]
+    if existing:
+        raise ConfigError(
+            f"{folder}: found {list_first(existing, _NAMED)}, and nothing is overwritten; name a new folder"
+        )
 
 
 def _make_project_files(folder: Path) -> dict[str, str]:

@@ -61,19 +61,19 @@ def print_tools(args: argparse.Namespace) -> int:
         declared, name = read_servers(Path(args.server), args.profile), None
     else:
         declared, name = declared_servers(args.profile), args.server
-    asked = asyncio.run(_list_tools(declared, name, args.output, args.refresh))
+    servers = asyncio.run(_list_tools(declared, name, args.output, args.refresh))
     redactor = make_redactor(declared.servers.values())
     for note in declared.notes:
         print(printable(note), file=sys.stderr)
     if args.json:
-        print(json.dumps(redactor.value([_make_document(each) for each in asked]), indent=2, ensure_ascii=False))
+        print(json.dumps(redactor.value([_make_document(each) for each in servers]), indent=2, ensure_ascii=False))
     else:
         # Redacted, because a server may repeat values that it was started with.
         brief = name is None and not args.schemas
-        for each in asked:
+        for each in servers:
             lines = _write_state(each) if brief else _write_tools(each, args.schemas)
             print(*map(redactor.text, lines), sep="\n")
-    return int(any(each.problem is not None for each in asked))
+    return int(any(each.problem is not None for each in servers))
 
 
 async def _list_tools(declared: DeclaredServers, name: str | None, output: Path, refresh: bool) -> list[ListedServer]:
@@ -86,27 +86,27 @@ async def _list_tools(declared: DeclaredServers, name: str | None, output: Path,
         return [await servers.ask(name, refresh=refresh)]
 
 
-def _write_state(asked: ListedServer) -> Iterator[str]:
-    if asked.listing is None:
-        yield from _write_failure(asked)
+def _write_state(server: ListedServer) -> Iterator[str]:
+    if server.listing is None:
+        yield from _write_failure(server)
     else:
-        yield printable(f"ok      {asked.name}: {_count_tools(asked.listing)}, {asked.seconds:.1f} s")
+        yield printable(f"ok      {server.name}: {_count_tools(server.listing)}, {server.seconds:.1f} s")
 
 
-def _write_failure(asked: ListedServer) -> Iterator[str]:
-    said, *more = (asked.problem or "").splitlines()
-    yield printable(f"FAILED  {asked.name}: {said}")
+def _write_failure(server: ListedServer) -> Iterator[str]:
+    problem, *more = (server.problem or "").splitlines()
+    yield printable(f"FAILED  {server.name}: {problem}")
     yield from (printable(f"        {line}") for line in more)
 
 
-def _write_tools(asked: ListedServer, schemas: bool) -> Iterator[str]:
-    if asked.listing is None:
-        yield from _write_failure(asked)
+def _write_tools(server: ListedServer, schemas: bool) -> Iterator[str]:
+    if server.listing is None:
+        yield from _write_failure(server)
         return
-    about = f"{asked.listing.server_name} {asked.listing.server_version}".strip()
-    how = "stored earlier; --refresh lists them again" if asked.seconds is None else f"{asked.seconds:.1f} s"
-    yield printable(f"{asked.name}: {_count_tools(asked.listing)} of {about or 'a server without a name'} ({how})")
-    for tool in asked.listing.tools:
+    about = f"{server.listing.server_name} {server.listing.server_version}".strip()
+    how = "stored earlier; --refresh lists them again" if server.seconds is None else f"{server.seconds:.1f} s"
+    yield printable(f"{server.name}: {_count_tools(server.listing)} of {about or 'a server without a name'} ({how})")
+    for tool in server.listing.tools:
         yield printable(f"  {tool.name}({', '.join(_list_parameters(tool))})")
         description = " ".join(tool.description.split())
         if not schemas:
@@ -131,13 +131,13 @@ def _list_parameters(tool: ServerTool) -> Iterator[str]:
             yield name if isinstance(required, list) and name in required else f"[{name}]"
 
 
-def _make_document(asked: ListedServer) -> dict[str, Any]:
-    version, tools = (None, ()) if asked.listing is None else (asked.listing.server_version, asked.listing.tools)
+def _make_document(server: ListedServer) -> dict[str, Any]:
+    version, tools = (None, ()) if server.listing is None else (server.listing.server_version, server.listing.tools)
     return {
-        "server": asked.name,
-        "problem": asked.problem,
+        "server": server.name,
+        "problem": server.problem,
         "version": version,
-        "seconds": asked.seconds,
+        "seconds": server.seconds,
         "tools": [tool.model_dump(include={"name", "description", "input_schema"}) for tool in tools],
     }
 
@@ -183,11 +183,11 @@ def call_tool(args: argparse.Namespace) -> int:
     server, tool, arguments = _read_call(args.words)
     declared = declared_servers(args.profile)
     called = asyncio.run(_time_call(declared, server, tool, arguments, args.output))
-    shown = make_redactor(declared.servers.values()).text
+    redact = make_redactor(declared.servers.values()).text
     # The result alone on stdout, for pipes.
-    print(visible(shown(called.text)), flush=True)  # keeps the order if stdout and stderr are one file
+    print(visible(redact(called.text)), flush=True)  # keeps the order if stdout and stderr are one file
     failed = "the call failed; " if called.is_error else ""
-    print(shown(f"{failed}{called.fit}; {1000 * called.seconds:.0f} ms"), file=sys.stderr)
+    print(redact(f"{failed}{called.fit}; {1000 * called.seconds:.0f} ms"), file=sys.stderr)
     return int(called.is_error)
 
 

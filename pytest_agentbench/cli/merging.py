@@ -152,23 +152,23 @@ def _list_missing_shards(group: Sequence[Part]) -> Iterator[str]:
             raise ConfigError(f"{part.name}: found {part.label}, which {other.name} is already")
     if lacking := expected - len(there):
         first = islice((number for number in range(1, expected + 1) if number not in there), _NAMED)
-        named = ", ".join(f"{number}/{expected}" for number in first)
+        missing = ", ".join(f"{number}/{expected}" for number in first)
         if lacking > _NAMED:
-            named += ", ..."
-        yield f"{lacking} of {expected} shards are missing: {named}"
+            missing += ", ..."
+        yield f"{lacking} of {expected} shards are missing: {missing}"
 
 
 def _explain_missing(groups: Sequence[Sequence[Part]]) -> Iterator[str]:
     """Yield why shards may be missing that are there."""
     sharded = [group[0] for group in groups if group[0].selection is not None]
     if len(sharded) > 1:
-        found = ", ".join(f"{part.name} ({part.session['selection']['runs']} runs)" for part in sharded[:_NAMED])
-        yield f"These parts have different selections of cases, models or repetitions: {found}"
+        parts = ", ".join(f"{part.name} ({part.session['selection']['runs']} runs)" for part in sharded[:_NAMED])
+        yield f"These parts have different selections of cases, models or repetitions: {parts}"
 
 
 def _join_rows(groups: Sequence[Sequence[Part]]) -> list[Row]:
     """Return all runs in order. Raises ConfigError for one that two parts have."""
-    found: list[Row] = []
+    rows: list[Row] = []
     owners: dict[str, Part] = {}
     for group in groups:
         placed = [(place, row, part) for part in group for place, row in zip(part.places, part.runs, strict=True)]
@@ -177,8 +177,8 @@ def _join_rows(groups: Sequence[Sequence[Part]]) -> list[Row]:
         for _, row, part in placed:
             if (owner := owners.setdefault(row["nodeid"], part)) is not part:
                 raise ConfigError(f"{part.name}: found a run of {row['nodeid']}, which {owner.name} has too")
-            found.append(row)
-    return found
+            rows.append(row)
+    return rows
 
 
 def _list_missing_runs(group: Sequence[Part]) -> Iterator[str]:
@@ -196,8 +196,8 @@ def _list_unequal_inputs(group: Sequence[Part]) -> Iterator[str]:
     inputs = {(part.session.get("selection") or {}).get("inputs"): part for part in reversed(group)}
     inputs.pop(None, None)  # a session without a selection has no inputs to compare
     if len(inputs) > 1:
-        named = " and ".join(f"{part.label} ({part.name})" for part in reversed(inputs.values()))
-        yield f"case files or profiles of {named} differ"
+        parts = " and ".join(f"{part.label} ({part.name})" for part in reversed(inputs.values()))
+        yield f"case files or profiles of {parts} differ"
 
 
 def _sum_spent(parts: Sequence[Part]) -> dict[str, Any]:
@@ -212,9 +212,9 @@ def _sum_spent(parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def _sum_known(parts: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    known = {name: [usd for each in parts if (usd := each.get(name)) is not None] for name in ("run", "judge")}
+    columns = {name: [usd for each in parts if (usd := each.get(name)) is not None] for name in ("run", "judge")}
     # fsum, so that the sum does not depend on the order of the parts.
-    return {name: fsum(column) if len(column) == len(parts) else None for name, column in known.items()}
+    return {name: fsum(column) if len(column) == len(parts) else None for name, column in columns.items()}
 
 
 def _join_sentences(parts: Sequence[Part], key: str, without: Collection[str] = ()) -> list[str]:
@@ -228,35 +228,35 @@ def _join_sentences(parts: Sequence[Part], key: str, without: Collection[str] = 
         for sentence in dict.fromkeys(part.session.get(key, ())):
             if sentence not in without:
                 sayers[sentence].append(part)
-    found: list[str] = []
+    sentences: list[str] = []
     for sentence, by in sayers.items():
         # Without a name it would look like the number of the whole session.
         alone = len(by) < len(parts) or (len(parts) > 1 and key == "warnings" and _FIGURE.search(sentence))
         if alone:
-            found += [f"{part.label}: {sentence}" for part in by]
+            sentences += [f"{part.label}: {sentence}" for part in by]
         else:
-            found.append(sentence)
-    return found
+            sentences.append(sentence)
+    return sentences
 
 
 def _join_uncollected(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Return the files that could not be read, once each: every shard collects all files."""
-    found: list[dict[str, Any]] = []
+    problems: list[dict[str, Any]] = []
     for problem in (problem for part in parts for problem in part.session.get("uncollected", ())):
-        if problem not in found:
-            found.append(problem)
-    return found
+        if problem not in problems:
+            problems.append(problem)
+    return problems
 
 
-def _find_agreed(parts: Sequence[Part], key: str, given: float | None) -> float | None:
-    if given is not None:
-        return given
+def _find_agreed(parts: Sequence[Part], key: str, chosen: float | None) -> float | None:
+    if chosen is not None:
+        return chosen
     # Different gates cannot be merged: the caller has to choose one.
-    asked = {wanted: part.name for part in parts if (wanted := part.session["gate"][key]) is not None}
-    if len(asked) > 1:
-        found = ", ".join(f"{wanted:g} ({name})" for wanted, name in asked.items())
+    gates = {gate: part.name for part in parts if (gate := part.session["gate"][key]) is not None}
+    if len(gates) > 1:
+        found = ", ".join(f"{gate:g} ({name})" for gate, name in gates.items())
         raise ConfigError(f"session.gate.{key}: found {found}, expected one; name it with --{key.replace('_', '-')}")
-    return next(iter(asked), None)
+    return next(iter(gates), None)
 
 
 def _decide_exit_status(parts: Sequence[Part], verdict: Gate, lost: bool) -> int:
@@ -286,14 +286,14 @@ def _collect_facts(parts: Sequence[Part]) -> dict[str, Any]:
     began = seconds = None
     if starts:
         began, seconds = min(starts).isoformat(), round((max(ends) - min(starts)).total_seconds(), 3)
-    kept = ("shard", "started_at", "duration_seconds", "exit_status", "command")
+    fields = ("shard", "started_at", "duration_seconds", "exit_status", "command")
     return {
         "started_at": began,
         "duration_seconds": seconds,
         "command": ["merge", *(part.name for part in parts)],
         "versions": _join_names(parts, "versions"),
         "profiles": _join_names(parts, "profiles"),
-        "merged": [{"report": part.name, **{key: part.session.get(key) for key in kept}} for part in parts],
+        "merged": [{"report": part.name, **{key: part.session.get(key) for key in fields}} for part in parts],
     }
 
 
@@ -309,13 +309,13 @@ def _read_start(part: Part) -> datetime | None:
 
 def _join_names(parts: Sequence[Part], key: str) -> dict[str, str | None]:
     """Return the names by kind; where parts differ all of them, separated by commas."""
-    found: dict[str, dict[str, None]] = defaultdict(dict)
+    names_by_kind: dict[str, dict[str, None]] = defaultdict(dict)
     for part in parts:
         for kind, name in part.session[key].items():
-            names = found[kind]  # made also without a name
+            names = names_by_kind[kind]  # made also without a name
             if name is not None:
                 names[name] = None
-    return {kind: ", ".join(names) or None for kind, names in found.items()}
+    return {kind: ", ".join(names) or None for kind, names in names_by_kind.items()}
 
 
 def read_report(path: Path) -> Part:

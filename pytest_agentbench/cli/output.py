@@ -17,10 +17,10 @@ from pytest_agentbench.terminal_text import shorten_text, visible_line
 
 def printable(text: str) -> str:
     """Return the text on one line, with escapes for all that does not print: a file must not steer the terminal."""
-    shown = visible_line(text)
-    if shown.isprintable():
-        return shown
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in shown)
+    line = visible_line(text)
+    if line.isprintable():
+        return line
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in line)
 
 
 def refuse_usage(command: str, message: str) -> int:
@@ -52,10 +52,10 @@ class Standard:
     def write(self, content: str, *, flush: bool = False, **markup: bool) -> None:
         """Write text without ending the line. Characters that the output cannot encode are escaped."""
         encoding = sys.stdout.encoding or "ascii"
-        shown = content.encode(encoding, "backslashreplace").decode(encoding)
+        text = content.encode(encoding, "backslashreplace").decode(encoding)
         if self.hasmarkup and (codes := [str(_CODES[mark]) for mark, on in markup.items() if on]):
-            shown = f"\x1b[{';'.join(codes)}m{shown}\x1b[0m"
-        print(shown, end="", flush=flush)
+            text = f"\x1b[{';'.join(codes)}m{text}\x1b[0m"
+        print(text, end="", flush=flush)
 
     def line(self, msg: str = "", **markup: bool) -> None:
         """End a line."""
@@ -68,8 +68,8 @@ class Standard:
 
     def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None:
         """Write a line of `sep` around a title."""
-        shown = f" {title} " if title is not None else ""
-        self.line(shown.center(shutil.get_terminal_size().columns, sep), **markup)
+        heading = f" {title} " if title is not None else ""
+        self.line(heading.center(shutil.get_terminal_size().columns, sep), **markup)
 
 
 ABSENT: Any = object()

@@ -112,23 +112,23 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
             return source, read_journal(source)
         return source, complete_report(read_report(source), source)
     path = source / "report.json"
-    found = read_report(path) if path.is_file() else None
+    report = read_report(path) if path.is_file() else None
     # The newest journal: a killed session has no report.json, or the file is that of an older session.
     for journal in journals(source)[:1]:
         try:
-            told = read_journal(journal)
+            journal_report = read_journal(journal)
         except RowsGoneError:
-            if found is None:
+            if report is None:
                 raise
             break  # of two sessions that wrote to one report.json the other one ended last
-        if found is None or (told["session"]["started_at"] or "") > (found["session"]["started_at"] or ""):
-            return journal, told
-    if found is None:
+        if report is None or (journal_report["session"]["started_at"] or "") > (report["session"]["started_at"] or ""):
+            return journal, journal_report
+    if report is None:
         raise ConfigError(
             f"{source}: holds neither report.json nor the journal of a session; run pytest first, or name the "
             "report.json or the output folder"
         )
-    return path, complete_report(found, path)
+    return path, complete_report(report, path)
 
 
 def _find_runs_folder(source: Path) -> Path:

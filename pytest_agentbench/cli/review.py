@@ -71,17 +71,17 @@ def run(args: argparse.Namespace) -> int:
     require_plain(path)
     labels = read_labels(path) if path.exists() else []
     found = select_runs(report, _read_cases(args.cases or [Path()]), sample=args.sample, seed=args.seed)
-    said = _group_labels(annotator, labels)
-    todo = [each for each in found.runs if not _has_said(each, said)]
+    labels_by_run = _group_labels(annotator, labels)
+    todo = [each for each in found.runs if not _has_said(each, labels_by_run)]
     terminal = Standard()
     terminal.write_line(_describe_begin(found.runs, todo, annotator))
     if found.without_case:
         runs = count_text(found.without_case, "run")
         why = "whose case is missing or has changed (run it again)"
         terminal.write_line(f"left out: {runs} {why}", yellow=True)
-    added = Reviewer(path, annotator, args.runs or source.parent, terminal).ask(todo)
-    if added:
-        terminal.write_line(f"{count_text(added, 'label')} added to {path}")
+    count = Reviewer(path, annotator, args.runs or source.parent, terminal).ask(todo)
+    if count:
+        terminal.write_line(f"{count_text(count, 'label')} added to {path}")
     return 0
 
 
@@ -96,15 +96,15 @@ def _describe_begin(runs: list[Reviewable], todo: list[Reviewable], annotator: s
 
 def _group_labels(annotator: str, labels: list[Label]) -> dict[str, list[Label]]:
     """Return an annotator's labels by run."""
-    said: dict[str, list[Label]] = defaultdict(list)
+    labels_by_run: dict[str, list[Label]] = defaultdict(list)
     for label in labels:
         if label.annotator == annotator:
-            said[label.run_id].append(label)
-    return said
+            labels_by_run[label.run_id].append(label)
+    return labels_by_run
 
 
-def _has_said(run: Reviewable, said: Mapping[str, list[Label]]) -> bool:
-    mine = said.get(run.row["run_id"], ())
+def _has_said(run: Reviewable, labels_by_run: Mapping[str, list[Label]]) -> bool:
+    mine = labels_by_run.get(run.row["run_id"], ())
     # A label belongs to the judges and the rubric of its time: after a change of either the run is shown
     # again.
     return all(any(label.is_of(judged) for label in mine) for judged in run.row["judged"])

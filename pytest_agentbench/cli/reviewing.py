@@ -111,7 +111,7 @@ class Reviewer:
 
     def ask(self, runs: Sequence[Reviewable]) -> int:
         """Show the runs and store the labels. Return their number. Raises ConfigError if the file cannot be written."""
-        added = 0
+        count = 0
         try:
             for number, each in enumerate(runs, start=1):
                 self.terminal.write_sep("=", f"run {number} of {len(runs)}", bold=True)
@@ -125,10 +125,10 @@ class Reviewer:
                 label = self._ask_label(each)
                 if label is not None:
                     self._append_label(label)
-                    added += 1
+                    count += 1
         except ReviewEnded:
             pass
-        return added
+        return count
 
     def _ask_label(self, each: Reviewable) -> Label | None:
         """Return the annotator's answers, None if the run is skipped."""

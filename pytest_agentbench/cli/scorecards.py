@@ -59,10 +59,10 @@ def print_scorecard(card: dict[str, Any], *, counted: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    wanted = "" if card["threshold"] is None else f" >= {card['threshold']:g}"
+    threshold = "" if card["threshold"] is None else f" >= {card['threshold']:g}"
     # Without soft_wrap rich would break lines at the width: nobody could grep or copy them.
     console = Console(soft_wrap=True, highlight=False)
-    console.print(Text.assemble((printable(card["name"]), "bold"), f", {card['metric']}{wanted}"))
+    console.print(Text.assemble((printable(card["name"]), "bold"), f", {card['metric']}{threshold}"))
     console.print(Text(_write_counts(card, counted=counted)))
     _print_table(card)
     for line in _list_problems(card):

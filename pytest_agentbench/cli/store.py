@@ -271,14 +271,14 @@ def run_show(args: argparse.Namespace) -> int:
             print(printable(name))
         return 0
     named = {args.case, slug(args.case)}
-    found = 0
+    count = 0
     for line in _write_lines(contents, _complain, lambda folder: folder.parts[-1] in named):
-        found += 1
+        count += 1
         if args.json:
             print(line, end="")
         else:
             print(*_describe_run(json.loads(line)), sep="\n")
-    if not found:
+    if not count:
         raise ConfigError(f"{args.output}: found no run of a case {args.case!r}; `agentbench store show` names all")
     return 0
 

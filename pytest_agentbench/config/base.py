@@ -171,13 +171,13 @@ def require_unique(name: str) -> WrapValidator:
 
 def find_duplicates(items: Iterable[Any], name: str) -> list[tuple[Loc, str]]:
     """Return a problem for each item whose attribute `name` came before."""
-    seen: set[Hashable] = set()
+    earlier: set[Hashable] = set()
     found: list[tuple[Loc, str]] = []
     for index, item in enumerate(items):
         value = getattr(item, name)
-        if value in seen:
+        if value in earlier:
             found.append(((index, name), f"Duplicate {name} {value!r}; each must be unique"))
-        seen.add(value)
+        earlier.add(value)
     return found
 
 

@@ -77,10 +77,10 @@ def _existing(source: str, info: ValidationInfo) -> str:
     return source
 
 
-def _some(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not given:
+def _some(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not values:
         raise ValueError("found an empty list, expected at least one element")
-    return given
+    return values
 
 
 HiddenFiles = dict[InsidePath, Annotated[Text, AfterValidator(_existing)]]
@@ -139,23 +139,24 @@ Verify = Annotated[
 
 def named_verifiers(verify: Verify | None) -> tuple[CaseVerifier, ...]:
     """Return all of them, each with its check_id."""
-    given = (verify,) if isinstance(verify, CaseVerifier) else verify or ()
-    names = ("verify", *(f"verify_{number}" for number in range(2, len(given) + 1)))
+    verifiers = (verify,) if isinstance(verify, CaseVerifier) else verify or ()
+    names = ("verify", *(f"verify_{number}" for number in range(2, len(verifiers) + 1)))
     return tuple(
-        each.model_copy(update={"check_id": each.check_id or name}) for each, name in zip(given, names, strict=False)
+        each.model_copy(update={"check_id": each.check_id or name})
+        for each, name in zip(verifiers, names, strict=False)
     )
 
 
 def verify_problems(verify: Verify | None, taken: Collection[str]) -> list[tuple[Loc, str]]:
     """Return a problem for each verifier whose check_id another one has, or a check of the case (`taken`)."""
     seen = set(taken)
-    found: list[tuple[Loc, str]] = []
+    problems: list[tuple[Loc, str]] = []
     for index, verifier in enumerate(named_verifiers(verify)):
         if verifier.check_id in seen:
             at: Loc = () if isinstance(verify, CaseVerifier) else (index,)
-            found.append(((*at, "check_id"), f"Duplicate check_id {verifier.check_id!r}; each must be unique"))
+            problems.append(((*at, "check_id"), f"Duplicate check_id {verifier.check_id!r}; each must be unique"))
         seen.add(verifier.check_id or "")
-    return found
+    return problems
 
 
 class MessageSource(Record):
@@ -252,15 +253,15 @@ class Turn(MessageSpec):
 
 def _check_context(context: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
     known = known_of(info)
-    found: list[tuple[Loc, str]] = []
+    complaints: list[tuple[Loc, str]] = []
     for name, hints in context.items():
         if hints is not None and (problems := known.runner_says(name, "context_problems")) is not None:
-            found += [((name, *loc), text) for loc, text in problems(hints)]
+            complaints += [((name, *loc), text) for loc, text in problems(hints)]
         # An agent of one's own may have a section of any name; one that is a slip away from ours is nobody's.
         elif name != _PROBE and get_close_matches(name.lower(), [_PROBE], cutoff=0.85):
-            found.append(((name,), f"unknown runner{suggest(name.lower(), [_PROBE])}"))
-    found += [((_PROBE, *loc), text) for loc, text in _find_probe_problems(context.get(_PROBE), known)]
-    complain(found)
+            complaints.append(((name,), f"unknown runner{suggest(name.lower(), [_PROBE])}"))
+    complaints += [((_PROBE, *loc), text) for loc, text in _find_probe_problems(context.get(_PROBE), known)]
+    complain(complaints)
     return context
 
 
@@ -289,14 +290,14 @@ CaseContext = Annotated[dict[str, Any], AfterValidator(_check_context)]
 
 def _check_runner(runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
     scope = scope_of(info)
-    found = find_unregistered([(("type",), runner.type)], known_of(info).runners, "runner")
+    complaints = find_unregistered([(("type",), runner.type)], known_of(info).runners, "runner")
     own = known_of(info).runner_says(runner.type, "own_fields") or ()
-    found += find_settings_problems({name: value for name, value in runner.overrides.items() if name not in own})
+    complaints += find_settings_problems({name: value for name, value in runner.overrides.items() if name not in own})
     if (problems := known_of(info).runner_says(runner.type, "settings_problems")) is not None:
-        found += problems(runner.overrides, scope)
+        complaints += problems(runner.overrides, scope)
     if known_of(info).runner_says(runner.type, "sends_requests") is False:
-        found += [((name,), refuse_request_field(runner.type)) for name in runner.overrides.keys() - RUN_SETTINGS]
-    complain(found)
+        complaints += [((name,), refuse_request_field(runner.type)) for name in runner.overrides.keys() - RUN_SETTINGS]
+    complain(complaints)
     return runner
 
 
@@ -310,8 +311,8 @@ def tools_problems(runner: RunnerSpec | None, context: Mapping[str, Any], known:
     probe = context.get("llm_probe") or {}
     if not _has_own_tools(runner, known):
         return []
-    said = f"{_own_tools(runner)}; leave these out, or take the runner llm_probe"
-    return [(("llm_probe", name), said) for name in ("tools", "functions") if probe.get(name)]
+    message = f"{_own_tools(runner)}; leave these out, or take the runner llm_probe"
+    return [(("llm_probe", name), message) for name in ("tools", "functions") if probe.get(name)]
 
 
 def _check_servers(servers: CaseServers, info: ValidationInfo) -> CaseServers:
@@ -402,12 +403,12 @@ class CaseInput(Record):
 
 
 def _check_list_problems(checks: tuple[Check, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
-    found = find_duplicates(checks, "check_id")
+    problems = find_duplicates(checks, "check_id")
     scope = scope_of(info)
     if scope is not None:
         for index, check in enumerate(checks):
-            found += [((index, *loc), message) for loc, message in _check_problems(check, scope)]
-    return found
+            problems += [((index, *loc), message) for loc, message in _check_problems(check, scope)]
+    return problems
 
 
 def _metric_problems(metrics: tuple[MetricSpec, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:

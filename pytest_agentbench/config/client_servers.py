@@ -208,10 +208,10 @@ def _variable_of(reference: str, *loc: str) -> str:
     """Return the name of a reference's variable. Raises _RefusedError if the reference has none."""
     if reference.startswith("input:"):
         raise _RefusedError(f"found ${{{reference}}}: inputs are not supported; write ${{env:NAME}}", *loc)
-    found = _VARIABLE.fullmatch(reference)
-    if found is None or reference in _PLACES:
+    match = _VARIABLE.fullmatch(reference)
+    if match is None or reference in _PLACES:
         raise _RefusedError(f"found ${{{reference[:40]}}}, expected a variable as in ${{env:NAME}}", *loc)
-    return found[1]
+    return match[1]
 
 
 def _read_header(name: str, value: str) -> str:
@@ -236,7 +236,7 @@ def _find_workspace(folder: Path) -> Path:
 
 
 def _expand_places(text: str, folder: Path) -> str:
-    return _REFERENCE.sub(lambda found: _PLACES[found[1]](folder) if found[1] in _PLACES else found[0], text)
+    return _REFERENCE.sub(lambda match: _PLACES[match[1]](folder) if match[1] in _PLACES else match[0], text)
 
 
 def _expand(text: str | None, folder: Path, *loc: str | int) -> str | None:
@@ -244,8 +244,8 @@ def _expand(text: str | None, folder: Path, *loc: str | int) -> str | None:
     if text is None:
         return None
     expanded = _expand_places(text, folder)
-    if (left := _REFERENCE.search(expanded)) is not None:
-        message = f"found {left[0][:60]}, expected none here: variables go into env and headers"
+    if (reference := _REFERENCE.search(expanded)) is not None:
+        message = f"found {reference[0][:60]}, expected none here: variables go into env and headers"
         raise _RefusedError(message, *loc)
     return expanded
 

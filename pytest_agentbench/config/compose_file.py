@@ -27,23 +27,23 @@ def list_base_images(dockerfile: Path) -> list[str]:
 
     Variables are filled in as in a build without `--build-arg`. One that has no value there stays as it is.
     """
-    found, stages, given = [], {"scratch"}, dict[str, str]()
+    images, stages, defaults = [], {"scratch"}, dict[str, str]()
     began = False
     for name, rest in _read_instructions(dockerfile):
         words = rest.split()
         if name == "ARG" and not began:  # FROM sees only the ARGs before the first stage
-            given |= _read_defaults(rest, given)
+            defaults |= _read_defaults(rest, defaults)
         elif name == "FROM":
             began = True
-            words = _fill_variables(rest, given).replace('"', "").split()
+            words = _fill_variables(rest, defaults).replace('"', "").split()
             image, *alias = [word for word in words if not word.startswith("--")] or [""]
             if image.lower() not in stages:
-                found.append(image)
+                images.append(image)
             stages |= {word.lower() for word in alias[1:2]}
         elif name == "COPY":
             sources = [word.removeprefix("--from=") for word in words if word.startswith("--from=")]
-            found += [each for each in sources if not each.isdigit() and each.lower() not in stages]
-    return found
+            images += [each for each in sources if not each.isdigit() and each.lower() not in stages]
+    return images
 
 
 def list_downloads(dockerfile: Path) -> list[str]:
@@ -56,29 +56,29 @@ def list_additions(dockerfile: Path) -> list[str]:
     return [f"ADD {rest}" for name, rest in _read_instructions(dockerfile) if name == "ADD"]
 
 
-def _read_defaults(rest: str, given: Mapping[str, str]) -> dict[str, str]:
+def _read_defaults(rest: str, values: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of an ARG that have a default, with their values."""
     try:
-        words = shlex.split(_fill_variables(rest, given))
+        words = shlex.split(_fill_variables(rest, values))
     except ValueError:  # a quotation without an end, which docker refuses
         return {}
     return {name: value for name, sign, value in (word.partition("=") for word in words) if sign}
 
 
-def _fill_variables(text: str, given: Mapping[str, str]) -> str:
+def _fill_variables(text: str, values: Mapping[str, str]) -> str:
     """Return the text with variables replaced, including `${NAME:-word}` and the like. Unset variables stay."""
 
     def value(match: re.Match[str]) -> str:
         name, sign, word = match["plain"] or match["name"], match["sign"] or "", match["word"] or ""
-        is_set = name in given
+        is_set = name in values
         if sign.startswith(":"):  # an empty value counts as none
-            is_set = bool(given.get(name))
+            is_set = bool(values.get(name))
         if sign.endswith("+"):
             if is_set:
                 return word
             return ""
         if is_set:
-            return given[name]
+            return values[name]
         if sign:
             return word
         return match[0]

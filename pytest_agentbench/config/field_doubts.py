@@ -27,14 +27,14 @@ def place_doubts(file: ConfigFile) -> list[str]:
     """Return the doubts about a file that was read from somewhere, as `file:line:column: field: text`."""
     if file.origin is None or file.origin.path is None:
         return []
-    found = [
+    doubts = [
         ((*loc, *at), text)
         for loc, fields, ours in _list_fields(file)
         if not fields.keys() <= REQUEST_FIELDS
         for at, text in find_unknown_fields(fields, ours)
     ]
-    found += _list_ineffective(file)
-    return [placed for placed, _ in _locate(file.origin.path, found)]
+    doubts += _list_ineffective(file)
+    return [placed for placed, _ in _locate(file.origin.path, doubts)]
 
 
 def list_idle_judges(profile: EvaluationProfile) -> list[str]:
@@ -52,15 +52,15 @@ def list_runner_doubts(path: Path, runner: RunnerSpec) -> list[tuple[str, str]]:
     """
     is_known = runner.type == _PROBE or runner.type in installed_names("runner")
     ours = _OF_LAYERS | getattr(find_extension("runner", runner.type), "own_fields", frozenset())
-    found = find_unknown_fields(runner.overrides, ours, only_misspelt=not is_known)
-    return _locate(path, [(("runner", *at), text) for at, text in found])
+    doubts = find_unknown_fields(runner.overrides, ours, only_misspelt=not is_known)
+    return _locate(path, [(("runner", *at), text) for at, text in doubts])
 
 
-def _locate(path: Path, found: Sequence[tuple[Loc, str]]) -> list[tuple[str, str]]:
-    if not found:
+def _locate(path: Path, doubts: Sequence[tuple[Loc, str]]) -> list[tuple[str, str]]:
+    if not doubts:
         return []
     document = read_document(path)
-    problems = [document.problem(loc, text, at_key=True) for loc, text in found]
+    problems = [document.problem(loc, text, at_key=True) for loc, text in doubts]
     return [(f"{path}:{each.line}:{each.column}: {each.message}", each.message) for each in problems]
 
 

@@ -68,15 +68,15 @@ def _read_schema(schema: Any, levels: int) -> Any:
     """Return the schema with JSON Schema's names of types; a type that has none there is left open."""
     if not isinstance(schema, dict) or not levels:
         return schema
-    read = dict(schema)
-    kind = read.get("type")
+    converted = dict(schema)
+    kind = converted.get("type")
     if isinstance(kind, str) and kind not in _TYPES:
-        read.pop("type")
+        converted.pop("type")
         if kind.lower() in {*_TYPES, *_PYTHON_TYPES}:
-            read["type"] = _PYTHON_TYPES.get(kind.lower(), kind.lower())
-    if isinstance(properties := read.get("properties"), dict):
-        read["properties"] = {name: _read_schema(each, levels - 1) for name, each in properties.items()}
+            converted["type"] = _PYTHON_TYPES.get(kind.lower(), kind.lower())
+    if isinstance(properties := converted.get("properties"), dict):
+        converted["properties"] = {name: _read_schema(each, levels - 1) for name, each in properties.items()}
     for key in ("items", "additionalProperties"):
-        if key in read:
-            read[key] = _read_schema(read[key], levels - 1)
-    return read
+        if key in converted:
+            converted[key] = _read_schema(converted[key], levels - 1)
+    return converted

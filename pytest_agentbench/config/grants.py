@@ -165,10 +165,10 @@ def save_grant(grant: Grant) -> None:
 def remove_grant(folder: Path) -> bool:
     """Remove a grant. Return False if the folder has no grant. Raises ConfigError."""
     real, grants = os.path.realpath(folder), read_grants()
-    kept = [each for each in grants if each.folder != real]
-    if len(kept) < len(grants):
-        _write_grants(kept)
-    return len(kept) < len(grants)
+    others = [each for each in grants if each.folder != real]
+    if len(others) < len(grants):
+        _write_grants(others)
+    return len(others) < len(grants)
 
 
 def _write_grants(grants: list[Grant]) -> None:
@@ -192,12 +192,12 @@ def digest_files(folder: Path, left_out: Iterable[str] = ()) -> dict[str, str]:
 
     :raises ConfigError: there are too many, they are nested too deep, or one cannot be read.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for path in _walk_files(str(folder), frozenset(left_out), 0):
-        found[os.path.relpath(path, folder)] = _digest_file(path)
-        if len(found) > _MAX_FILES:
+        digests[os.path.relpath(path, folder)] = _digest_file(path)
+        if len(digests) > _MAX_FILES:
             raise ConfigError(f"{folder}: found more than {_MAX_FILES:,} files, expected a folder of cases")
-    return found
+    return digests
 
 
 def _walk_files(folder: str, left_out: frozenset[str], depth: int) -> Iterator[str]:

@@ -24,50 +24,50 @@ _BUILT_IN = "demo"
 """The model that answers from scripts unless models.yaml declares it."""
 
 
-def _more(found: Any, most: Any) -> bool:
+def _more(value: Any, most: Any) -> bool:
     """Return whether a number or flag allows more. None means no limit, and true allows."""
-    return most is not None and (found is None or found > most)
+    return most is not None and (value is None or value > most)
 
 
-def _longer_outage(found: float, most: float) -> bool:
+def _longer_outage(seconds: float, most: float) -> bool:
     """Return whether an outage may last longer: 0 is without a limit."""
-    return most != 0 and (found == 0 or found > most)
+    return most != 0 and (seconds == 0 or seconds > most)
 
 
-def _less(found: Any, most: Any) -> bool:
-    return bool(found < most)
+def _less(value: Any, most: Any) -> bool:
+    return bool(value < most)
 
 
-def _opens(found: str, most: str) -> bool:
-    return _OPENNESS.index(found) > _OPENNESS.index(most)
+def _opens(network: str, most: str) -> bool:
+    return _OPENNESS.index(network) > _OPENNESS.index(most)
 
 
-def _another(found: Any, most: Any) -> bool:
-    return found is not None and found != most
+def _another(value: Any, most: Any) -> bool:
+    return value is not None and value != most
 
 
-def _another_kind(found: str, most: str) -> bool:
-    if found == most or most == "local":
+def _another_kind(kind: str, most: str) -> bool:
+    if kind == most or most == "local":
         return False
     # A plugin declares how its sandbox isolates; one that declares nothing might not isolate.
-    provider = find_extension("sandbox", found)
-    isolation = found if provider is None else provider.isolates_like
+    provider = find_extension("sandbox", kind)
+    isolation = kind if provider is None else provider.isolates_like
     return most != "auto" or isolation not in ("docker", "bubblewrap")
 
 
-def _asks_for_more(found: Any, most: Any) -> bool:
-    if isinstance(found, Mapping):
-        return any(most.get(name) != value for name, value in found.items())
-    return not set(found) <= set(most)
+def _asks_for_more(values: Any, most: Any) -> bool:
+    if isinstance(values, Mapping):
+        return any(most.get(name) != value for name, value in values.items())
+    return not set(values) <= set(most)
 
 
-def _further_hosts(found: tuple[str, ...], most: tuple[str, ...]) -> bool:
+def _further_hosts(hosts: tuple[str, ...], most: tuple[str, ...]) -> bool:
     """Return whether a list of hosts allows more; an empty list allows the whole web."""
-    return bool(most) and (not found or _asks_for_more(found, most))
+    return bool(most) and (not hosts or _asks_for_more(hosts, most))
 
 
-def _excuses(found: str, most: str) -> bool:
-    return found not in ("fail", most)
+def _excuses(value: str, most: str) -> bool:
+    return value not in ("fail", most)
 
 
 Loosens = Callable[[Any, Any], bool]
@@ -106,32 +106,32 @@ _SUITE_MODEL = {"model_id", "label"}
 """Fields of a model in a guest's suite: the model's name, and not the way to reach it."""
 
 
-def refuse_loosening(path: Path, found: ConfigFile, limit: ConfigFile, place: str, guest: Guest) -> None:
+def refuse_loosening(path: Path, file: ConfigFile, limit: ConfigFile, place: str, guest: Guest) -> None:
     """Raise ConfigError if a guest's file at `path` loosens `limit`, whose place the message names."""
     problems = [
         (loc, f"found {_shown(value)}, expected at most {_shown(most)} according to {place}; {guest.remedy}")
-        for loc, value, most in _excess(found, limit, guest)
+        for loc, value, most in _excess(file, limit, guest)
     ]
     if problems:
         raise make_located_error(path, problems)
 
 
-def _excess(found: ConfigFile, limit: ConfigFile, guest: Guest) -> Iterator[tuple[Loc, Any, Any]]:
-    if isinstance(found, RunProfile) and isinstance(limit, RunProfile):
-        yield from _beyond(found, limit, RUN_LIMITS)
-        yield from _runner_excess(found, limit)
-    elif isinstance(found, EvaluationProfile):
-        yield from _beyond(found, limit, EVALUATION_LIMITS)
-    elif isinstance(found, SuiteFile) and isinstance(limit, SuiteFile):
-        yield from _suite_excess(found, limit)
-    if isinstance(found, SectionedFile) and isinstance(limit, SectionedFile):
-        yield from _sections_excess(found, limit, guest)
+def _excess(file: ConfigFile, limit: ConfigFile, guest: Guest) -> Iterator[tuple[Loc, Any, Any]]:
+    if isinstance(file, RunProfile) and isinstance(limit, RunProfile):
+        yield from _beyond(file, limit, RUN_LIMITS)
+        yield from _runner_excess(file, limit)
+    elif isinstance(file, EvaluationProfile):
+        yield from _beyond(file, limit, EVALUATION_LIMITS)
+    elif isinstance(file, SuiteFile) and isinstance(limit, SuiteFile):
+        yield from _suite_excess(file, limit)
+    if isinstance(file, SectionedFile) and isinstance(limit, SectionedFile):
+        yield from _sections_excess(file, limit, guest)
 
 
-def _beyond(found: ConfigFile, limit: ConfigFile, limits: Mapping[str, Loosens]) -> Iterator[tuple[Loc, Any, Any]]:
+def _beyond(file: ConfigFile, limit: ConfigFile, limits: Mapping[str, Loosens]) -> Iterator[tuple[Loc, Any, Any]]:
     for name, loosens in limits.items():
         loc = tuple(name.split("."))
-        value, most = _value(found, loc), _value(limit, loc)
+        value, most = _value(file, loc), _value(limit, loc)
         if loosens(value, most):
             yield loc, value, most
 
@@ -141,37 +141,37 @@ def _value(file: ConfigFile, loc: tuple[str, ...]) -> Any:
     return reduce(lambda at, name: getattr(at, "sandbox_settings" if name == "sandbox" else name), loc, file)
 
 
-def _runner_excess(found: RunProfile, limit: RunProfile) -> Iterator[tuple[Loc, Any, Any]]:
-    yield from _settings_excess(("runner_defaults",), found.runner_defaults, limit.runner_defaults)
-    for name, layer in found.model_overrides.items():
+def _runner_excess(profile: RunProfile, limit: RunProfile) -> Iterator[tuple[Loc, Any, Any]]:
+    yield from _settings_excess(("runner_defaults",), profile.runner_defaults, limit.runner_defaults)
+    for name, layer in profile.model_overrides.items():
         most = {**limit.runner_defaults, **limit.model_overrides.get(name, {})}
         yield from _settings_excess(("model_overrides", name), layer, most)
 
 
-def _settings_excess(loc: Loc, found: Mapping[str, Any], limit: Mapping[str, Any]) -> Iterator[tuple[Loc, Any, Any]]:
-    held, limit = spread_extra_body(found), spread_extra_body(limit)
+def _settings_excess(loc: Loc, layer: Mapping[str, Any], limit: Mapping[str, Any]) -> Iterator[tuple[Loc, Any, Any]]:
+    settings, limit = spread_extra_body(layer), spread_extra_body(limit)
     for name in RUNNER_LIMITS:
         most = limit.get(name, RunnerSettings.model_fields[name].default)
         loosens = _longer_outage if name == "outage_seconds" else _more
         for field in _SYNONYMS.get(name, (name,)):
-            if held.get(field) is not None and loosens(held[field], most):
-                place = (*loc, field) if field in found else (*loc, EXTRA_BODY, field)
-                yield place, held[field], most
+            if settings.get(field) is not None and loosens(settings[field], most):
+                place = (*loc, field) if field in layer else (*loc, EXTRA_BODY, field)
+                yield place, settings[field], most
 
 
-def _suite_excess(found: SuiteFile, limit: SuiteFile) -> Iterator[tuple[Loc, Any, Any]]:
-    known = {model.model_id: model for model in limit.models}
-    for at, model in enumerate(found.models):
-        same = known.get(model.model_id)
+def _suite_excess(suite: SuiteFile, limit: SuiteFile) -> Iterator[tuple[Loc, Any, Any]]:
+    limits = {model.model_id: model for model in limit.models}
+    for at, model in enumerate(suite.models):
+        same = limits.get(model.model_id)
         if model != same and (more := sorted(model.model_fields_set - _SUITE_MODEL)):
             yield ("models", at, more[0]), more, "model_id" if same is None else same
 
 
-def _sections_excess(found: SectionedFile, limit: SectionedFile, guest: Guest) -> Iterator[tuple[Loc, Any, Any]]:
+def _sections_excess(guest_file: SectionedFile, limit: SectionedFile, guest: Guest) -> Iterator[tuple[Loc, Any, Any]]:
     """Yield the excess of sections. A missing section means its default, which may exceed the limit too."""
-    named = {section.name: section for file in (limit, found) for section, _ in file.sections()}
-    for name, section in named.items():
-        for loc, value, most in section.excess(found.section(section), limit.section(section), guest):
+    sections = {section.name: section for file in (limit, guest_file) for section, _ in file.sections()}
+    for name, section in sections.items():
+        for loc, value, most in section.excess(guest_file.section(section), limit.section(section), guest):
             yield (name, *loc), value, most
 
 
@@ -217,10 +217,10 @@ class GuestModels(ModelsFile):
         return make_located_error(self.path, [(("models",), message)])
 
 
-def models_of_guest(path: Path, found: ModelsFile, declared: ModelsFile, host: str, guest: Guest) -> GuestModels:
-    """Return the models of a guest with the models.yaml `found` at `path`, in a session whose root has `declared`."""
-    known = {model.model_id for model in declared.models}
-    theirs = [model for model in found.models if model.model_id not in known]
+def models_of_guest(path: Path, file: ModelsFile, declared: ModelsFile, host: str, guest: Guest) -> GuestModels:
+    """Return the models of a guest with the models.yaml `file` at `path`, in a session whose root has `declared`."""
+    declared_ids = {model.model_id for model in declared.models}
+    theirs = [model for model in file.models if model.model_id not in declared_ids]
     theirs = [model for model in theirs if not (model.scripted and model.model_id == _BUILT_IN)]
     return GuestModels(
         schema_version=1,

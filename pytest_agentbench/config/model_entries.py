@@ -49,12 +49,12 @@ class WireFields(Record):
     """Name of the variable that holds the key, never a key; `none` for endpoints without keys."""
 
 
-def _spread_wires(found: Any) -> Any:
+def _spread_wires(wires: Any) -> Any:
     """Return a list of protocols as a mapping."""
-    named = isinstance(found, list) and all(isinstance(name, str) for name in found)
+    named = isinstance(wires, list) and all(isinstance(name, str) for name in wires)
     if named:
-        return {name: {} for name in found}
-    return found
+        return {name: {} for name in wires}
+    return wires
 
 
 class EndpointFields(Written):

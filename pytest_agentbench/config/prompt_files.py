@@ -71,13 +71,13 @@ class PromptTexts(Record):
 def split_prompt(text: str) -> tuple[str, ...]:
     """Return the texts between placeholders and the names of the placeholders in turn; braces are unescaped."""
     pieces, at = [""], 0
-    for found in _BRACES.finditer(text):
-        pieces[-1] += text[at : found.start()]
-        at = found.end()
-        if found[1] is None:
-            pieces[-1] += found[0][:1]
+    for match in _BRACES.finditer(text):
+        pieces[-1] += text[at : match.start()]
+        at = match.end()
+        if match[1] is None:
+            pieces[-1] += match[0][:1]
         else:
-            pieces += [found[1], ""]
+            pieces += [match[1], ""]
     pieces[-1] += text[at:]
     return tuple(pieces)
 
@@ -86,7 +86,7 @@ def read_prompts(folder: Path, prompts: Mapping[str, Slots]) -> PromptTexts:
     """Return the prompts of a folder. Raises ConfigError with everything that is wrong with its files."""
     texts: dict[str, str] = {}
     problems: list[str] = []
-    known = [f"{prompt}.{language}{_SUFFIX}" for prompt in prompts for language in LANGUAGES]
+    file_names = [f"{prompt}.{language}{_SUFFIX}" for prompt in prompts for language in LANGUAGES]
     try:
         names = sorted(os.listdir(folder))
     except OSError as error:
@@ -95,8 +95,8 @@ def read_prompts(folder: Path, prompts: Mapping[str, Slots]) -> PromptTexts:
         if name.startswith(_IGNORED):
             continue
         path = folder / name
-        if name not in known:
-            problems.append(f"{path}: found no prompt of that name{suggest(name, known)}")
+        if name not in file_names:
+            problems.append(f"{path}: found no prompt of that name{suggest(name, file_names)}")
             continue
         try:
             text = read_bytes(path, MAX_PROMPT).decode("utf-8")
@@ -107,10 +107,12 @@ def read_prompts(folder: Path, prompts: Mapping[str, Slots]) -> PromptTexts:
         else:
             key = name.removesuffix(_SUFFIX)
             slots = prompts[key.rpartition(".")[0]]
-            problems += [f"{path}:{line}:{column}: {said}" for line, column, said in find_prompt_problems(text, slots)]
+            problems += [
+                f"{path}:{line}:{column}: {message}" for line, column, message in find_prompt_problems(text, slots)
+            ]
             texts[key] = text
     if not texts and not problems:
-        problems.append(f"{folder}: found no prompt, expected files such as {known[0]}")
+        problems.append(f"{folder}: found no prompt, expected files such as {file_names[0]}")
     if problems:
         raise ConfigError("\n".join(problems))
     return PromptTexts(texts=texts)
@@ -119,17 +121,17 @@ def read_prompts(folder: Path, prompts: Mapping[str, Slots]) -> PromptTexts:
 def find_prompt_problems(text: str, slots: Slots) -> Iterator[tuple[int, int, str]]:
     """Yield the problems of a prompt's placeholders: line, column, message."""
     expected = ", ".join(f"{{{name}}}" for name in slots.names)
-    seen = set()
-    for found in _BRACES.finditer(text):
-        line, column = text.count("\n", 0, found.start()) + 1, found.start() - text.rfind("\n", 0, found.start())
-        if found[0] in ("{", "}"):
-            yield line, column, f"found a single {found[0]!r}, expected {found[0] * 2!r} for a brace"
-        elif found[1] is not None and found[1] not in slots.names:
-            yield line, column, f"found the placeholder {found[0]!r}, expected {expected}, or {{{{ for a brace"
-        seen.add(found[1])
+    names = set()
+    for match in _BRACES.finditer(text):
+        line, column = text.count("\n", 0, match.start()) + 1, match.start() - text.rfind("\n", 0, match.start())
+        if match[0] in ("{", "}"):
+            yield line, column, f"found a single {match[0]!r}, expected {match[0] * 2!r} for a brace"
+        elif match[1] is not None and match[1] not in slots.names:
+            yield line, column, f"found the placeholder {match[0]!r}, expected {expected}, or {{{{ for a brace"
+        names.add(match[1])
     lines = text.count("\n") + 1
     for name in slots.required:
-        if name not in seen:
+        if name not in names:
             yield lines, 1, f"found no placeholder {{{name}}}, expected it once at least"
 
 

@@ -163,10 +163,10 @@ def shows_configuration(asked: Sequence[Path], start: Path) -> bool:
     return False
 
 
-def _list_folders(asked: Sequence[Path]) -> list[str]:
+def _list_folders(paths: Sequence[Path]) -> list[str]:
     """Return the paths, files by their folders, each once: a command line may name thousands of files."""
-    paths = map(os.path.abspath, asked)
-    return list(dict.fromkeys(os.path.dirname(path) if os.path.isfile(path) else path for path in paths))
+    places = map(os.path.abspath, paths)
+    return list(dict.fromkeys(os.path.dirname(path) if os.path.isfile(path) else path for path in places))
 
 
 def _find_outermost(path: str, top: str, start: str) -> str | None:

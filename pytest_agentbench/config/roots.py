@@ -160,34 +160,34 @@ class ConfigRoot:
     def models(self) -> ModelsFile:
         """Return the models of models.yaml, or no models without that file. A guest has the session root's models."""
         own = self._own_file("models")
-        declared = held = ModelsFile(schema_version=1)
+        declared = host_models = ModelsFile(schema_version=1)
         if own is not None:
             declared = self.load(own, ModelsFile)
         if self.host is not None:
-            held = self.host.models()
+            host_models = self.host.models()
         if self.guest is None:
-            known = {model.model_id for model in declared.models}
-            models = (*declared.models, *(model for model in held.models if model.model_id not in known))
+            own_ids = {model.model_id for model in declared.models}
+            models = (*declared.models, *(model for model in host_models.models if model.model_id not in own_ids))
             return declared.model_copy(update={"models": models}).read_by(self.origin(own))
         if own is None or not self._is_guests(own):
-            return held
+            return host_models
         from pytest_agentbench.config import guests
 
-        made = guests.models_of_guest(own, declared, held, self._where_models_stand(), self.guest)
-        return made.read_by(self.origin(own))
+        guest_models = guests.models_of_guest(own, declared, host_models, self._where_models_stand(), self.guest)
+        return guest_models.read_by(self.origin(own))
 
     def list_model_ids(self) -> set[str]:
         """Return the ids of all models that models.yaml and the suites declare, in this root and in the session's
         root.
         """
-        found = {model.model_id for model in self.models().models}
+        ids = {model.model_id for model in self.models().models}
         for root in filter(None, (self, self.host)):
             for path in sorted((root.path / "suites").glob("*.*")):
                 try:
-                    found.update(model.model_id for model in root.load(path, SuiteFile).models)
+                    ids.update(model.model_id for model in root.load(path, SuiteFile).models)
                 except ConfigError:
                     continue  # reported if a session names the suite
-        return found
+        return ids
 
     def _where_models_stand(self) -> str:
         if self.host is None:
@@ -244,10 +244,10 @@ class ConfigRoot:
             )
 
     def _servers_near(self, near: Path) -> dict[str, McpServer]:
-        found: dict[str, McpServer] = {}
+        servers: dict[str, McpServer] = {}
         for folder in self._above(near):
-            found = {**self._declared_in(folder), **found}
-        return found
+            servers = {**self._declared_in(folder), **servers}
+        return servers
 
     def _own_file(self, stem: str) -> Path | None:
         return _only([path for suffix in YAML_SUFFIXES if (path := self.path / f"{stem}{suffix}").is_file()], stem)
@@ -284,12 +284,12 @@ class ConfigRoot:
         except OSError:
             return {}
         version = (status.st_mtime_ns, status.st_size)
-        kept = self._commands.get(path)
-        if kept is None or kept[0] != version:
+        cached = self._commands.get(path)
+        if cached is None or cached[0] != version:
             from pytest_agentbench.config.commands_file import read_commands
 
-            self._commands[path] = kept = (version, read_commands(path).require_all())
-        return kept[1]
+            self._commands[path] = cached = (version, read_commands(path).require_all())
+        return cached[1]
 
     def find(self, folder: str, name: str) -> Path:
         """Return the file that `name` names: a path, else the stem of a file of the folder, else the id that one
@@ -323,16 +323,16 @@ class ConfigRoot:
         return _only(list(dict.fromkeys(by_stem + by_id)), name)
 
     def _explicit(self, folder: str, name: str) -> Path:
-        given, kind = Path(name).expanduser(), _kind_of(folder)
+        named_path, kind = Path(name).expanduser(), _kind_of(folder)
         # Relative to the current folder first, as a shell completes it; then relative to the root
-        for path in (given, *(root.path / given for root in self._in_turn if root is not None)):
+        for path in (named_path, *(root.path / named_path for root in self._in_turn if root is not None)):
             files = [path]
             if path.is_dir() and kind.stem is not None:
                 files = [path / f"{kind.stem}{suffix}" for suffix in YAML_SUFFIXES]
             for file in files:
                 if file.is_file():
                     return file
-        raise ConfigError(f"{given}: there is no such {kind.label} file, from here or from {self.path}")
+        raise ConfigError(f"{named_path}: there is no such {kind.label} file, from here or from {self.path}")
 
     def _files(self, folder: str) -> Iterator[tuple[Path, tuple[str, str | None]]]:
         """Yield each file of a folder with the id that its place gives it, and the one that it declares."""
@@ -350,9 +350,9 @@ class ConfigRoot:
         # Each run asks for the servers near its case: mostly the same few files. A file is loaded again if it changed,
         # if other names are known, or if a plugin added or removed an extension (`count_changes`).
         version = (status.st_mtime_ns, status.st_size, known, count_changes())
-        kept = self._loaded.get(path)
-        if kept is not None and kept[0] == version and isinstance(kept[1], kind):
-            return kept[1]
+        cached = self._loaded.get(path)
+        if cached is not None and cached[0] == version and isinstance(cached[1], kind):
+            return cached[1]
         guest = self.guest if self._is_guests(path) else None
         # A guest's files may name only paths in the guest's folder, links resolved
         within = None if guest is None else os.path.realpath(guest.folder)
@@ -378,11 +378,11 @@ def _declared(path: Path, key: str) -> str | None:
     return None
 
 
-def _only(found: list[Path], name: str) -> Path | None:
-    if len(found) > 1:
-        raise ConfigError(f"{name!r} is ambiguous: it names {' and '.join(map(str, found))}; rename one of them")
-    if found:
-        return found[0]
+def _only(paths: list[Path], name: str) -> Path | None:
+    if len(paths) > 1:
+        raise ConfigError(f"{name!r} is ambiguous: it names {' and '.join(map(str, paths))}; rename one of them")
+    if paths:
+        return paths[0]
     return None
 
 

@@ -134,21 +134,21 @@ STREAMING = ("stream", "stall_seconds")
 
 def find_settings_problems(layer: Mapping[str, Any]) -> list[tuple[Loc, str]]:
     """Return the problems of one layer of settings. A null is valid: it removes the key."""
-    found = list(find_misplaced(layer))
-    known = {name: layer[name] for name in RunnerSettings.model_fields if layer.get(name) is not None}
-    if not known:
-        return found
+    problems = list(find_misplaced(layer))
+    settings = {name: layer[name] for name in RunnerSettings.model_fields if layer.get(name) is not None}
+    if not settings:
+        return problems
     try:
-        RunnerSettings.model_validate(known)
+        RunnerSettings.model_validate(settings)
     except ValidationError as error:
-        found += [
+        problems += [
             (
                 tuple(item["loc"]),
                 f"found {item['input']!r}, expected {say_expected(item['msg'].removeprefix('Input should be '))}",
             )
             for item in error.errors(include_url=False)
         ]
-    return found
+    return problems
 
 
 def _check_settings(layer: dict[str, Any]) -> dict[str, Any]:
@@ -177,15 +177,15 @@ def find_high_temperature(
     api: ApiName | None = None,
 ) -> str | None:
     """Return the problem of a temperature above the endpoint's maximum."""
-    found = parameters.get("temperature")
-    if not isinstance(found, int | float) or found <= 1:  # every endpoint takes that
+    temperature = parameters.get("temperature")
+    if not isinstance(temperature, int | float) or temperature <= 1:  # every endpoint takes that
         return None
     from pytest_agentbench.config.dialects import resolve_dialect
 
     most = resolve_dialect(dialect, base_url or "", overrides, api).temperature_max
-    if found <= most:
+    if temperature <= most:
         return None
-    return f"found {found:g}, expected at most {most:g}, as its endpoint takes no more"
+    return f"found {temperature:g}, expected at most {most:g}, as its endpoint takes no more"
 
 
 def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
@@ -252,8 +252,8 @@ def _check_case_server(server: McpServer, info: ValidationInfo) -> McpServer:
         raise Problems([(("cwd",), str(error))]) from error
 
 
-def _tag_form(given: Any) -> str:
-    if isinstance(given, list | tuple):
+def _tag_form(servers: Any) -> str:
+    if isinstance(servers, list | tuple):
         return "names"
     return "declared"
 
@@ -266,11 +266,11 @@ CaseServers = Annotated[
 """Servers of a case: declared by name, or a list of names that are declared elsewhere."""
 
 
-def map_servers(given: Mapping[str, McpServer] | Sequence[str]) -> dict[str, McpServer | None]:
+def map_servers(servers: Mapping[str, McpServer] | Sequence[str]) -> dict[str, McpServer | None]:
     """Return a case's servers by name; the value is None for a server that another file declares."""
-    if isinstance(given, Mapping):
-        return dict(given)
-    return dict.fromkeys(given)
+    if isinstance(servers, Mapping):
+        return dict(servers)
+    return dict.fromkeys(servers)
 
 
 S = TypeVar("S")
@@ -284,10 +284,10 @@ Cases = Mapping[str, Iterable[str]]
 """Case ids with their tags."""
 
 
-def _differs(found: Any, most: Any, guest: Guest) -> Excess:
-    if found == most:
+def _differs(value: Any, most: Any, guest: Guest) -> Excess:
+    if value == most:
         return []
-    return [((), found, most)]
+    return [((), value, most)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -342,43 +342,43 @@ class SectionedFile(ConfigFile):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _read_sections(cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
-        if not isinstance(given, Mapping):
-            return handler(given)
+    def _read_sections(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        if not isinstance(data, Mapping):
+            return handler(data)
         # Around the fields, not after them: problems of sections and of fields are reported together.
         # A copy: validators must not change the caller's data, from which error messages quote.
-        read, lines = dict(given), list[InitErrorDetails]()
-        if against := tuple(cls.find_contradictions(given)):
-            lines.append(InitErrorDetails(type="value_error", input=given, ctx={"error": Problems(against)}))
-        for name in given.keys() - cls.model_fields.keys():
+        fields, lines = dict(data), list[InitErrorDetails]()
+        if against := tuple(cls.find_contradictions(data)):
+            lines.append(InitErrorDetails(type="value_error", input=data, ctx={"error": Problems(against)}))
+        for name in data.keys() - cls.model_fields.keys():
             section = cls.find_section(name)
             if section is None:
-                lines.append(InitErrorDetails(type="extra_forbidden", loc=(name,), input=given[name]))
+                lines.append(InitErrorDetails(type="extra_forbidden", loc=(name,), input=data[name]))
                 continue
             try:
-                read[name] = _adapter(section).validate_python(given[name], context=info.context)
+                fields[name] = _adapter(section).validate_python(data[name], context=info.context)
             except ValidationError as error:
                 lines += error_lines(error, (name,))
             else:
-                if found := tuple(section.problems(read[name], given)):
+                if found := tuple(section.problems(fields[name], data)):
                     problems = Problems(((name, *at), text) for at, text in found)
-                    lines.append(InitErrorDetails(type="value_error", input=given, ctx={"error": problems}))
+                    lines.append(InitErrorDetails(type="value_error", input=data, ctx={"error": problems}))
         try:
-            made = handler(read)
+            model = handler(fields)
         except ValidationError as error:
             if not lines:
                 raise
             raise ValidationError.from_exception_data(cls.__name__, [*error_lines(error), *lines]) from None
         if lines:
             raise ValidationError.from_exception_data(cls.__name__, lines)
-        return made
+        return model
 
     def section(self, section: ProfileSection[S]) -> S:
         """Return the file's value of a section, or the section's default."""
-        given = (self.model_extra or {}).get(section.name)
-        if given is None:
+        value = (self.model_extra or {}).get(section.name)
+        if value is None:
             return section.default()
-        return cast(S, given)
+        return cast(S, value)
 
     def sections(self) -> Iterator[tuple[ProfileSection[Any], Any]]:
         """Yield each section of the file with its value."""

@@ -243,9 +243,8 @@ def list_tests(case: Case, verifier: Verifier) -> list[str]:
     """Return the ids of the tests that the verifier's files define, without parameters."""
     names: dict[str, None] = {}
     for path, source in islice(_test_files(case, verifier), _MOST_FILES):
-        read = _read(source)
-        if read is not None:
-            tests = (name for name in read.functions if name.rpartition("::")[2].startswith("test"))
+        if (module := _read(source)) is not None:
+            tests = (name for name in module.functions if name.rpartition("::")[2].startswith("test"))
             names |= {f"{path}::{name}": None for name in tests}
     return list(names)
 
