@@ -277,9 +277,7 @@ def first_character(path: Path) -> str:
 
 
 def repeated_keys(item: Item) -> Iterator[tuple[str, int, int]]:
-    """Yield each key that an item, an object, has had before: the key, the 1-based line of its first and of this
-    value.
-    """
+    """Yield each repeated key of an object, with the lines, from 1, of its first value and of this one."""
     text = item.raw.decode()
     firsts: dict[str, int] = {}
     for key, start in list_pairs(text, 0):

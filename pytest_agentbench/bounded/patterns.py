@@ -140,9 +140,7 @@ _QUERY_BOUNDS: ContextVar[_QueryBounds] = ContextVar("left")
 
 
 def select_values(query: str, value: Any) -> list[Any]:
-    """Return the values that a query selects. Raises ValueError, or the library's error, if the query cannot be
-    evaluated.
-    """
+    """Return the values that a query selects. Raises ValueError or the library's error for a wrong query."""
     if len(query) > MAX_QUERY:
         raise ValueError(f"the query has {len(query):,} characters, more than {MAX_QUERY:,}")
     before = _QUERY_BOUNDS.set(_QueryBounds())

@@ -209,9 +209,7 @@ def _drop_draft(schema: Any) -> Any:
 
 
 def _require_closed(draft: Any, schema: Any) -> None:
-    """Raise an error for references that lead nowhere or to another document, and for keywords whose combination has
-    no bound.
-    """
+    """Raise an error for references that lead nowhere or elsewhere, and for unbounded combinations of keywords."""
     from jsonschema_specifications import REGISTRY
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import specification_with

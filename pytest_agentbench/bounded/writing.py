@@ -41,9 +41,7 @@ def write_atomically(folder: str, name: str, data: bytes) -> None:
 
 @contextlib.contextmanager
 def temporary_file(folder: str) -> Iterator[BufferedRandom]:
-    """Yield a file to write and read back in `folder`; gone at the end of the block unless it was moved. Raises
-    OSError.
-    """
+    """Yield a file of `folder` to write and read; the end removes it unless it was moved. Raises OSError."""
     path = _temporary(folder)
     try:
         with open(path, "x+b") as file:

@@ -131,9 +131,7 @@ class Verdict(NamedTuple):
 
 
 CheckFunction = Callable[[Any, CheckContext], Verdict | Awaitable[Verdict]]
-"""Function of the declarative spec and the context; may be a coroutine function. Unmet is a `failed` result, any
-other exception an `error`.
-"""
+"""Decides a spec in a context; may be a coroutine function. Unmet means `failed`, any other exception `error`."""
 
 
 class CheckSpec(Record):

@@ -173,9 +173,7 @@ def _kind(value: Any) -> str:
 
 
 class _Reference(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Importer of the reference system's record modules for its hooks: they get ours if that system is not
-    installed.
-    """
+    """Import our records for hooks that import the reference system's, if that is not installed."""
 
     def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         """Return the spec of a package for each of its names."""

@@ -142,9 +142,7 @@ def _network_problem(policy: SecurityPolicy) -> str | None:
 
 
 def _readable_paths(hook: PythonHook, context: CheckContext) -> Iterator[Path]:
-    """Yield the folders that a hook can read besides the system's and Python's: case, hook code, workspace, this
-    package.
-    """
+    """Yield a hook's readable folders besides the system's and Python's: case, hook code, workspace, package."""
     yield _PACKAGE
     yield context.case.path.parent
     if hook.path is not None:
@@ -206,9 +204,7 @@ def _verdict(done: IsolatedResult, key: str) -> Verdict:
 
 
 def _read_reply(done: IsolatedResult, key: str) -> tuple[dict[str, Any] | None, str]:
-    """Return the driver's reply, or the reason why it does not count: it needs the key, and the driver must exit
-    with 0.
-    """
+    """Return the driver's reply, or why it is refused: it must have the key, and the driver must exit with 0."""
     if done.ended.killed is not None:
         return None, f"was stopped {_why(done.ended.killed)} and gave no verdict"
     if done.ended.exit_code != 0 or done.result == b"":

@@ -89,9 +89,7 @@ def regex_match(spec: RegexMatch, context: CheckContext) -> Verdict:
 
 
 def json_schema(spec: JsonSchema, context: CheckContext) -> Verdict:
-    """Pass if the text is JSON that satisfies the schema (draft 2020-12 unless `$schema` names another; nothing is
-    fetched).
-    """
+    """Pass if the text is JSON that fits the schema (draft 2020-12, or its `$schema`; nothing is fetched)."""
     from pytest_agentbench.bounded.schemas import UncheckableError, bounded_schema
 
     value, name = _json(spec.path, context)

@@ -76,9 +76,7 @@ def _describe(job: Job) -> str:
 
 
 def _find_model(job: Job, cases: Path) -> Model:
-    """Return the model of the job. Its entry in models.yaml decides which host gets the key; a job file could be
-    forged.
-    """
+    """Return the job's model. Its entry in models.yaml decides which host gets the key; job files may be forged."""
     from pytest_agentbench.cli.places import enclosing_root
     from pytest_agentbench.models.routes import DEFAULT_BASE_URL, missing_key, resolve_model
     from pytest_agentbench.secrets.redaction import strip_credentials

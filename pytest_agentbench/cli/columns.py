@@ -126,9 +126,7 @@ _CONTENTS = ("content", "value", "text")
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The fields of the first turns of a conversation: the user's message, the reply, and the system message before
-    them.
-    """
+    """The fields of a conversation's first turns: the user's message, the reply, and the system message before."""
 
     conversation: str
     question: str

@@ -39,9 +39,7 @@ class Parts(namedtuple("Parts", ("add_parser", "run"))):
 
 
 def find_commands(own: Mapping[str, Command], group: str = "") -> dict[str, Command]:
-    """Return the commands of the package and of packs (entry points `command NAME`, in a group `command GROUP
-    NAME`).
-    """
+    """Return all commands: the package's, and packs' entry points `command NAME` or `command GROUP NAME`."""
     prefix = f"{group} " if group else ""
     names = sorted(name for name in extension_names("command") if name.startswith(prefix))
     added = {short: name for name in names if " " not in (short := name.removeprefix(prefix))}

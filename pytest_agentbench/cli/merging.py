@@ -190,9 +190,7 @@ def _list_missing_runs(group: Sequence[Part]) -> Iterator[str]:
 
 
 def _list_unequal_inputs(group: Sequence[Part]) -> Iterator[str]:
-    """Yield a sentence if a session's shards used different case files or profiles. Reports without hashes are
-    ignored.
-    """
+    """Yield a sentence if a session's shards had different case files or profiles, as far as they have hashes."""
     inputs = {(part.session.get("selection") or {}).get("inputs"): part for part in reversed(group)}
     inputs.pop(None, None)  # a session without a selection has no inputs to compare
     if len(inputs) > 1:
@@ -201,9 +199,7 @@ def _list_unequal_inputs(group: Sequence[Part]) -> Iterator[str]:
 
 
 def _sum_spent(parts: Sequence[Part]) -> dict[str, Any]:
-    """Return the cost of all sessions: None if one is unknown. `at_least` sums the known costs if a part has that
-    field.
-    """
+    """Return the cost of all sessions; None: one is unknown. `at_least`, if a part has it, sums the known costs."""
     spent = _sum_known([part.report["totals"].get("spent_usd") or {} for part in parts])
     all_known = [(spent_of(part.report["totals"]) or {}) for part in parts]
     if not any("at_least" in each for each in all_known):

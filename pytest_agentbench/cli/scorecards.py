@@ -70,9 +70,7 @@ def print_scorecard(card: dict[str, Any], *, counted: bool) -> None:
 
 
 def _print_table(card: dict[str, Any]) -> None:
-    """Print all items and each group. Columns that do not fit a terminal are left out, intervals first; names are
-    folded.
-    """
+    """Print all items and each group, without the columns that do not fit a terminal; intervals go first."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -130,9 +130,7 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class ListedServer:
-    """A server with its tools, or the problem that hides them. `seconds` is the time of listing, None from the
-    cache.
-    """
+    """A server with its tools, or a problem. `seconds` is the time of listing them, None from the cache."""
 
     name: str
     listing: Listing | None = None

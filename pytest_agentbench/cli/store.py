@@ -128,9 +128,7 @@ def _describe_difference(a: RunArtifact, b: RunArtifact, found: bool) -> Iterato
 
 
 def _read_fingerprint_input(contents: Contents, run: str) -> dict[str, Any]:
-    """Return the input of a run's fingerprint with its run profile's settings: both decide whether the run is
-    reused.
-    """
+    """Return the input of a run's fingerprint with its run profile's settings: both decide about reuse."""
     from pytest_agentbench.store.output_folder import PROFILE_FILE
 
     covered = _read_document(contents, f"{run.removesuffix('.json')}.fingerprint_input.json")

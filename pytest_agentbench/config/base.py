@@ -37,9 +37,7 @@ _RUNNERS, _CHECKS = partial(find_extension, "runner"), partial(find_extension, "
 
 
 class Known(NamedTuple):
-    """The names that are registered in this session. None: not verified. `find_runner` and `find_check`
-    give a runner and a kind of check by name.
-    """
+    """The names registered in this session; None: unverified. `find_runner` and `find_check` return them by name."""
 
     runners: frozenset[str] | None = None
     tools: frozenset[str] | None = None
@@ -58,9 +56,7 @@ UNVERIFIED = Known()
 
 
 class Guest(NamedTuple):
-    """A folder of another author. `ended`: why the user's grant no longer holds. `unnamed`: it may be the user's
-    own, but no option names it.
-    """
+    """Another author's folder. `ended`: why its grant ended. `unnamed`: it may be the user's, but is not named."""
 
     folder: Path
     ended: str | None = None
@@ -297,9 +293,7 @@ LocalFile = Annotated[str, AfterValidator(_require_file)]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Origin:
-    """The root that a file was read by, and the file; None: the root has no such file. `is_users`: it is the user's own
-    word, and no guest's.
-    """
+    """The root that read a file, and the file's path, if it exists. `is_users`: the file is no guest's."""
 
     root: Any  # a ConfigRoot, which loads these files: naming it here would be a circle
     path: Path | None

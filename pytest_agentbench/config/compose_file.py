@@ -87,9 +87,7 @@ def _fill_variables(text: str, values: Mapping[str, str]) -> str:
 
 
 def _read_instructions(dockerfile: Path) -> Iterator[tuple[str, str]]:
-    """Yield the name (in capitals) and the arguments of each instruction. ONBUILD instructions count as immediate
-    ones.
-    """
+    """Yield name (in capitals) and arguments of each instruction; ONBUILD ones count as immediate ones."""
     lines = read_file(dockerfile, MAX_TEXT).decode("utf-8-sig", "replace").split("\n")
     escape = re.escape(_find_escape(lines))
     kept = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]

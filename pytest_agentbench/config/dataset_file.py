@@ -175,9 +175,7 @@ class RowFields(Record):
     question: FieldPath = "question"
     """The question for the agent."""
     answer: AnswerField = "answer"
-    """The right answer, or `{any_of: field}` and `{all_of: field}` of a list; a row without it needs an evaluator or
-    a judge.
-    """
+    """The right answer, or `{any_of: field}` and `{all_of: field}` of a list; else an evaluator or judge is needed."""
     metadata: FieldPath = "metadata"
     """An object whose pairs join the item's metadata and win."""
     tags: FieldPath = "tags"
@@ -280,9 +278,7 @@ class DatasetDescriptor(ConfigFile):
     """A dataset: its rows, their prompts and their scoring."""
 
     name: Text | None = None
-    """Begins the case ids; default: below the config root the path of the only data file, if it is named, else the
-    folder's.
-    """
+    """Begins the case ids; default: the only named data file's path below the config root, else the folder's."""
     description: str = ""
     """For people."""
     files: tuple[Text, ...] | None = None
@@ -336,9 +332,7 @@ class DatasetDescriptor(ConfigFile):
     shuffle_seed: StrictInt | None = None
     """Shuffle the rows. New rows do not change the order of the others."""
     benchmark: Annotated[Text, AfterValidator(_check_class_name)] | None = None
-    """`module:Class` whose `_parse_item(data, line_num)` makes the items, from the import path or this file's
-    folder.
-    """
+    """`module:Class`, importable or in this file's folder, whose `_parse_item(data, line_num)` makes the items."""
 
     @field_validator("context")
     @classmethod

@@ -108,9 +108,7 @@ _APIS: Mapping[ApiName | None, Mapping[str, Any]] = {
 def resolve_dialect(
     name: str | None, base_url: str, overrides: Dialect | None = None, api: ApiName | None = "chat"
 ) -> Dialect:
-    """Return the dialect of an endpoint: the named one, else ("auto", None) the one of its host and protocol.
-    `overrides` win.
-    """
+    """Return the named dialect, else ("auto", None) the dialect of the host and protocol. `overrides` win."""
     dialect = _find_dialect(name or "auto", base_url)
     if native := _APIS.get(api):
         dialect = dialect.model_copy(update=native)

@@ -64,9 +64,7 @@ class Document:
     """The children of each node that a problem led through, by the node's id: a file may have thousands of problems."""
 
     def problem(self, loc: Loc, message: str, *, at_key: bool = False) -> Problem:
-        """Return a problem at the value that `loc` leads to, or as near as it gets;
-        with `at_key`, at the value's key.
-        """
+        """Return a problem at the value that `loc` leads to, or the nearest one; with `at_key`, at its key."""
         line, column = self._place(loc, at_key) if self.place is None else self.place(loc)
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
         name = name.replace("\n", "\\n")  # a key may have lines, a problem has one
@@ -132,9 +130,7 @@ def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
 
 
 def parse_yaml(text: bytes, path: Path) -> Document:
-    """Return YAML 1.1 as PyYAML's safe loader reads it, but: keys are always texts, dates stay texts, numbers are
-    finite.
-    """
+    """Return YAML 1.1 as PyYAML's safe loader reads it, but keys and dates stay texts, and numbers are finite."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()

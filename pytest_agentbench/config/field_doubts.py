@@ -1,6 +1,4 @@
-"""Doubts about request fields of files that no endpoint is known to take. They are sent and reported with their
-places.
-"""
+"""Find request fields in files that no known endpoint takes. They are sent, and reported with their places."""
 
 from __future__ import annotations
 

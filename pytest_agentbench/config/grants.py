@@ -1,6 +1,4 @@
-"""The user's grants to folders of other authors, stored in a file of the user. Any change of a folder ends its
-grant.
-"""
+"""Store the user's grants to folders of other authors. Any change of a folder ends its grant."""
 
 from __future__ import annotations
 

@@ -185,9 +185,7 @@ def _shown(value: Any) -> str:
 
 
 class GuestModels(ModelsFile):
-    """The models of the session's root, for a guest's cases. Models that only the guest's file at `path` has are
-    refused.
-    """
+    """The session root's models, for a guest's cases. Models that only the guest's file at `path` has are refused."""
 
     path: Path
     guest: Guest

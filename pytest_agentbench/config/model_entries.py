@@ -120,9 +120,7 @@ class ModelEntry(EndpointFields):
     stall_seconds: Seconds | None = None
     """Longest silence in the middle of a streamed reply; default: 60."""
     batch: BatchKind | None = None
-    """Put single requests into batches, at half the price, within a day: auto (by the host), or openai, anthropic,
-    gemini.
-    """
+    """Put requests into batches, at half the price, within a day: auto (by host), openai, anthropic or gemini."""
 
     @property
     def variables(self) -> list[str]:
@@ -167,9 +165,7 @@ class ModelEntry(EndpointFields):
 
 
 class SuiteModel(ModelEntry):
-    """A model of the suite: the fields of models.yaml, which win over its entry there. Other fields are request
-    fields.
-    """
+    """A suite's model: fields of models.yaml, which win over its entry there. Other fields are request fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
 

@@ -96,9 +96,7 @@ class NetworkSettings(Record):
 
 
 def is_floating(image: str) -> bool:
-    """Return whether the image's content may change under its name: no tag and no digest, the tag `latest`, or a
-    variable.
-    """
+    """Return whether the image's content may change: it has no tag or digest, the tag `latest`, or a variable."""
     if "$" in image:
         return True
     if "@" in image:

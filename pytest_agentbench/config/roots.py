@@ -58,9 +58,7 @@ class ConfigRoot:
 
     @property
     def is_guest(self) -> bool:
-        """Return whether the root belongs to another author, who may add cases and tighten limits of the session's
-        root.
-        """
+        """Return whether the root is another author's, who may add cases and tighten the session root's limits."""
         return self.guest is not None
 
     @property
@@ -108,9 +106,7 @@ class ConfigRoot:
         return self._placed(self._held("run_profiles", name, RunProfile.default()))
 
     def evaluation_profile(self, name: str, known: Known = UNVERIFIED) -> EvaluationProfile:
-        """Return the evaluation profile of that id or path, its metrics verified against `known`; raises like
-        run_profile.
-        """
+        """Return the evaluation profile, its metrics verified against `known`. For name and errors see run_profile."""
         return self._placed(self._held("evaluation_profiles", name, EvaluationProfile.default(), known))
 
     def suite(self, name: str) -> SuiteFile:
@@ -177,9 +173,7 @@ class ConfigRoot:
         return guest_models.read_by(self.origin(own))
 
     def list_model_ids(self) -> set[str]:
-        """Return the ids of all models that models.yaml and the suites declare, in this root and in the session's
-        root.
-        """
+        """Return the ids of all models in models.yaml and suites, of this root and the session's root."""
         ids = {model.model_id for model in self.models().models}
         for root in filter(None, (self, self.host)):
             for path in sorted((root.path / "suites").glob("*.*")):

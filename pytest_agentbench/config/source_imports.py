@@ -26,9 +26,7 @@ class _SourceLoader(SourceFileLoader):
 
 
 def source_spec(name: str, path: Path) -> ModuleSpec:
-    """Return the spec of a Python file's module that is compiled from its source. Raises ImportError for other
-    files.
-    """
+    """Return the spec of a Python file's module, compiled from its source. Raises ImportError for other files."""
     if path.suffix not in SOURCE_SUFFIXES:
         raise ImportError(f"{path} is no Python file")
     spec = spec_from_file_location(name, path, loader=_SourceLoader(name, str(path)))

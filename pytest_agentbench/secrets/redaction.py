@@ -205,9 +205,7 @@ def _find_aws_keys(text: str, runs: list[Span]) -> Iterator[Span]:
 
 @cache
 def _compile_beginnings() -> tuple[re.Pattern[str], int]:
-    """Return an expression for the beginnings of our list, the shortest that fits, and how far before a run one may
-    begin.
-    """
+    """Return the shortest expression for our list's beginnings, and how far before a run one may begin."""
     texts = {beginning for beginnings, _ in _OWN_KEYS for beginning in beginnings}
     return re.compile(f"{_BEFORE}({_match_any(texts)})"), max(map(len, texts)) + 7
 
@@ -370,9 +368,7 @@ class Redactor:
         return value
 
     def is_clean(self, record: Record, *others: str) -> bool:
-        """Return whether a record and other texts are known to contain no secret. Most do not, and need no
-        serialisation.
-        """
+        """Return whether a record and texts are known to have no secret; most are, which saves serialising them."""
         # One look at all texts costs less than one at each. No key and no escape goes on behind a quotation mark, so
         # that each secret is found here too.
         texts = [*others]

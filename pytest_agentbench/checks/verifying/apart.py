@@ -41,9 +41,7 @@ class _Refused(Exception):
 
 
 class SolutionServer:
-    """Server for the requests of one verifier. `trouble` is the failure of the solution's sandbox, which is not a
-    verdict.
-    """
+    """Server for one verifier's requests. `trouble` is a failure of the solution's sandbox, which is no verdict."""
 
     def __init__(self, solution: Sandbox, python: str, seconds: float) -> None:
         self.trouble: SandboxError | None = None

@@ -214,9 +214,7 @@ def _read_reply(output: str, token: str) -> tuple[bool, dict[str, Any] | None]:
 
 
 def _missing_reply_verdict(ended: ExecResult, verifier: Verifier, *, begun: bool) -> Verdict:
-    """Return the verdict on a driver without reply. After its first line the code under test is to blame, else the
-    sandbox.
-    """
+    """Return the verdict on a driver without reply: after its first line the tested code failed, else the sandbox."""
     how = f"exit code {ended.exit_code}"
     if ended.killed is not None:
         how = describe_kill(ended, verifier)
