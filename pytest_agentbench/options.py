@@ -322,10 +322,12 @@ def read_settings(config: pytest.Config) -> Settings:
     values.update({flag.name.replace("-", "_"): _read_flag(config, flag) for flag in FLAGS})
     here = config.invocation_params.dir
     values.update(_read_roots(config))
+    # Workers get the controller's decision on trust: only the controller looks at the folders.
     for path in (*values["trust"], *values["added_trust"]):
         if not path.is_dir() and not hasattr(config, "workerinput"):
             raise pytest.UsageError(f"--agentbench-trust: found {path}, expected a folder that exists")
     values["output"] = values["output"] or config.rootpath / "outputs"
+    # Relative to the directory of the command, as a shell completes paths, and not to rootdir.
     for name in ("output", "json", "html", "chart", "compare"):
         values[name] = (here / values[name]).resolve() if values[name] else None
     values["predictions"] = _read_predictions(config)

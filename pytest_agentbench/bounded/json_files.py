@@ -343,7 +343,7 @@ def _is_utf8(head: bytes) -> bool:
 
 def _two_lines(file: BinaryIO) -> tuple[bytes, bytes]:
     """Return the first two lines that are not blank."""
-    filled = (line for line in map(_strip, read_lines(file)) if line)
+    filled = (line for raw in read_lines(file) if (line := raw.strip(_SPACE)))
     return next(filled, b""), next(filled, b"")
 
 
@@ -351,15 +351,9 @@ def _whole(file: BinaryIO) -> bytes:
     """Return the rest of a document. Raises FileRefusedError if it is too large."""
     content = file.read(MAX_DOCUMENT + 1)
     if len(content) > MAX_DOCUMENT:
-        said = (
-            f"found a JSON document of more than {MAX_DOCUMENT:,} bytes; write it as JSONL, which is read line by line"
-        )
-        raise FileRefusedError(errno.EFBIG, said, file.name)
+        reason = f"found a JSON document of more than {MAX_DOCUMENT:,} bytes; write it as JSONL, a line for each row"
+        raise FileRefusedError(errno.EFBIG, reason, file.name)
     return content
-
-
-def _strip(line: bytes) -> bytes:
-    return line.strip(_SPACE)
 
 
 def _holds_lines(first: bytes, second: bytes, suffix: str, inside: str) -> bool:

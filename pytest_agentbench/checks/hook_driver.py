@@ -158,8 +158,10 @@ def _plain(value: Any) -> dict[str, Any]:
 def _described(error: BaseException) -> str:
     """Describe the exception, with the line of the hook that it came from."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
-    place = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
-    return f"{type(error).__name__}: {error}{place}"
+    text = f"{type(error).__name__}: {error}"
+    if own:
+        text += f" ({Path(own[-1].filename).name}:{own[-1].lineno})"
+    return text
 
 
 def _is_machinery(filename: str) -> bool:

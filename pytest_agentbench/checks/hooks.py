@@ -200,6 +200,7 @@ def _verdict(done: IsolatedResult, key: str) -> Verdict:
     if reply.get("metadata"):
         outputs = {**outputs, "metadata": reply["metadata"]}
     outcome = verdict(reply["passed"], "").outcome
+    # The printed text comes last, so that no output of the hook replaces it.
     return Verdict(outcome, reply.get("message") or f"the hook {outcome}", outputs={**outputs, **printed})
 
 

@@ -44,31 +44,33 @@ def run(args: argparse.Namespace) -> int:
     comparison = compare(baseline, current, args.max_regressions, _find_min_completion(report))
     incomplete = comparison.incomplete if len(current.models) == 1 else []
     failures = [*comparison.failures, *incomplete, *_list_case_failures(comparison, report)]
-    found = {**comparison.as_dict(), "failures": failures}
+    document = {**comparison.as_dict(), "failures": failures}
     if args.markdown is not None:
-        _write_markdown(found, report, args.markdown)
+        from pytest_agentbench.bounded.writing import write_text
+        from pytest_agentbench.reports.ci.document import comparison_markdown
+        from pytest_agentbench.reports.ci.sections import Places
+
+        write_text(args.markdown, comparison_markdown(document, report, Places(here)))
     if args.html is not None:
         from pytest_agentbench.reports.html.page import write_page
         from pytest_agentbench.reports.report import complete_report
 
-        write_page(complete_report(report, split_report_name(args.current)[0]), args.html, comparison=found)
+        write_page(complete_report(report, split_report_name(args.current)[0]), args.html, comparison=document)
     if args.json:
-        print(json.dumps(found, indent=2, allow_nan=False))
+        print(json.dumps(document, indent=2, allow_nan=False))
     else:
         terminal = Standard()
-        write_comparison(terminal, found, full=True)
+        write_comparison(terminal, document, full=True)
         write_failures(terminal, failures)
     return int(bool(failures))
 
 
 def _find_min_completion(report: dict[str, Any]) -> float:
-    """Return the minimum completion of a gated session, None without a gate."""
+    """Return the minimum completion of the session's gate, or the default one."""
     from pytest_agentbench.reports.gate import MIN_COMPLETION
 
-    wanted: float | None = report["session"]["gate"]["min_completion"]
-    if wanted is None:
-        return MIN_COMPLETION
-    return wanted
+    share: float | None = report["session"]["gate"]["min_completion"]
+    return MIN_COMPLETION if share is None else share
 
 
 def _list_case_failures(comparison: Comparison, report: dict[str, Any]) -> list[str]:
@@ -80,14 +82,6 @@ def _list_case_failures(comparison: Comparison, report: dict[str, Any]) -> list[
     # Only these rows: the figures of all others would be made for nothing.
     strict = [row for row in report["runs"] if row["model_id"] in models and (row["must_pass"] or row["thresholds"])]
     return case_failures(build_report(strict, {})["cases"])
-
-
-def _write_markdown(found: dict[str, Any], report: dict[str, Any], path: Path) -> None:
-    from pytest_agentbench.bounded.writing import write_text
-    from pytest_agentbench.reports.ci.document import comparison_markdown
-    from pytest_agentbench.reports.ci.sections import Places
-
-    write_text(path, comparison_markdown(found, report, Places(Path.cwd())))
 
 
 def _parse_count(text: str) -> int:

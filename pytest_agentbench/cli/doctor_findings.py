@@ -233,17 +233,20 @@ async def examine_sandboxes(
     wanted = {spec for spec in every if spec.cli is None}
     kinds = {spec.kind for spec in wanted}
     needed = {spec.image for spec in wanted if spec.image is not None}
-    findings = [_examine_docker(needed="docker" in kinds)]
+    findings = [_report("docker", docker_problem(), "a daemon answers", needed="docker" in kinds)]
     if findings[0].works:
         images = _list_images(profiles, needs)
         findings += [await _examine_image(sandboxes, image, needed=image in needed, live=live) for image in images]
         if any(spec.compose is not None for spec in wanted):
-            findings.append(_examine_compose())
+            findings.append(_report("compose", compose_problem(), "services of cases can be started", needed=True))
     for cli in _list_engines(profiles):
         findings.append(_examine_engine(cli, needed=any(spec.cli == cli for spec in every), live=live))
     findings.append(await _examine_bubblewrap(sandboxes, needed="bubblewrap" in kinds or hooks))
     added: Mapping[str, SandboxProvider] = load_extensions("sandbox")
-    findings += [_added(name, provider, needed=name in kinds) for name, provider in added.items()]
+    findings += [
+        _report(name, provider.problem(), _isolation(provider), needed=name in kinds)
+        for name, provider in added.items()
+    ]
     return [*findings, *(_examine_choice(profile, sandboxes) for profile in profiles)]
 
 
@@ -260,9 +263,9 @@ def _list_images(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> list
     return sorted(images | {spec.image for spec in specs if spec.image is not None})
 
 
-def _examine_docker(*, needed: bool) -> Finding:
-    problem = docker_problem()
-    return Finding(_SANDBOXES, "docker", problem is None, problem or "a daemon answers", needed=needed)
+def _report(name: str, problem: str | None, text: str, *, needed: bool) -> Finding:
+    """Return a finding on a part that was tried. `text` describes a part without a problem."""
+    return Finding(_SANDBOXES, name, problem is None, problem or text, needed=needed)
 
 
 def _examine_engine(cli: str, *, needed: bool, live: bool) -> Finding:
@@ -270,7 +273,7 @@ def _examine_engine(cli: str, *, needed: bool, live: bool) -> Finding:
     problem = engine_problem(cli) if live else missing_engine(cli)
     if problem is None and not live:
         return Finding(_SANDBOXES, name, None, "is installed; --live starts it to see", needed=needed, untried=True)
-    return Finding(_SANDBOXES, name, problem is None, problem or "answers", needed=needed)
+    return _report(name, problem, "answers", needed=needed)
 
 
 async def _examine_image(sandboxes: Sandboxes, image: str, *, needed: bool, live: bool) -> Finding:
@@ -293,11 +296,6 @@ async def _examine_image(sandboxes: Sandboxes, image: str, *, needed: bool, live
     return Finding(_SANDBOXES, name, True, text, needed=needed)
 
 
-def _examine_compose() -> Finding:
-    problem = compose_problem()
-    return Finding(_SANDBOXES, "compose", problem is None, problem or "services of cases can be started", needed=True)
-
-
 async def _examine_bubblewrap(sandboxes: Sandboxes, *, needed: bool) -> Finding:
     problem = bubblewrap_problem()
     # Tried and not only looked for: user namespaces may be off (Ubuntu 24.04, containers).
@@ -308,11 +306,6 @@ async def _examine_bubblewrap(sandboxes: Sandboxes, *, needed: bool) -> Finding:
         except AgentbenchError as error:
             problem = str(error)
     return Finding(_SANDBOXES, "bubblewrap", False, problem, needed=needed)
-
-
-def _added(name: str, provider: SandboxProvider, *, needed: bool) -> Finding:
-    problem = provider.problem()
-    return Finding(_SANDBOXES, name, problem is None, problem or _isolation(provider), needed=needed)
 
 
 def _isolation(provider: SandboxProvider) -> str:

@@ -251,7 +251,7 @@ class _Builder:
             data[name] = self.value(child, depth)
         for child in merged:
             for mapping in self.merge_sources(child, depth):
-                data = {**mapping, **data}
+                data = {**mapping, **data}  # own keys win over merged ones, earlier sources over later ones
         return data
 
     def merge_sources(self, node: Node, depth: int) -> list[dict[str, Any]]:
@@ -268,7 +268,7 @@ class _Builder:
         if tag in _AS_TEXT:
             return node.value
         try:
-            if len(node.value) > MAX_NUMBER:
+            if len(node.value) > MAX_NUMBER:  # Python's conversion takes time that grows with the square
                 raise ValueError
             if tag == _PREFIX + "bool":
                 return _scalars.construct_yaml_bool(node)

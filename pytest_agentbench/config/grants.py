@@ -217,6 +217,7 @@ def _walk_files(folder: str, left_out: frozenset[str], depth: int) -> Iterator[s
 def _digest_file(path: str) -> str:
     """Return the SHA-256 of a file; of a link its text too, of other things their kind."""
     try:
+        # With the link's text: a link that leads to an equal file elsewhere has changed too.
         link = f"{os.readlink(path)} " if os.path.islink(path) else ""
         if not os.path.exists(path):
             return f"{link}nothing"
@@ -269,6 +270,7 @@ def decide_trust(rootdir: Path, named: Iterable[Path] = (), written: Iterable[st
     top = Path(os.path.realpath(rootdir))
     for grant in read_grants():
         folder = Path(grant.folder)
+        # `find_change` reads every file of a grant, so grants elsewhere are left out.
         if not (folder.is_relative_to(top) or top.is_relative_to(folder)):
             continue
         reason = grant.find_change(written)

@@ -41,6 +41,7 @@ def find_program_problem(command: str, folder: str, root: str | None) -> str | N
     path = os.path.join(folder, command)
     # The folder is resolved and the file is not: a link in the user's root may lead to a program anywhere.
     place = os.path.realpath(os.path.dirname(path))
+    # Relative entries of PATH do not count: in a guest's folder they would lead to the guest's programs.
     installed = [entry for entry in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(entry)]
     if place in {os.path.realpath(each) for each in (*installed, os.path.dirname(sys.executable))}:
         return None
@@ -186,6 +187,7 @@ def find_key_problem(
     """
     address = urlsplit(url)
     host = (address.hostname or "").rstrip(".")
+    # First, because neither a provider's host nor a grant permits a key in plain text.
     if problem := find_plaintext_problem(url):
         return f"{problem} `api_key_env: none` is for an endpoint without keys."
     own = PROVIDERS.get(variable, ())
@@ -262,6 +264,7 @@ def _is_named_by(address: SplitResult, url: str) -> bool:
     """Return whether the user's own variable names this host and port."""
     try:
         named = urlsplit(url.strip())
+        # The port too: on a shared machine another port may be another user's server.
         same = (named.scheme.lower(), named.hostname, named.port) == (
             address.scheme.lower(),
             address.hostname,

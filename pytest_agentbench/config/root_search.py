@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from pytest_agentbench.bounded.files import MAX_TEXT, read_file
@@ -312,8 +313,5 @@ def _read_trusted(path: str, top: str, inner: str) -> list[Path]:
 def _list_pytest_folders(path: str, top: str, inner: str) -> list[str]:
     at_or_below = [folder for folder in climb(path, top) if is_inside(inner, folder)][::-1]
     above = _own_folders(climb(os.path.dirname(top), None))
-    return [*at_or_below, *[folder for folder in above if any(map(os.path.isfile, _pytest_files(folder)))][:1]]
-
-
-def _pytest_files(folder: str) -> list[str]:
-    return [f"{folder}/{name}" for name in PYTEST_FILES]
+    nearest = (folder for folder in above if any(os.path.isfile(f"{folder}/{name}") for name in PYTEST_FILES))
+    return [*at_or_below, *islice(nearest, 1)]

@@ -350,6 +350,7 @@ class SectionedFile(ConfigFile):
         fields, lines = dict(data), list[InitErrorDetails]()
         if against := tuple(cls.find_contradictions(data)):
             lines.append(InitErrorDetails(type="value_error", input=data, ctx={"error": Problems(against)}))
+        # In any order: `Document.error` sorts problems by their places.
         for name in data.keys() - cls.model_fields.keys():
             section = cls.find_section(name)
             if section is None:

@@ -115,6 +115,7 @@ class SessionRoots(NamedTuple):
         around = self.of(here / "any")
         below = [self.of(suites) for depth in ("", "*/", "*/*/") for suites in sorted(here.glob(f"{depth}suites"))]
         found = [root for root in dict.fromkeys([around, *below]) if has_file(root, "suites", name)]
+        # A guest's suite of the same name must not make the user's ambiguous.
         found = [root for root in found if not root.is_guest] or found
         if len(found) > 1:
             places = " and ".join(str(root.path) for root in found)

@@ -158,8 +158,10 @@ def _open_socket(folder: Path, opened: int, owner: int | None) -> socket.socket:
     """Return a socket in the folder, which is `opened` and may have a longer path than a socket's name can be."""
     listening = socket.socket(socket.AF_UNIX)
     try:
-        short = Path(f"/proc/self/fd/{opened}")
-        listening.bind(str((short if short.exists() else folder) / _SOCKET))
+        place = Path(f"/proc/self/fd/{opened}")
+        if not place.exists():  # without Linux's /proc
+            place = folder
+        listening.bind(str(place / _SOCKET))
         if owner is not None:
             os.chown(_SOCKET, owner, owner, dir_fd=opened)
     except OSError:

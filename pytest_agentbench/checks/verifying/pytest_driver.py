@@ -100,8 +100,9 @@ def _follow_tests(child: int, sources: tuple[int, int, int], deadline: float, he
         for key, _ in selector.select(left):
             if key.fd == wake:
                 _read(wake)
-                ended, found = os.waitpid(child, os.WNOHANG)
-                status = found if ended else None
+                ended, ending = os.waitpid(child, os.WNOHANG)
+                if ended:
+                    status = ending
             elif data := _read(key.fd):
                 heard.take(data, printed=key.fd == output)
             elif data is not None:
@@ -140,9 +141,11 @@ class _TestsReport:
 
     def told(self) -> dict[str, Any]:
         tests = {}
-        for name, each in self._tests.items():
-            finished = each["outcome"] != "passed" or each["phases"] == {"setup", "call", "teardown"}
-            tests[name] = {"outcome": each["outcome"] if finished else "unfinished", "message": each["message"]}
+        for name, test in self._tests.items():
+            outcome = test["outcome"]
+            if outcome == "passed" and test["phases"] != {"setup", "call", "teardown"}:
+                outcome = "unfinished"
+            tests[name] = {"outcome": outcome, "message": test["message"]}
         output = self._printed.decode("utf-8", "replace")
         facts = {"loaded": self._loaded, "ended": self._ended}
         return {**facts, "tests": tests, "problems": self._problems, "output": output}
@@ -294,10 +297,11 @@ def _run_tests(options: dict[str, Any], reports: _Reports) -> int:
     here = os.getcwd()
     folders = [os.path.normpath(os.path.join(here, folder)) for folder in options["pythonpath"]]
     files = dict.fromkeys(name.partition("::")[0] for name in options["tests"])
+    import_mode = "append" if folders else "importlib"
     arguments = [
         *("-c", options["config"] or os.devnull),
         *(f"--rootdir={here}", f"--confcutdir={here}", "--color=no", "-q", "-p", "no:cacheprovider"),
-        f"--import-mode={'append' if folders else 'importlib'}",
+        f"--import-mode={import_mode}",
         *(part for plugin in options["plugins"] for part in ("-p", plugin)),
         *(["--collect-only"] if options["collect"] else []),
         *(name for name in files if os.path.exists(name)),

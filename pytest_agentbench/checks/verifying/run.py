@@ -90,6 +90,7 @@ async def _verify(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec
             return Verdict("error", f"the case is wrong: {'; '.join(mistakes)}", outputs=result.outputs)
     except (AgentbenchError, OSError) as error:
         return Verdict("error", f"{type(error).__name__}: {error}")
+    # Changed hidden files make a pass worthless; a failure stays one.
     if changed is None or result.outcome != "passed":
         return result
     return Verdict("failed", f"{changed} while the verifier ran", outputs=result.outputs)

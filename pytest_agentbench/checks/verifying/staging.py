@@ -49,11 +49,12 @@ def put_answer(verifier: Verifier, answer: str, target: Workspace) -> None:
     if verifier.answer_file is None:
         return
     text = drop_thoughts(answer)
-    block = _CODE.search(text)
+    if (block := _CODE.search(text)) is not None:
+        text = block[1]
     path = _normalize_path(verifier.answer_file)
     _clear_path(path, target)
     with target.open_write(path) as file:
-        file.write((block[1] if block else text).encode("utf-8", "replace"))
+        file.write(text.encode("utf-8", "replace"))
 
 
 def stage_workspace(
