@@ -213,9 +213,7 @@ OPTIONS = (
     _Option("max-tokens", "start no more runs once runs and judges have used this many tokens", "N", parse_positive),
     _Option("max-seconds", "start no more runs once the session has taken this long", "N", parse_seconds),
     _Option("grace", "let requests in flight end for up to S seconds after a signal (10)", "S", parse_grace),
-    _Option(
-        "fail-under", "gate the session on this pass rate instead of on single failures", "FRACTION", parse_fraction
-    ),
+    _Option("fail-under", "gate the session on this pass rate, not on single failures", "FRACTION", parse_fraction),
     _Option(
         "min-completion",
         "the share of runs that must reach a verdict for the gate to pass (0.95)",

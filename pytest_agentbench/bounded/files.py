@@ -106,9 +106,7 @@ def read_lines(file: BinaryIO, limit: int = MAX_RECORD) -> Iterator[bytes]:
         return
     while line := file.readline(limit + 1):
         if len(line) > limit:
-            raise FileRefusedError(
-                errno.EFBIG, f"found a line of more than {limit:,} bytes, the limit for a line", file.name
-            )
+            raise FileRefusedError(errno.EFBIG, f"found a line of more than the limit of {limit:,} bytes", file.name)
         yield line
 
 

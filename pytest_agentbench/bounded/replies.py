@@ -78,6 +78,4 @@ class _Bounded(httpx2.AsyncByteStream):
 
     def _make_too_long(self) -> ReplyRefusedError:
         most = f"{self._limit // 2**20} MiB"
-        return ReplyRefusedError(
-            f"the reply (HTTP {self._head[0]}) is longer than {most}, the most that is read of one"
-        )
+        return ReplyRefusedError(f"the reply (HTTP {self._head[0]}) is longer than {most}, the limit for replies")

@@ -218,9 +218,7 @@ def find(context: CheckContext, path: str) -> Place | None:
 
     absolute = path.startswith("/")
     if ".." in path.split("/") or "\0" in path or (absolute and not path.startswith("/tmp/")):  # noqa: S108
-        raise ConfigError(
-            f"path: found {path!r}, expected one below the workspace without `..`, or below its private /tmp"
-        )
+        raise ConfigError(f"path: found {path!r}, expected one below the workspace without `..`, or below its /tmp")
     if context.workspace is not None:
         try:
             kind = context.workspace.kind(path)

@@ -28,9 +28,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "path", nargs="?", type=Path, default=Path(), metavar="PATH", help="folder or case (default: .)"
     )
-    parser.add_argument(
-        "--profile", metavar="NAME", help="only the run profile and evaluation profile of this name (default: all)"
-    )
+    parser.add_argument("--profile", metavar="NAME", help="only the profiles of this name (default: all)")
     parser.add_argument(
         "--output", type=Path, default=Path("outputs"), metavar="DIR", help="the output folder (default: outputs)"
     )

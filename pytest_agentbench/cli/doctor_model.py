@@ -136,9 +136,7 @@ def write_settings(path: Path, model_id: str, settings: Mapping[str, Any]) -> No
         raise missing
     if repeated := settings.keys() & entries[at].keys():
         names = ", ".join(sorted(repeated))
-        raise ConfigError(
-            f"{document.path}: the entry {model_id!r} has {names} already; add {json.dumps(dict(settings))}"
-        )
+        raise ConfigError(f"{document.path}: entry {model_id!r} has {names} already; add {json.dumps(dict(settings))}")
     problem = document.problem(("models", at, "model_id"), "", at_key=True)
     lines = document.text.decode("utf-8-sig").splitlines(keepends=True)
     line, column = lines[problem.line - 1], problem.column - 1

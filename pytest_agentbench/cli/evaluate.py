@@ -88,9 +88,7 @@ def run(args: argparse.Namespace) -> int:
             _require_file_order(benchmark, args.predictions)
         specs = args.metric or list(benchmark.metrics)
         if not specs:
-            message = (
-                "`verify` decides its rows, which only a session does: pytest DATASET --agentbench-predictions FILE"
-            )
+            message = "only a session can decide its rows by `verify`: pytest DATASET --agentbench-predictions FILE"
             return refuse_usage("evaluate", f"{args.data}: {message}")
         if problem := _find_metric_problem(specs, benchmark):
             return refuse_usage("evaluate", problem)

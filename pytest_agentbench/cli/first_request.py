@@ -202,9 +202,7 @@ async def _send_nowhere(
         )
     require_input(runner, case.runner.type, case)
     if isinstance(runner, RunnerKind) and runner.own_tools:
-        raise ConfigError(
-            f"{place}: the requests of the runner {case.runner.type} are made by a program that it starts"
-        )
+        raise ConfigError(f"{place}: the runner {case.runner.type} starts a program that makes the requests")
     if case.mcp_servers or profile.mcp_servers:
         raise ConfigError(f"{place}: the first request lists tools of MCP servers, which this command does not start")
     if model.provider is not None:

@@ -94,9 +94,7 @@ def _refuse_existing(folder: Path, names: Iterable[str]) -> None:
     # lexists, for a link that leads nowhere would be written through.
     existing = [name for name in names if os.path.lexists(folder / name)]
     if existing:
-        raise ConfigError(
-            f"{folder}: found {list_first(existing, _NAMED)}, and nothing is overwritten; name a new folder"
-        )
+        raise ConfigError(f"{folder}: found {list_first(existing, _NAMED)}; nothing is overwritten, name a new folder")
 
 
 def _make_project_files(folder: Path) -> dict[str, str]:
@@ -213,9 +211,7 @@ def _read_first_rows(file: Path) -> list[dict[str, Any]]:
         place, reason = (f"{first.line}:{first.column}", first.reason)
     else:
         place, reason = (f"{first.line}:1", "")
-    raise ConfigError(
-        f"{file}:{place}: {reason or 'found no object'}, expected rows that are objects with a question each"
-    )
+    raise ConfigError(f"{file}:{place}: {reason or 'found no object'}, expected rows that are objects with a question")
 
 
 def _read_all_rows(file: Path) -> Iterator[dict[str, Any]]:

@@ -129,7 +129,5 @@ def listen(port: int) -> socket.socket:
         listener.listen(2048)
     except (OSError, OverflowError) as error:
         listener.close()
-        raise InfrastructureError(
-            f"cannot listen on {HOST}:{port}: {error}; choose another --port, or 0 for a free one"
-        ) from error
+        raise InfrastructureError(f"cannot listen on {HOST}:{port}: {error}; choose another --port, or 0") from error
     return listener

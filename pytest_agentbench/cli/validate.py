@@ -29,20 +29,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action="store_true",
         help="run the cases' verifiers on solutions that are known to be wrong: a verifier that passes one is an error",
     )
-    parser.add_argument(
-        "--strict", action="store_true", help="answers that fail by their own metrics are errors, not warnings"
-    )
+    parser.add_argument("--strict", action="store_true", help="make answers that fail by their own metrics errors")
     parser.add_argument(
         "--run-profile",
         metavar="NAME",
         help="that has to run the cases, and whose sandbox runs verifiers and collects their tests",
     )
-    parser.add_argument(
-        "--evaluation-profile", metavar="NAME", help="that has to decide the cases; default of both: any"
-    )
-    parser.add_argument(
-        "--show-request", metavar="CASE", help="print the first request of a case's run, and send nothing"
-    )
+    parser.add_argument("--evaluation-profile", metavar="NAME", help="that must decide the cases; default of both: any")
+    parser.add_argument("--show-request", metavar="CASE", help="print the first request of a case; send nothing")
     parser.add_argument("--model", metavar="ID", help="the model whose request --show-request prints")
     parser.add_argument("--suite", metavar="NAME", help="the suite whose model that is")
     parser.add_argument("--json", action="store_true", help="print the request as JSON")

@@ -217,9 +217,7 @@ def resolve_path(text: str, scope: Scope) -> str:
         places = own if is_inside(scope.root, own) else f"{own} and {scope.root}"
         raise ValueError(f"found {text!r}, which leaves {places}; move the file there{_advise_allowing(scope)}")
     if any(part.startswith(".") for part in os.path.relpath(real, scope.root).split(os.sep)):
-        raise ValueError(
-            f"found {text!r}, which is hidden: expected a file of the case's folder{_advise_allowing(scope)}"
-        )
+        raise ValueError(f"found {text!r}, which is hidden: expected a visible file{_advise_allowing(scope)}")
     return real
 
 

@@ -174,9 +174,7 @@ def _make_server(given: _ClientServer, folder: Path) -> McpServer:
 
 def _check_way(given: _ClientServer) -> None:
     if given.type == "sse":
-        raise _RefusedError(
-            "found 'sse', expected stdio or http; give the server's address for streamable HTTP", "type"
-        )
+        raise _RefusedError("found 'sse', expected stdio or http; give the address for streamable HTTP", "type")
     if given.type is not None and given.type != "stdio" and given.type not in _HTTP:
         raise _RefusedError(f"found {given.type!r:.40}, expected stdio or http", "type")
     if given.command is not None and given.url is not None:

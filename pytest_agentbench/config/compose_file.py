@@ -234,9 +234,7 @@ class ComposeService(Record):
     def _named(cls, volumes: tuple[str, ...]) -> tuple[str, ...]:
         for volume in volumes:
             if not _VOLUME.fullmatch(volume):
-                raise ValueError(
-                    f"found {volume!r}, expected name:/path, a named volume; folders of this machine are not shared"
-                )
+                raise ValueError(f"found {volume!r}, expected name:/path, a named volume; folders are not shared")
         return volumes
 
     @model_validator(mode="after")

@@ -91,9 +91,7 @@ def _check_field_path(text: str) -> str:
 
 def _check_prompt(text: str) -> str:
     if len(parse_template(text)) == 1:
-        raise ValueError(
-            "found no field in it, so every row would ask the same; put {{ question }} in the place of the question"
-        )
+        raise ValueError("found no field in it, so that all rows would ask the same; put {{ question }} into it")
     return text
 
 

@@ -224,9 +224,7 @@ class _Builder:
         # Counted before the children are built: `a: [*b, *b]`, nine levels deep, expands to a billion values.
         self.left -= len(node.value)
         if self.left < 0 or depth > MAX_DEPTH:
-            raise self.document.error(
-                [_problem_at(node, "aliases expand to too many values; write the values without aliases")]
-            )
+            raise self.document.error([_problem_at(node, "aliases expand to too many values; use no aliases")])
         if node.tag not in (_MAP, _SEQ):
             self.complain(node, _refuse_tag(node))
         depth += 1

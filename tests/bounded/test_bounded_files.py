@@ -57,7 +57,10 @@ def test_lines_come_as_they_are_and_a_longer_one_is_refused(limit: int, tmp_path
         next(iter(read_lines(file, limit)), None)
         assert file.seek(0) == 0  # still open, whoever stopped reading
     path.write_bytes(b"one\n" + b"x" * (limit + 1))
-    with open_file(path, None) as file, pytest.raises(FileRefusedError, match=f"a line of more than {limit} bytes"):
+    with (
+        open_file(path, None) as file,
+        pytest.raises(FileRefusedError, match=f"a line of more than the limit of {limit} bytes"),
+    ):
         list(read_lines(file, limit))
 
 

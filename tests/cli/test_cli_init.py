@@ -258,7 +258,7 @@ def test_the_output_may_lie_elsewhere(init, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "name", "argv", "expected"),
     [
-        ("", "a.jsonl", (), "a.jsonl:1:1: found no row, expected rows that are objects with a question each"),
+        ("", "a.jsonl", (), "a.jsonl:1:1: found no row, expected rows that are objects with a question"),
         ("[1, 2]", "a.json", (), "a.json:1:1: found no object, expected rows that are objects"),
         ("{bad\n", "a.jsonl", (), "a.jsonl:1:2: not valid JSON"),
         ('{"a": 1, "b": [2]}\n', "a.jsonl", (), "a.jsonl:1:1: found no field with texts that could be questions"),

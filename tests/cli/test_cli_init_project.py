@@ -202,7 +202,7 @@ def test_nothing_is_written_where_one_file_is_in_the_way(tmp_path, monkeypatch, 
     (tmp_path / taken).parent.mkdir(exist_ok=True)
     (tmp_path / taken).symlink_to("nowhere")
     assert main(["init", "."]) == 1
-    assert f"found {taken}, and nothing is overwritten" in capsys.readouterr().err
+    assert f"found {taken}; nothing is overwritten" in capsys.readouterr().err
     assert files(tmp_path) == []
 
 

@@ -80,7 +80,7 @@ def test_valid_descriptors_are_read(errors, text):
         ("source: squad\n", "2:9: source: found 'squad', expected hf:<dataset id>, or hf:./<folder or file>"),
         ("source: hf:./gone\n", "2:9: source: found 'hf:./gone', expected a folder or file that exists; there is no"),
         ("source: hf:../..\n", "2:9: source: found '../..', which leaves"),
-        (FILES + "prompt: Answer it\n", "3:9: prompt: found no field in it, so every row would ask the same"),
+        (FILES + "prompt: Answer it\n", "3:9: prompt: found no field in it, so that all rows would ask the same"),
         (FILES + "prompt: '{{ a | upper }}'\n", "prompt: found {{ a | upper }}, expected the name of a field"),
         (FILES + "prompt: '{{ f() }}'\n", "there are no expressions"),
         (FILES + "prompt: '{{ question'\n", "prompt: found {{ without }}"),

@@ -109,7 +109,7 @@ def test_rows_that_only_verifiers_decide_are_no_matter_of_evaluate(tmp_path, mon
     (tmp_path / "dataset.yaml").write_text(yaml.safe_dump(text))
     (tmp_path / "preds.json").write_text('{"0": "x"}')
     assert main(["evaluate", "dataset.yaml", "preds.json"]) != 0
-    assert "`verify` decides its rows, which only a session does" in capsys.readouterr().err
+    assert "only a session can decide its rows by `verify`" in capsys.readouterr().err
 
 
 def test_an_answer_of_every_row_is_scored(tmp_path, monkeypatch, capsys):

@@ -91,7 +91,7 @@ def test_with_a_key_the_jina_reader_fetches(reader: Any, tmp_path: Path, caplog:
     assert KEY not in repr(PageSettings.of(LOOPBACK, {"JINA_API_KEY": KEY}))
 
 
-LONG = "gave no answer that can be read: the reply (HTTP 200) is longer than 16 MiB, the most that is read of one"
+LONG = "gave no answer that can be read: the reply (HTTP 200) is longer than 16 MiB, the limit for replies"
 
 
 @pytest.mark.parametrize(
