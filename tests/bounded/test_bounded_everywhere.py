@@ -1,4 +1,4 @@
-"""Nothing goes around the room `bounded`: the calls that `ruff` cannot tell by their names, which are methods."""
+"""All reads go through the room `bounded`: this finds the method calls that `ruff` cannot find by name."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ALLOWED = {
     "workspaces/sessions.py open": "in a folder that this package made, and nobody else may write to",
     "workspaces/sessions.py read_bytes": "the kernel's, in /proc",
 }
-"""What goes around it all the same, by file and kind of call, and why it may."""
+"""Permitted calls outside of the room, by file and kind of call, with the reason."""
 
 HINT = "take it in by pytest_agentbench.bounded, or say in ALLOWED why it needs no bound"
 WORTH_A_LOOK = re.compile(r"read_text|read_bytes|open\(|\bre\.|AsyncClient|HttpxClient|HTTPTransport")
@@ -77,7 +77,7 @@ TRANSPORTS = {"AsyncHTTPTransport", "HTTPTransport"}
 
 
 def unbounded(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and kind of each call that takes in what others made without a bound."""
+    """Yield line and kind of each call that reads others' data without a bound."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and (kind := kind_of(node)) is not None:
             yield node.lineno, kind

@@ -1,4 +1,4 @@
-"""What lies at a path that somebody names: refused at once where it is no plain file, or larger than it may be."""
+"""Paths that others name are refused at once unless they are plain files of a permitted size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns and queries of strangers: what would never end, ends."""
+"""Patterns and queries of others end, even if they would run for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hook may be and may return, as the program that runs it reads it."""
+"""The hook driver accepts some forms of hooks and of their results, and refuses all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hook's process may end with, and what becomes of it: only one verdict of its own counts."""
+"""A hook's process may end in any way: only one verdict with the driver's key counts."""
 
 from __future__ import annotations
 

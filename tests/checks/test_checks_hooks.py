@@ -426,7 +426,7 @@ def test_a_hook_sees_no_process_of_the_session_and_leaves_none(run_hook, monkeyp
 @pytest.mark.slow
 @needs_bubblewrap
 def test_hostile_files_of_the_agent_do_not_make_a_hook_pass(run_hook, tmp_path, monkeypatch):
-    """A file that never ends, one that is all hole, compiled code beside the hook's name."""
+    """A file without end, a sparse file, and compiled code next to the hook's name."""
     monkeypatch.setattr(hooks, "HOOK_SECONDS", 3.0)
     workspace = tmp_path / "workspace"
     os.mkfifo(workspace / "fifo")

@@ -262,7 +262,7 @@ def test_a_file_is_not_made_where_nobody_knows_what_changed(check, workspace, ch
 
 @pytest.mark.parametrize("kind", ["file_exists", "path_exists", "file_contains", "regex_match"])
 def test_a_missing_path_fails_even_without_a_workspace(check, kind):
-    """Also where the run made no workspace at all."""
+    """Also if the run made no workspace."""
     fields = {"path": "gone.md", **({"text": "x"} if kind == "file_contains" else {})}
     fields |= {"pattern": "x"} if kind == "regex_match" else {}
     result = check(kind, **fields)

@@ -1,4 +1,4 @@
-"""What a user's check or metric raises is an error of the case: neither the agent's failure nor the session's end."""
+"""An exception of a user's check or metric is an error of the case, not the agent's failure or the session's end."""
 
 from __future__ import annotations
 

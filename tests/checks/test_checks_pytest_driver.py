@@ -1,4 +1,4 @@
-"""What the process that watches hidden tests makes of what is reported to it."""
+"""The process that watches hidden tests judges their reports."""
 
 from __future__ import annotations
 

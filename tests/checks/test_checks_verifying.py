@@ -1,4 +1,4 @@
-"""Hidden tests and commands decide what an agent left, each in a sandbox of its own."""
+"""Hidden tests and commands decide by an agent's files, each in a separate sandbox."""
 
 from __future__ import annotations
 

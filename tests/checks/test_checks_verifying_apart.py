@@ -1,4 +1,4 @@
-"""Verifiers that are apart: nothing of a solution is where it is graded, and only plain data comes from it."""
+"""Verifiers with `apart` grade without any file of the solution, which returns only plain data."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ NOT_PASSED = "0 of 1 test passed: tests/test_hidden.py::test_median failed"
 
 
 def fails_apart(bench: VerifierBench, code: str) -> None:
-    """Only where it is not in the tests' process: it was written against that."""
+    """Require that an attack on the tests' process passes there, and fails apart."""
     bench.left({"solution.py": code})
     assert bench.tests(IMPORTS).outcome == "passed"
     assert bench.tests(ASKS, apart=True).message == NOT_PASSED
@@ -226,7 +226,7 @@ def test_look():  # a-mark-of-hidden-files
 
 @isolated
 def test_a_solution_finds_nothing_of_what_grades_it(bench: VerifierBench) -> None:
-    """Hidden files, variables, processes; and what it plants and ends is its own."""
+    """The solution sees no hidden files, variables or processes; it plants and ends only its own."""
     bench.left({"solution.py": LOOKS})
     result = bench.tests(LOOKED, apart=True)
     assert result.message == "1 of 1 test passed", result

@@ -1,4 +1,4 @@
-"""What a verifier is answered that asks a solution in another sandbox: plain data, or why there is none."""
+"""A verifier that asks a solution in another sandbox gets plain data, or the reason why it gets none."""
 
 from __future__ import annotations
 

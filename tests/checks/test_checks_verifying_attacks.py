@@ -1,4 +1,4 @@
-"""Agents that go for the grader instead of the task: each leaves a wrong solution, and what should make it count."""
+"""Agents attack the grader instead of the task: each writes a wrong solution, and files that should make it pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ isolated = pytest.mark.parametrize("kind", HELD)
 by_version = pytest.mark.parametrize("kind", HELD)  # where only pytest's version has a part in it: the image's is old
 once = pytest.mark.parametrize("kind", HELD[:1])  # where the kind of sandbox has no part in it
 RAN = "2 of 3 tests passed: tests/test_hidden.py::test_odd failed"
-"""What is said of BAD where nothing that was planted had a say."""
+"""The verdict on BAD if no planted file had an effect."""
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def compile_module(source: str) -> bytes:
     ["__init__.py", "__init__.pyc", "conftest.py", "conftest.pyc", "conftest/__init__.py", "__init__/__init__.py"],
 )
 def test_planted_packages_on_the_way_to_tests_in_process(bench: VerifierBench, name: str) -> None:
-    """At the root, above the tests and beside them; a template's own file is there as the case has it."""
+    """At the root, above the tests and next to them; a template's file is restored from the case."""
     text = HIDDEN.replace("from solution", "from src.solution")
     hidden = [bench.hidden("pkg/tests/test_deep.py", text)]
     wanted = {"tests": ["pkg/tests/test_deep.py"], "pythonpath": ["."]}

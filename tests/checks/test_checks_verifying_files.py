@@ -1,4 +1,4 @@
-"""The folder of a verifier: what of the agent's work is in it, what of the case's, and what became of hidden files."""
+"""A verifier's folder has allowed files of the agent, files of the case, and unchanged hidden files."""
 
 from __future__ import annotations
 

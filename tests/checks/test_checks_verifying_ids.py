@@ -1,4 +1,4 @@
-"""Test ids that no test has are mistakes of the case, and what only the solution brings is none."""
+"""Test ids without a test are mistakes of the case, unless the solution brings the test."""
 
 from __future__ import annotations
 

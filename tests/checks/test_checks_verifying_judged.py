@@ -1,4 +1,4 @@
-"""What a verifier says of what its tests or its command reported."""
+"""Verdicts of verifiers on the reports of their tests or commands."""
 
 from __future__ import annotations
 

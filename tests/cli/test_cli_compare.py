@@ -1,4 +1,4 @@
-"""`agentbench compare A B` on reports on disk: what it prints and writes, and its exit status."""
+"""`agentbench compare A B` on reports on disk: its output, its files and its exit status."""
 
 from __future__ import annotations
 

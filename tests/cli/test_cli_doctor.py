@@ -1,4 +1,4 @@
-"""`agentbench doctor` as a process, with an environment of its own."""
+"""`agentbench doctor` as a process, with a separate environment."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Project:
         self.write("run_profiles/p.yaml", run_profile_id="p", title="p", sandbox=sandbox)
 
     def openclaw(self, **block) -> None:
-        """A case of the runner openclaw, and the profile that says what it is to be run with."""
+        """Add a case of the runner openclaw, with a profile that chooses its OpenClaw."""
         self.case("claw", runner="openclaw")
         settings = {"agent_id": "writer", "timeout_seconds": 60, "image": IMAGE, **block}
         self.write("run_profiles/p.yaml", run_profile_id="p", title="p", openclaw=settings)
@@ -88,7 +88,7 @@ def project(tmp_path):
 
 @contextmanager
 def endpoint() -> Iterator[str]:
-    """An endpoint on loopback that lists its models to KEY only; it quotes what it was given."""
+    """An endpoint on loopback that lists its models for KEY only, and quotes the key that it got."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -112,7 +112,7 @@ def endpoint() -> Iterator[str]:
 
 
 def line(done: subprocess.CompletedProcess[str], about: str) -> str:
-    """What is said about a thing, after its mark."""
+    """Return the only line of the output about a part."""
     found = [each for each in done.stdout.splitlines() if f"  {about}: " in each]
     assert len(found) == 1, done.stdout + done.stderr
     return found[0].strip()
@@ -375,7 +375,7 @@ def test_an_agent_without_its_image_is_missing(project):
 
 @pytest.mark.slow
 def test_looking_starts_and_sends_nothing_that_a_file_names(project):
-    """Of `doctor`, `validate` and `list`. With --live the doctor lists what it does, and then does it."""
+    """Of `doctor`, `validate` and `list`. With --live the doctor lists its requests before it sends them."""
     ran, engine = project.folder / "ran", project.folder / "tools" / "engine"
     engine.parent.mkdir()
     engine.write_text(f"#!/bin/sh\nenv > {ran}\n")

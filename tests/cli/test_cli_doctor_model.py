@@ -130,7 +130,7 @@ def serving(way: Way) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Answer nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

@@ -355,7 +355,7 @@ def test_class_of_a_descriptor_makes_the_items(evaluate, here):
 
 @pytest.mark.slow
 def test_progress_is_for_terminals_only(here):
-    """A bar on a terminal's stderr; none where it is a file, and never on stdout."""
+    """Show a bar on a terminal's stderr, none in a file, and never one on stdout."""
     write(here / "preds.json", RIGHT)
     command = [sys.executable, "-m", "pytest_agentbench.cli", "evaluate", "rows.jsonl", "preds.json"]
     piped = subprocess.run(command, capture_output=True, text=True, check=True)

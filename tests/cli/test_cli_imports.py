@@ -1,6 +1,4 @@
-"""Imports of `agentbench ... --help` and `agentbench list`: what is asked about, and nothing that only other work
-needs.
-"""
+"""`agentbench ... --help` and `agentbench list` import no module that only other commands need."""
 
 from __future__ import annotations
 
@@ -27,9 +25,9 @@ config.base config.case_file config.documents config.functions config.profiles c
 config.folders config.grants config.sections config.pytest_files config.root_search config.session_roots
 sources.case_source sources.discovery sources.names sources.test_yaml
 """
-"""What reads one test.yaml, beside SHARED."""
+"""Modules that read one test.yaml, in addition to SHARED."""
 RUNNING = {"engine", "judging", "metrics", "models", "reports", "store", "tools", "workspaces"}
-"""Rooms of what runs, grades and reports."""
+"""Rooms that run, grade and report."""
 PROGRAM = """
 import json, sys
 from pytest_agentbench.cli import main

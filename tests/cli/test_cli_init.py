@@ -21,7 +21,7 @@ SHARED = Path(__file__).parents[3] / "shared" / "data" / "datasets"
 
 @pytest.fixture
 def init(tmp_path, monkeypatch, capsys):
-    """Writes rows to a file, describes it, and gives the exit status, what was printed and the descriptor."""
+    """Write rows to a file and describe it. Return the exit status, the output and the descriptor."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").touch()
 

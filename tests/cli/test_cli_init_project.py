@@ -22,7 +22,7 @@ LINE = re.compile(r"# yaml-language-server: \$schema=(\S+)\n")
 
 @pytest.fixture
 def begun(tmp_path, monkeypatch, capsys):
-    """A new project, made where it is to lie, and what was printed."""
+    """Make a new project. Return its folder and the output of the command."""
     monkeypatch.chdir(tmp_path)
     assert main(["init", "My bench"]) == 0
     return tmp_path / "My bench", capsys.readouterr().out
@@ -102,7 +102,7 @@ def test_its_workflow_is_one_and_its_commands_run(begun):
 
 
 def test_a_project_asks_for_the_package_from_where_it_was_installed(tmp_path):
-    """No job may fetch a name that nobody holds on an index: whoever registers it runs code beside the job's keys."""
+    """No job may fetch a name that is free on an index: its first owner could run code next to the job's keys."""
     noted = {
         None: "pytest-agentbench",
         '{"url": "https://example.org/it.git", "vcs_info": {"vcs": "git", "commit_id": "0a1b"}}': (

@@ -1,4 +1,4 @@
-"""`agentbench init dataset` on the shapes of well-known datasets: what an expert would write, and it works at once."""
+"""`agentbench init dataset` on the shapes of well-known datasets writes descriptors that work at once."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_well_known_shapes(tmp_path, monkeypatch, capsys, rows, fields, prompt, 
 
 @pytest.mark.parametrize("rows", [ARC, BOOLQ, CHAT, CMMLU, CEVAL, MED_QA, GSM8K, DROP, SQUAD])
 def test_the_right_answers_are_right(tmp_path, monkeypatch, rows):
-    """What the descriptor says scores the rows' own answers with 1."""
+    """The metrics of the descriptor score the rows' own answers with 1."""
     from pytest_agentbench import create_benchmark
 
     monkeypatch.chdir(tmp_path)

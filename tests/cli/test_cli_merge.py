@@ -70,7 +70,7 @@ ROWS = [row(f"c{n}", "failed" if n % 3 == 1 else "passed") for n in range(7)]
 
 @pytest.fixture
 def merge(tmp_path, capsys, monkeypatch):
-    """Writes reports a.json, b.json, ... and merges them: exit status, the joint report, what was printed."""
+    """Write reports a.json, b.json, ... and merge them. Return exit status, joint report and output."""
     monkeypatch.chdir(tmp_path)
 
     def call(*reports, args=()):

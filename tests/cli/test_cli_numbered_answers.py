@@ -1,4 +1,4 @@
-"""What numbers are that answer multiple-choice questions, decided from all rows."""
+"""The meaning of numbers that answer multiple-choice questions is decided from all rows."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ ROWS = [row("a"), row("b", "failed", message="wrong")]
 
 @pytest.fixture
 def report(tmp_path, capsys, monkeypatch):
-    """Runs the command in a project with `outputs/report.json`: exit status and what was printed."""
+    """Run the command in a project with `outputs/report.json`. Return exit status and output."""
     monkeypatch.chdir(tmp_path)
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "CI_PROJECT_DIR", "WORKSPACE"):
         monkeypatch.delenv(name, raising=False)

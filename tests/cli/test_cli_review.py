@@ -1,4 +1,4 @@
-"""People label the runs of a session, through the real command on what a real session has stored."""
+"""People label the stored runs of a real session with the real command."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def review(made, tmp_path, monkeypatch, capsys):
-    """Runs the command in a copy of the project with these lines typed: exit status and what was printed."""
+    """Run the command in a copy of the project with these lines typed. Return exit status and output."""
     folder = tmp_path / "project"
     shutil.copytree(made, folder)
     monkeypatch.chdir(folder)
@@ -210,7 +210,7 @@ def test_a_report_cannot_name_a_run_outside_of_the_output_folder(review, tmp_pat
 
 @pytest.mark.parametrize("target", ["start-up", "there.jsonl", "/dev/full"])
 def test_labels_are_appended_to_no_file_elsewhere(review, tmp_path, target):
-    """A name that the folder's report gives a run would stand in a file that a shell runs at its start."""
+    """A run's name in the folder's report could otherwise get into a file that a shell runs at its start."""
     (tmp_path / "there.jsonl").touch()
     Path("human.jsonl").symlink_to(tmp_path / target)
     code, printed = review(answers(6))

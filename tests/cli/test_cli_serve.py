@@ -1,4 +1,4 @@
-"""`agentbench serve` as a process: it prints where it listens, answers, and ends cleanly."""
+"""`agentbench serve` as a process prints its address, answers, and ends cleanly."""
 
 from __future__ import annotations
 

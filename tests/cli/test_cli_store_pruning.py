@@ -50,7 +50,7 @@ def test_a_run_that_another_has_replaced_is_pruned(shop, store, turn):
 
 
 def test_a_session_finds_a_success_behind_a_failure(shop, store):
-    """A provider's failure never takes the place of a success: the success lies aside and is found again."""
+    """A provider's failure never replaces a success: the success is moved aside and found again."""
     good, _ = shop.run()
     shop.run(status="provider_error")
     assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
@@ -64,7 +64,7 @@ def test_a_prompt_that_was_left_for_one_that_only_failed_loses_nothing(shop, sto
 
 
 def test_reused_runs_stay_and_are_exported(shop, store):
-    """Prompt A, then B, then A again: A's run and verdict lie aside, and are those of the last session."""
+    """After prompts A, B and A again, the last session uses A's run and verdict, which were moved aside."""
     old, _ = shop.run(covered("old"))
     new, _ = shop.run(covered("new"))
     assert [json.loads(line)["run"]["run_id"] for line in store("export")[1].splitlines()] == [new.run_id]

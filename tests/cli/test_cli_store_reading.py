@@ -153,7 +153,7 @@ def test_inputs_without_their_secrets_prove_nothing(shop, store):
 
 
 def damaged(kind, shop, turn):
-    """Damages one thing of a sound store; a part of what is said of it."""
+    """Damage one document or file of a sound store. Return a part of the expected problem."""
     model_store = shop.model_store()
     archive = shop.output / model_store.write_workspace("sum", 1, f"{1:032x}", lambda file: file.write(b"tar"))
     _, path = shop.run(model_store=model_store, workspace=str(archive.relative_to(shop.output)))

@@ -1,4 +1,4 @@
-"""What `validate`, `list`, `schema` and `doctor` say of servers files and of task files."""
+"""`validate`, `list`, `schema` and `doctor` on servers files and task files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agentbench trust`: what is granted, how long, and who may write it down; what other commands say of guests."""
+"""`agentbench trust` grants, ends and lists grants; other commands report on guests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROFILE = "schema_version: 1\nrun_profile_id: wide\ntitle: W\nsandbox: local\n"
 
 @pytest.fixture
 def guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of somebody else's below the user's root; the user's configuration lies in `home`."""
+    """Another author's folder below the user's root; the user's configuration is in `home`."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     project = tmp_path / "project"
     (project / "cases" / "suites").mkdir(parents=True)
@@ -125,7 +125,7 @@ def test_a_changed_file_ends_a_grant(guest: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_link_to_a_folder_elsewhere_is_not_granted(guest: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What lies there could change without the grant's end."""
+    """The target's files could change without an end of the grant."""
     (guest / "inside").symlink_to("one")
     assert main(["trust", str(guest)]) == 0
     (guest / "out").symlink_to(guest.parents[1])

@@ -1,4 +1,4 @@
-"""`agentbench validate` says yes exactly where a session of pytest runs what is there."""
+"""`agentbench validate` accepts a folder if and only if a session of pytest runs its cases."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JUDGE = {"summary": "fine", "overall": {"score": 9, "evidence": ["It is."]}}
 
 @pytest.fixture
 def both(bench, capsys, monkeypatch):
-    """Returns what is wrong by a session with the scripted model, and by `validate`: the texts, none where all runs."""
+    """Return the problems by a session with the scripted model, and by `validate`; empty if all cases run."""
 
     def run(*options: str, named: str = "cases") -> tuple[str, list[str]]:
         session = bench.run(named, "--model=demo", *options)

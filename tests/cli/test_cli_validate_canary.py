@@ -1,4 +1,4 @@
-"""`agentbench validate --canary`: verifiers that a wrong solution passes are told."""
+"""`agentbench validate --canary` reports verifiers that pass a wrong solution."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pytest_agentbench.cli import main
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Writes a data file and, with any settings, a dataset.yaml beside it."""
+    """Write a data file and, with any settings, a dataset.yaml next to it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").touch()
 

@@ -1,4 +1,4 @@
-"""`agentbench watch` over HTTP: what it tells of sessions, and whom it refuses."""
+"""`agentbench watch` over HTTP: the data of sessions, and refused requests."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def session(output):
 
 @pytest.fixture
 def data(output):
-    """What the page is told: `data()` is data.json, its time is moved by hand."""
+    """The data of the page: `data()` returns data.json, and tests move its time by hand."""
 
     class Told:
         now = 0.0

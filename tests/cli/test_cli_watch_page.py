@@ -37,7 +37,7 @@ def watched(tmp_path, program):
 
 
 def heading(shown, text: str):
-    """Waits for the line that says how far the session is."""
+    """Wait for the line with the session's progress."""
     shown.page.locator("#progress", has_text=text).wait_for(timeout=30_000)
 
 
@@ -205,7 +205,7 @@ READING = """async (watched) => {
   }
   return got;
 }"""
-"""What a page of elsewhere does in the browser of somebody who watches; gives what it could read."""
+"""Return the data that a page of another origin can read in the browser of a user who watches."""
 
 
 def test_a_page_of_another_origin_reads_nothing(program, tmp_path):

@@ -23,7 +23,7 @@ _MERGES = "m0: &m0 {x0: 1}\n" + "".join(
 
 
 def complaints(text: str) -> str:
-    """What is wrong with a text; it is read quickly, whatever it holds."""
+    """Return the problems of a text, which must be found quickly."""
     started = time.process_time()
     try:
         found = "\n".join(problem.message for problem in parse_yaml(text.encode(), PATH).problems)

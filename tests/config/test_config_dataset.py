@@ -1,4 +1,4 @@
-"""`dataset.yaml`: what is wrong with one, and where."""
+"""Problems of a `dataset.yaml` have their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which config root is the user's, which are guests', and what these may say."""
+"""The user's config root is told from guests' roots, and guests' files are limited."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ HARMLESS = {
     "judge_system_prompt metrics compat judge_sees_reasoning",
     "temperature top_p seed keep_reasoning_tags stream stall_seconds env gateway",
 }
-"""Fields of profiles that loosen nothing, whatever they say; `runner_defaults` and overrides are looked into."""
+"""Fields of profiles that loosen no limit with any value; `runner_defaults` and overrides are checked by key."""
 
 
 def make_root(folder: Path, **files: Any) -> Path:
-    """A config root; `run_profiles__safe={...}` is run_profiles/safe.yaml."""
+    """Return a config root; `run_profiles__safe={...}` is run_profiles/safe.yaml."""
     (folder / "suites").mkdir(parents=True)
     (folder / "suites" / "any.yaml").write_text("schema_version: 1\nsuite_id: any\ntitle: A\nmodels: []\n")
     for name, content in files.items():

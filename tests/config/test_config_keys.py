@@ -1,4 +1,4 @@
-"""Where the values of variables may go."""
+"""Values of variables go only to permitted hosts and programs."""
 
 from __future__ import annotations
 

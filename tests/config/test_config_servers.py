@@ -241,7 +241,7 @@ COMMANDS = {
 
 
 def test_commands_json_is_read_as_it_is(tmp_path, write):
-    """MCP-Bench keeps the servers' folders beside the file, and writes `../plain` for them."""
+    """MCP-Bench has the servers' folders next to the file, and writes `../plain` for them."""
     (tmp_path / "mcp_servers" / "plain").mkdir(parents=True)
     write("mcp_servers/commands.json", COMMANDS)
     found = ConfigRoot(tmp_path).mcp_servers(tmp_path / "mcp_servers" / "tasks.json")

@@ -1,4 +1,4 @@
-"""`verify` of a test.yaml: what it may say, and where it is wrong."""
+"""`verify` of a test.yaml: valid fields, and problems with their place."""
 
 from __future__ import annotations
 

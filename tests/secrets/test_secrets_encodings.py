@@ -1,4 +1,4 @@
-"""Texts with their escapes undone, and where what comes to light lies in the text as it is."""
+"""Texts with their escapes undone, and the places of decoded characters in the original text."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ def test_a_hostile_text_takes_time_in_proportion_to_its_length():
 
 
 def count_calls(text: str) -> int:
-    """Return how many functions redaction calls, those of Python itself too."""
+    """Return how many functions redaction calls, including Python's own."""
     calls = 0
 
     def count(frame: object, event: str, argument: object) -> None:
@@ -305,7 +305,7 @@ def test_a_value_is_cleaned_through_and_through():
 
 
 def _counts_as_secret(text: str) -> bool:
-    """No path that exists, and none of the plain words that records are made of."""
+    """Return whether a text is no existing path and no plain word of records."""
     text = text.strip()
     return len(text) >= 8 and not os.path.exists(text) and not re.fullmatch("[a-z0-9_]+", text)
 

@@ -1,4 +1,4 @@
-"""`Redactor.dump`: what others wrote into a record is looked at, all of it, and what is the record's own is not."""
+"""`Redactor.dump` redacts all texts that others wrote into a record, and skips the record's own fields."""
 
 from __future__ import annotations
 
