@@ -110,7 +110,7 @@ def test_a_value_that_is_not_a_number_is_not_a_multiple(number):
         ({"patternProperties": {"a": {}}, "unevaluatedProperties": False}, "is not supported"),
     ],
 )
-def test_a_broken_schema_says_nothing_of_the_agent(schema, reason):
+def test_a_broken_schema_is_an_error_and_no_failure_of_the_agent(schema, reason):
     if reason is None:
         assert "missing )" in refusal({"properties": {"a": schema}}, {"a": "text"})
     else:

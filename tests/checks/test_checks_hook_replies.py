@@ -22,7 +22,7 @@ def reply(**fields: Any) -> bytes:
     return json.dumps({"key": KEY, **fields}).encode()
 
 
-def test_a_verdict_has_its_message_its_outputs_and_what_was_printed():
+def test_a_verdict_has_its_message_its_outputs_and_the_printed_text():
     told = reply(passed=True, message="fine", outputs={"n": 1}, metadata={"m": 2})
     found = _verdict(done(told, output="said\n"), KEY)
     assert (found.outcome, found.message) == ("passed", "fine")

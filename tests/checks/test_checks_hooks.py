@@ -155,7 +155,7 @@ def test_a_hook_by_import_path_is_found_where_this_process_finds_it(run_hook, tm
     assert result.outcome == "passed", result
 
 
-def test_a_hook_sees_modules_beside_it_but_no_keys_and_none_of_this_processs_path(run_hook, tmp_path, monkeypatch):
+def test_a_hook_sees_modules_next_to_it_but_no_keys_and_no_path_of_this_process(run_hook, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "sitecustomize.py").write_text("raise SystemExit('planted')")
@@ -246,7 +246,7 @@ def test_a_hook_that_misbehaves_is_an_error_with_the_reason(run_hook, source, me
     ],
     ids=["1 GB", "processes", "fork bomb", "disk"],
 )
-def test_a_hook_that_takes_what_there_is_is_stopped(run_hook, tmp_path, monkeypatch, source, message):
+def test_a_hook_that_uses_all_resources_is_stopped(run_hook, tmp_path, monkeypatch, source, message):
     with small_disk(tmp_path / "disk", "900m"):
         monkeypatch.setenv("TMPDIR", str(tmp_path / "disk"))
         result = bounded(checked, tmp_path, source)
@@ -357,7 +357,7 @@ def check(artifact, context):
 
 
 @pytest.mark.parametrize("leads_to", ["{case}/expected.txt", "out/expected.txt", "folder/../out/expected.txt"])
-def test_an_answer_that_is_a_link_to_what_is_expected_is_none(run_hook, tmp_path, leads_to):
+def test_an_answer_that_is_a_link_to_the_expected_file_does_not_count(run_hook, tmp_path, leads_to):
     (tmp_path / "case" / "expected.txt").write_text("42")
     workspace = tmp_path / "workspace"
     (workspace / "out").symlink_to(tmp_path / "case")
@@ -389,7 +389,7 @@ os._exit(0)
 
 
 @pytest.mark.parametrize("policy", [pytest.param(ALLOWED, marks=needs_bubblewrap), WITH_NETWORK], ids=["no-net", "net"])
-def test_a_verdict_forged_by_what_a_hook_runs_is_none(run_hook, tmp_path, policy):
+def test_a_verdict_forged_by_a_program_of_a_hook_does_not_count(run_hook, tmp_path, policy):
     (tmp_path / "workspace" / "solution.py").write_text(FORGES)
     source = (
         "def check(artifact, context):\n    exec((context.workspace / 'solution.py').read_text(), {})\n    return False"

@@ -78,7 +78,7 @@ def test_every_declared_kind_has_a_function():
     assert set(BUILTIN_CHECKS) == BUILTIN_KINDS
 
 
-def test_a_result_tells_what_was_expected_and_what_came(check):
+def test_a_result_has_the_expected_and_the_actual_value(check):
     result = check("status_is", status="timed_out")
     assert (result.check_id, result.kind, result.outcome) == ("c", "status_is", "failed")
     assert (result.message, result.expected, result.actual) == ("the run's status is success", "timed_out", "success")
@@ -244,7 +244,7 @@ def test_openclaw_workspace_file_present(check, workspace):
     assert present(run={**run, "runner_type": "llm_probe"}) == "failed"
 
 
-def test_a_file_that_may_be_among_changes_that_are_not_listed_is_told_so(check):
+def test_a_file_that_may_be_among_unlisted_changes_is_reported_as_such(check):
     run = {"runner_type": "openclaw", "changes": [added("a")], "metadata": {WORKSPACE_NOTE: {"more_changes": 1200}}}
     result = check("openclaw_workspace_file_present", relative_path="z", run=run)
     assert result.outcome == "failed"
@@ -252,7 +252,7 @@ def test_a_file_that_may_be_among_changes_that_are_not_listed_is_told_so(check):
 
 
 @pytest.mark.parametrize("changes", [None, []])
-def test_a_file_is_not_made_where_nobody_knows_what_changed(check, workspace, changes):
+def test_a_file_does_not_count_as_made_if_the_changes_are_unknown(check, workspace, changes):
     workspace.write_text("out/report.md", "from before the run")
     run = {"runner_type": "openclaw", "changes": changes, "metadata": {WORKSPACE_NOTE: {"not_compared": "too large"}}}
     result = check("openclaw_workspace_file_present", relative_path="out/report.md", run=run)

@@ -52,7 +52,7 @@ def test_a_test_that_went_through_all_phases_passed(told):
     }
 
 
-def test_nothing_said_is_nothing_loaded_and_no_end(told):
+def test_a_process_without_reports_has_loaded_nothing_and_not_ended(told):
     assert told.heard.told() == {"loaded": False, "ended": None, "tests": {}, "problems": [], "output": ""}
 
 
@@ -72,7 +72,7 @@ def test_nothing_said_is_nothing_loaded_and_no_end(told):
         ({"setup": "skipped", "call": "xfailed", "teardown": "passed"}, "skipped", "setup skipped"),
     ],
 )
-def test_the_worst_phase_decides_and_tells_why(told, phases, outcome, message):
+def test_the_worst_phase_decides_and_gives_the_message(told, phases, outcome, message):
     told.phases("t", **phases)
     assert told.heard.told()["tests"] == {"t": {"outcome": outcome, "message": message}}
 

@@ -153,7 +153,7 @@ def test_a_plugin_and_a_configuration_are_used_where_they_are_named(bench: Verif
 
 
 @plainly
-def test_hidden_folders_take_the_place_of_what_is_there(bench: VerifierBench) -> None:
+def test_hidden_folders_replace_existing_files(bench: VerifierBench) -> None:
     bench.left({"data/extra.txt": "mine", "data/in.txt": "mine", "name": "a file", "way/x": "y"})
     (bench.workspace.path / "away").symlink_to("/etc")
     folder = bench.folder / "data"
@@ -226,7 +226,7 @@ def test_a_sandbox_that_cannot_verify_is_an_error(bench: VerifierBench) -> None:
     assert (result.outcome, result.message[:17]) == ("error", "FileNotFoundError")
 
 
-def test_a_digest_tells_content_and_mode(tmp_path) -> None:
+def test_a_digest_differs_with_content_and_mode(tmp_path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     file = folder / "a"

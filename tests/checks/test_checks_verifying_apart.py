@@ -46,7 +46,7 @@ def bench(kind: str, tmp_path: Path) -> Iterator[VerifierBench]:
 
 
 @everywhere
-def test_hidden_tests_ask_what_a_solution_does(bench: VerifierBench) -> None:
+def test_hidden_tests_call_a_solution(bench: VerifierBench) -> None:
     bench.left({"solution.py": GOOD, "note": "note"})
     (bench.workspace.path / "link").symlink_to("note")
     result = bench.tests(HIDDEN, apart=True)
@@ -225,7 +225,7 @@ def test_look():  # a-mark-of-hidden-files
 
 
 @isolated
-def test_a_solution_finds_nothing_of_what_grades_it(bench: VerifierBench) -> None:
+def test_a_solution_finds_no_file_of_its_grader(bench: VerifierBench) -> None:
     """The solution sees no hidden files, variables or processes; it plants and ends only its own."""
     bench.left({"solution.py": LOOKS})
     result = bench.tests(LOOKED, apart=True)

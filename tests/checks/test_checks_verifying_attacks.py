@@ -365,7 +365,7 @@ def test_a_module_with_the_name_of_the_hidden_one(bench: VerifierBench, folders:
 
 
 @by_version
-def test_a_package_beside_the_hidden_module(bench: VerifierBench) -> None:
+def test_a_package_next_to_the_hidden_module_does_not_replace_it(bench: VerifierBench) -> None:
     bench.left({"solution.py": BAD, "tests/test_hidden/__init__.py": SPOOFED})
     result = bench.tests()
     assert (result.outcome, result.outputs["tests"]) == ("failed", {})
@@ -418,7 +418,7 @@ def test_a_link_on_the_way_to_a_test_that_is_not_there(bench: VerifierBench) -> 
 
 
 @everywhere
-def test_modules_beside_the_script_of_a_command(bench: VerifierBench) -> None:
+def test_a_command_imports_no_module_of_the_agent_next_to_its_script(bench: VerifierBench) -> None:
     write = "open(os.environ['AGENTBENCH_RESULT'], 'w').write"
     score = bench.hidden("score.py", f"import json, os\n{write}(json.dumps({{'score': 0}}))\n")
     bench.left({"json.py": f"import os\n{write}('{{\"score\": 1}}')\nos._exit(0)\n"})

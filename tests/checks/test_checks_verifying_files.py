@@ -95,7 +95,7 @@ def test_tests_that_are_named_are_the_templates_or_gone(staging):
     assert staging.staged() == {"tests/test_a.py": "ours", "settings.ini": "ours"}
 
 
-def test_packages_beside_the_way_to_tests_stay_where_tests_import_from_the_workspace(staging):
+def test_packages_next_to_the_path_to_tests_stay_if_tests_import_from_the_workspace(staging):
     packages = dict.fromkeys(["__init__.py", "a/__init__.py", "a/b/__init__.so"], "mine")
     fill(staging.left.path, {**packages, "a/b/test_a.py": "mine", "a/solved/__init__.py": "mine"})
     staging.stage(staging.verifier(pytest={"tests": ["a/b/test_a.py"]}))

@@ -179,7 +179,7 @@ def test_a_python_that_the_sandbox_hides_is_mounted(monkeypatch):
         ({"result": {}}, None, "failed", "the verifier's result is not as expected"),
     ],
 )
-def test_a_command_is_compared_with_what_is_expected(expected, result, outcome, message):
+def test_a_command_is_compared_with_the_expectation(expected, result, outcome, message):
     found = _compare(verifier(command=("x",), expected=expected), ended(0, "all good\n"), result)
     assert (found.outcome, found.message) == (outcome, message)
 

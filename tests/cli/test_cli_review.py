@@ -377,7 +377,7 @@ def test_a_report_elsewhere_names_its_runs_and_cases(review, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("content", ["{}\n", "\n\n{"])
-def test_a_broken_file_of_labels_is_refused_before_anything_is_asked(review, content):
+def test_a_broken_file_of_labels_is_refused_before_the_first_question(review, content):
     Path("human.jsonl").write_text(content)
     code, printed = review(answers(6))
     assert code == 1

@@ -89,7 +89,7 @@ def test_why_names_further_differences_of_runs(shop, store):
     assert store("why", a, c)[1].splitlines()[-1] == 'run_profile.sandbox: "auto" -> "local"'
 
 
-def test_secrets_are_neither_shown_nor_taken_for_equal(shop, store):
+def test_secrets_are_neither_printed_nor_treated_as_equal(shop, store):
     _, a = shop.run(covered("the key is hunter2-hunter2"))
     _, b = shop.run(covered("the key is hunter2-hunter2 "), case_id="other")
     c = shop.run(covered(f"the key is {REDACTED}"), case_id="third")[1]

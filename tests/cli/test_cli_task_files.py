@@ -100,7 +100,7 @@ def test_validate_names_ignored_settings_of_a_client(project, call):
     assert lines[2] == "1 file checked, 0 cases: 1 error, 1 warning"
 
 
-def test_validate_tells_all_that_is_wrong_with_tasks(project, call):
+def test_validate_reports_all_problems_of_tasks(project, call):
     again = {**TASKS[0], "fuzzy_description": 5}
     (project / "tasks.json").write_text(json.dumps([*TASKS, {"task_id": "no"}, TASKS[0], again], indent=1))
     (project / "other.json").write_text(json.dumps(TASKS[:1]))

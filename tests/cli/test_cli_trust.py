@@ -55,7 +55,7 @@ def trusts(guest: Path) -> bool:
     return decide_trust(guest.parents[1]).covers(str(guest))
 
 
-def test_a_grant_is_shown_kept_listed_and_taken_back(guest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_grant_is_printed_stored_listed_and_revoked(guest: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(os.environ["XDG_CONFIG_HOME"]) / "pytest-agentbench" / "trust.json"
     assert main(["trust", str(guest)]) == 0
     shown = capsys.readouterr().out

@@ -336,7 +336,7 @@ def test_it_listens_on_loopback_only(served):
             probe.bind((address, watched.port))  # taken, were it listening on all addresses
 
 
-def test_a_taken_port_and_a_file_for_a_folder_are_refused(tmp_path, capsys):
+def test_a_port_in_use_and_a_file_in_place_of_a_folder_are_refused(tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["watch", str(tmp_path), "--port", str(port)]) == 2

@@ -42,7 +42,7 @@ def test_a_profile_is_found_by_stem_by_id_and_by_path(root, profile, tmp_path, m
     assert {root.run_profile(name).run_profile_id for name in names} == {"standard_run"}
 
 
-def test_a_path_is_also_taken_from_the_root(root, profile, tmp_path, monkeypatch):
+def test_a_path_may_be_relative_to_the_root(root, profile, tmp_path, monkeypatch):
     profile("standard.yml", "a")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

@@ -68,7 +68,7 @@ def test_a_server_is_found_by_the_nearest_file_that_declares_it(tmp_path, write)
     assert ConfigRoot(tmp_path / "cases").mcp_servers(tmp_path / "cases" / "x.json").keys() == {"A", "B", "D"}
 
 
-def test_a_case_outside_of_the_root_has_the_servers_beside_it_and_those_of_the_root(tmp_path, write):
+def test_a_case_outside_of_the_root_has_the_servers_of_its_folder_and_of_the_root(tmp_path, write):
     write("configs/servers.yaml", HEAD + "servers: {A: {command: root}, B: {command: root}}\n")
     write("cases/x/servers.yaml", HEAD + "servers: {A: {command: own}}\n")
     found = ConfigRoot(tmp_path / "configs").mcp_servers(tmp_path / "cases" / "x" / "test.yaml")

@@ -29,7 +29,7 @@ def case(folder: Path, text: str) -> Case:
     return load_case(write(folder, text), ConfigRoot(folder))
 
 
-def test_sources_are_found_beside_the_case(tmp_path: Path) -> None:
+def test_sources_are_found_next_to_the_case(tmp_path: Path) -> None:
     loaded = case(tmp_path, "verify:\n  files: {tests/t.py: verify/t.py, all: verify}\n  command: [pytest, tests]\n")
     [verifier] = loaded.verify
     assert {file.target: file.source for file in verifier.files} == {
