@@ -104,7 +104,7 @@ class Reading(Record):
     """Path of an error in the same object: a value other than null, false and an empty one is an error."""
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _check_source(self) -> Self:
         if (self.from_ == "file") != (self.file is not None):
             raise ValueError("'from: file' and 'file' belong together")
         if self.from_ in ("stdout_json", "stdout_jsonl", "stderr_json") and self.path is None:
@@ -268,7 +268,7 @@ class AgentProgram(ConfigFile):
         return name
 
     @model_validator(mode="after")
-    def _suits(self) -> Self:
+    def _check_names(self) -> Self:
         problems = [*_find_tool_problems(self.tools)]
         if "shell" not in self.tools and self.tools:
             problems.append((("tools",), "found no 'shell', which replaces the tools that the agent lacks; add it"))

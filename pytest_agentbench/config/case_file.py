@@ -366,7 +366,7 @@ class CaseSandbox(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _kind_is_no_matter_of_a_case(cls, given: Any) -> Any:
+    def _refuse_kind(cls, given: Any) -> Any:
         theirs = SandboxSettings.model_fields.keys() - cls.model_fields.keys()
         if isinstance(given, str) or (isinstance(given, dict) and theirs & given.keys()):
             raise ValueError(
@@ -377,7 +377,7 @@ class CaseSandbox(Record):
 
     @field_validator("image", "dockerfile", "compose")
     @classmethod
-    def _user_trusts_it(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _require_trust(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None and (scope := scope_of(info)) is not None:
             scope.refuse_program(repr(value))
         return value
@@ -471,13 +471,13 @@ class TestCaseFile(SectionedFile):
 
     @field_validator("verify")
     @classmethod
-    def _own_check_ids(cls, value: Verify | None, info: ValidationInfo) -> Verify | None:
+    def _check_unique_ids(cls, value: Verify | None, info: ValidationInfo) -> Verify | None:
         complain(verify_problems(value, [check.check_id for check in info.data.get("deterministic_checks", ())]))
         return value
 
     @field_validator("input")
     @classmethod
-    def _fits_its_runner(cls, value: CaseInput, info: ValidationInfo) -> CaseInput:
+    def _check_input(cls, value: CaseInput, info: ValidationInfo) -> CaseInput:
         runner = info.data.get("runner")
         known = known_of(info)
         if value.turns and runner is not None and _lacks_turns(runner.type, known):
@@ -486,7 +486,7 @@ class TestCaseFile(SectionedFile):
         return value
 
     @model_validator(mode="after")
-    def _suits_its_runner(self, info: ValidationInfo) -> Self:
+    def _check_file(self, info: ValidationInfo) -> Self:
         if (problems := known_of(info).runner_says(self.runner.type, "file_problems")) is not None:
             complain(problems(self))
         return self

@@ -217,14 +217,14 @@ class ComposeService(Record):
 
     @field_validator("image")
     @classmethod
-    def _pinned(cls, image: str | None) -> str | None:
+    def _require_pinned(cls, image: str | None) -> str | None:
         if image is not None and (problem := pinning_problem(image)):
             raise ValueError(problem.partition("; ")[0])
         return image
 
     @field_validator("environment")
     @classmethod
-    def _with_values(cls, given: dict[str, Any] | tuple[str, ...]) -> dict[str, Any] | tuple[str, ...]:
+    def _require_values(cls, given: dict[str, Any] | tuple[str, ...]) -> dict[str, Any] | tuple[str, ...]:
         if isinstance(given, tuple) and (bare := [entry for entry in given if "=" not in entry]):
             raise ValueError(f"found {bare[0]!r}, expected NAME=value: nothing of this machine's environment is passed")
         return given
@@ -244,7 +244,7 @@ class ComposeService(Record):
         return self
 
     @model_validator(mode="after")
-    def _can_be_built(self, info: ValidationInfo) -> Self:
+    def _check_build(self, info: ValidationInfo) -> Self:
         scope, build = scope_of(info), self.build
         if scope is not None and build is not None:
             given = build if isinstance(build, ComposeBuild) else ComposeBuild(context=build)

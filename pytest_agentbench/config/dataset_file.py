@@ -340,14 +340,14 @@ class DatasetDescriptor(ConfigFile):
 
     @field_validator("functions_from")
     @classmethod
-    def _runner_takes_functions(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _check_functions(cls, value: str | None, info: ValidationInfo) -> str | None:
         context = {"llm_probe": {"functions": value}}
         complain(((), text) for _, text in tools_problems(info.data.get("runner"), context, known_of(info)))
         return value
 
     @field_validator("files")
     @classmethod
-    def _files_exist(cls, files: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+    def _check_files(cls, files: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
         scope = scope_of(info)
         if files == ():
             raise ValueError("found none, expected at least one path or pattern")
@@ -357,7 +357,7 @@ class DatasetDescriptor(ConfigFile):
 
     @field_validator("source")
     @classmethod
-    def _source_exists(cls, source: str | None, info: ValidationInfo) -> str | None:
+    def _check_source(cls, source: str | None, info: ValidationInfo) -> str | None:
         if source is None:
             return None
         kind, _, place = source.partition(":")
@@ -370,7 +370,7 @@ class DatasetDescriptor(ConfigFile):
         return source
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         complain([*self._source_problems(), *self._prompt_problems(), *self._class_problems()])
         return self
 

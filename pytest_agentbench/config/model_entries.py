@@ -129,7 +129,7 @@ class ModelEntry(EndpointFields):
         return [name for name in (*named, *map(header_variable, (self.headers or {}).values())) if name]
 
     @model_validator(mode="after")
-    def _spoken_api(self) -> Self:
+    def _check_api(self) -> Self:
         # `provider` of a suite's model is a part of its name
         if not (self.scripted or (self.provider and not isinstance(self, SuiteModel))):
             return self
@@ -145,7 +145,7 @@ class ModelEntry(EndpointFields):
         return self
 
     @model_validator(mode="after")
-    def _versioned_api(self) -> Self:
+    def _check_version(self) -> Self:
         # A suite's model may have its `api` from models.yaml
         spoken = {self.api or "chat", *(self.wires or ())}
         if self.batch == "anthropic":
@@ -156,7 +156,7 @@ class ModelEntry(EndpointFields):
         raise Problems([(("anthropic_version",), said)])
 
     @model_validator(mode="after")
-    def _bearable_temperature(self) -> Self:
+    def _check_temperature(self) -> Self:
         how = (self.dialect, self.base_url, self.dialect_overrides, self.api)
         problem = find_high_temperature(self.parameters, *how)
         if problem is not None:
@@ -183,7 +183,7 @@ class SuiteModel(ModelEntry):
     """Request fields; they win over all others of the model."""
 
     @model_validator(mode="after")
-    def _sound_fields(self) -> Self:
+    def _check_fields(self) -> Self:
         problems = find_parameter_problems(self.request_fields)
         if self.provider is not None and self.declared_name is None:
             problems.append((("provider",), "found no model_name, which it belongs to; give the suite's model both"))

@@ -151,7 +151,7 @@ class RunProfile(SectionedFile):
     """Runs that did not end in success are reused too."""
 
     @model_validator(mode="after")
-    def _pinned_sandbox(self) -> Self:
+    def _require_pinned(self) -> Self:
         # Without an image the package's own is used, which is pinned: any pinned name is valid here
         message = pinning_problem(self.sandbox_settings.image or "an:image")
         if message is not None and not self.allow_floating_image:
@@ -213,7 +213,7 @@ class JudgeConfig(Record):
     """Request options; they win over those given as fields of the judge."""
 
     @model_validator(mode="after")
-    def _sound_temperature(self) -> Self:
+    def _check_temperature(self) -> Self:
         found = [
             (("request_options", *loc), message) for loc, message in find_temperature_problems(self.request_options)
         ]
@@ -247,7 +247,7 @@ class JudgeRunConfig(Record):
     """Number of iterations to aggregate; default: all."""
 
     @model_validator(mode="after")
-    def _sample_of_the_repetitions(self) -> Self:
+    def _check_sample_size(self) -> Self:
         if self.sample_size is not None and self.sample_size > self.repetitions:
             message = f"sample_size ({self.sample_size}) must not exceed repetitions ({self.repetitions})"
             raise Problems([(("sample_size",), message)])
