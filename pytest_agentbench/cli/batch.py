@@ -89,9 +89,7 @@ def _find_model(job: Job, cases: Path) -> Model:
             if reason := missing_key(model):
                 raise ConfigError(reason)
             return model
-    raise ConfigError(
-        f"job {job.job}: no entry of models.yaml asks {job.model!r} at {job.endpoint}; name its folder with --cases"
-    )
+    raise ConfigError(f"job {job.job}: no models.yaml asks {job.model!r} at {job.endpoint}; name its folder by --cases")
 
 
 async def _cancel(job: Job, model: Model) -> None:

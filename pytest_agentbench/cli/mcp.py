@@ -43,9 +43,7 @@ def add_tools_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that every command has that starts servers."""
-    parser.add_argument(
-        "--profile", metavar="NAME", help="the run profile with the sandbox of servers, and with further servers"
-    )
+    parser.add_argument("--profile", metavar="NAME", help="the run profile with the servers' sandbox and more servers")
     parser.add_argument(
         "--output", type=Path, default=Path("outputs"), metavar="DIR", help="the output folder (default: outputs)"
     )

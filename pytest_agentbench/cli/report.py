@@ -63,9 +63,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="add to the job summary and print annotations, as sessions in GitHub Actions do by themselves",
     )
     parser.add_argument("--human", type=Path, metavar="PATH", help="compare judges with the labels of this file")
-    parser.add_argument(
-        "--runs", type=Path, metavar="DIR", help="the output folder with the runs (default: the report's folder)"
-    )
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="the runs' output folder (default: the report's)")
 
 
 def run(args: argparse.Namespace) -> int:

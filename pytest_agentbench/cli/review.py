@@ -49,9 +49,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="PATH",
         help="the file of labels (default: human.jsonl, where sessions that are started here look for it)",
     )
-    parser.add_argument(
-        "--runs", type=Path, metavar="DIR", help="the output folder with the runs (default: the report's folder)"
-    )
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="the runs' output folder (default: the report's)")
     parser.add_argument(
         "--cases", type=Path, action="append", metavar="PATH", help="a folder of cases (default: .; repeatable)"
     )

@@ -363,9 +363,7 @@ class EvaluationProfile(SectionedFile):
         try:
             text = read_bytes(path).decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise ConfigError(
-                f"{path}:1:1: not UTF-8: {error.reason} at byte {error.start}; save the file as UTF-8"
-            ) from error
+            raise ConfigError(f"{path}:1:1: not UTF-8: {error.reason} at byte {error.start}; save as UTF-8") from error
         if not text.strip():
             raise ConfigError(f"{path}:1:1: found an empty file, expected the judge's system prompt")
         return self.model_copy(update={"judge_system_prompt": text, "judge_system_prompt_path": None})
