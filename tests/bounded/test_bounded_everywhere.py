@@ -32,7 +32,6 @@ ALLOWED = {
     "reports/html/page.py read_text": "scripts of this package",
     "reports/reading.py read_text": "the schema of this package",
     "packs/research/knowledge.py open": "opened to be written too, and looked at before it is read",
-    "packs/research/business_report/page.py read_text": "templates of this package",
     "packs/research/report.py read_text": "a script of this package",
     "cli/agents.py read_text": "a template of this package",
     "config/agent_file.py pattern": "of an adapter, which is the user's own: guests have none",

@@ -236,6 +236,8 @@ class PoetConfig(_Section):
             for name in ("max_retries", "default_batch_size")
             if name in self.system_settings.model_fields_set
         ]
+        if "include_charts" in self.reporting_settings.model_fields_set:
+            found.append("reporting_settings.include_charts: the business report is JSON and text, without charts")
         if not compat and "race_score_max" in self.evaluation_parameters.model_fields_set:
             found.append("evaluation_parameters.race_score_max: RACE's scores are 0-1 (only --compat divides by it)")
         return found

@@ -175,8 +175,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "poet",
         help="put the parts together and write the business report",
         description="Put together what the other stages found out about the reports of a model, or of every model that "
-        "has a file, compute efficiency, and write <model>_poet_detailed.json, _poet_summary.json, _poet_report.json, "
-        "_poet_report.txt and _poet_report.html. A part that is missing leaves the composite null, with the reason. "
+        "has a file, compute efficiency, and write <model>_poet_detailed.json, _poet_summary.json, _poet_report.json "
+        "and _poet_report.txt. A part that is missing leaves the composite null, with the reason. "
         "With --session the reports are those of a pytest session over reports.yaml. Asks no model. Exit status 0: "
         "every report has a composite; 1: some have none; 2: wrong usage.",
     )

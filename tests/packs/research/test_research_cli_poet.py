@@ -49,7 +49,7 @@ def test_poet_over_the_results_of_other_stages(rows: list[dict[str, Any]], capsy
     said = capsys.readouterr()
     assert "poet: 2: no composite: fact: it has no citations" in said.err
     assert {path.name for path in Path("results/poet/gpt").iterdir()} == {
-        f"gpt_poet_{name}" for name in ("detailed.json", "summary.json", "report.json", "report.txt", "report.html")
+        f"gpt_poet_{name}" for name in ("detailed.json", "summary.json", "report.json", "report.txt")
     }
 
 

@@ -110,14 +110,14 @@ def test_all_parts_of_all_models(project: Path, capsys: pytest.CaptureFixture[st
     for model in ("quick", "slow"):
         assert [row["task_id"] for row in summary(project, model)["results"]] == ["vans", "lunch"]
         assert summary(project, model)["n_scored"] == 2
-    assert (project / "results/poet/poet_comparison.html").is_file()
+    assert (project / "results/poet/poet_comparison.txt").is_file()
     costs = {
         model: judge_costs(project / f"results/poet/{model}/{model}_poet_report.json") for model in ("quick", "slow")
     }
     assert costs["quick"]["race"]["requests"] == costs["slow"]["race"]["requests"] == 2
     compared = json.loads((project / "results/poet/poet_comparison.json").read_text(encoding="utf-8"))
     assert [each["costs"]["judge"] for each in compared["models"]] == list(costs.values())
-    assert {"results/poet/poet_comparison.json", "results/poet/poet_comparison.html"} <= set(out.splitlines())
+    assert {"results/poet/poet_comparison.json", "results/poet/poet_comparison.txt"} <= set(out.splitlines())
     written = [line for line in out.splitlines() if line.startswith(("results/", "data/"))]
     assert "data/criteria_data/criteria.jsonl" in written
     assert "results/fact/slow/: 5 files" in written

@@ -110,7 +110,7 @@ def results(folder: Path) -> dict[str, Any]:
     for name in found:
         if name.endswith(("_poet_report.json", "poet_comparison.json")):
             found[name] = lasting(json.loads(found[name]))
-        elif name.endswith((".html", "_poet_report.txt")):
+        elif name.endswith(("poet_comparison.txt", "_poet_report.txt")):
             found[name] = "shows the JSON"
     return found
 

@@ -315,6 +315,7 @@ def test_unused_settings_of_a_config_are_reported() -> None:
             "default_expert_time": 2,
             "token_pricing": {"input_cost_per_1k": 1},
             "system_settings": {"max_retries": 2},
+            "reporting_settings": {"include_charts": True},
             "evaluation_parameters": {"race_score_max": 5},
         }
     )
@@ -323,6 +324,7 @@ def test_unused_settings_of_a_config_are_reported() -> None:
         "default_expert_time",
         "token_pricing",
         "system_settings.max_retries",
+        "reporting_settings.include_charts",
         "evaluation_parameters.race_score_max",
     ]
     assert config.unused(compat=True) == config.unused(compat=False)[:-1]

@@ -136,6 +136,11 @@ def format_share(value: float | None) -> str:
     return f"{value:.2f}"
 
 
+def format_difference(value: float | None) -> str:
+    """Return the difference of two scores, with its sign and two decimals."""
+    return DASH if value is None else f"{value:+.2f}"
+
+
 def format_apart(value: float, other: float, form: str = "f") -> tuple[str, str]:
     """Return two numbers with enough decimals to differ. `form`: `f`, or `%` for percents."""
     # `0.80, below the threshold 0.80` would look like a mistake of ours.

@@ -1,19 +1,20 @@
-"""Business report as text for a terminal or a mail (`{model}_poet_report.txt`)."""
+"""Business report as text for a terminal or a mail: `{model}_poet_report.txt` and `poet_comparison.txt`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.packs.research.business_report.aggregates import Group, PoetReport, Ranked
+from pytest_agentbench.packs.research.business_report.aggregates import SCORES, Comparison, Group, PoetReport, Ranked
 from pytest_agentbench.packs.research.business_report.figures import (
     COSTS,
     DASH,
     Mean,
     format_classed,
     format_count,
+    format_difference,
     format_interval,
     format_line,
     format_share,
@@ -33,23 +34,110 @@ MOST_TASKS = 10
 
 def report_text(report: PoetReport, made: datetime, language: Language = "en") -> str:
     """Return lines of at most 100 terminal cells, in English or Chinese."""
+    return _render(lambda console: _ReportText(console, report, language).print(made))
+
+
+def comparison_text(
+    reports: Sequence[PoetReport], comparison: Comparison | None, made: datetime, language: Language = "en"
+) -> str:
+    """Return the scores of several models in one table, and their differences from the best; lines as in a report."""
+    return _render(lambda console: _ComparisonText(console, language).print(reports, comparison, made))
+
+
+def _render(write: Callable[[Console], None]) -> str:
     from rich.console import Console
 
     target = StringIO()
     # Chinese characters take two cells: rich counts cells, str.ljust would count characters.
-    console = Console(file=target, width=WIDTH, color_system=None, markup=False, highlight=False, emoji=False)
-    _Text(console, report, language).print(made)
+    write(Console(file=target, width=WIDTH, color_system=None, markup=False, highlight=False, emoji=False))
     return "\n".join(text.rstrip() for text in target.getvalue().splitlines()) + "\n"
 
 
 class _Text:
+    def __init__(self, console: Console, language: Language) -> None:
+        self._console, self._labels = console, read_labels(language)
+
+    def _title(self, text: str, made: datetime) -> None:
+        self._heading(text, "=")
+        self._line(self._labels["made"].format(f"{made:%Y-%m-%d %H:%M} UTC"))
+
+    def _interval(self, mean: Mean) -> str:
+        return format_interval(mean.ci95, self._labels["to"])
+
+    def _heading(self, text: str, rule: str = "-") -> None:
+        from rich.cells import cell_len
+
+        if rule == "-":
+            self._line("")
+        self._line(text)
+        self._line(rule * min(cell_len(text), WIDTH))
+
+    def _line(self, text: str) -> None:
+        from rich.text import Text
+
+        self._console.print(Text(text, overflow="fold"))
+
+    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for number, title in enumerate(columns):
+            table.add_column(Text(title), justify="right" if number else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        self._console.print(table)
+
+
+class _ComparisonText(_Text):
+    def print(self, reports: Sequence[PoetReport], comparison: Comparison | None, made: datetime) -> None:
+        labels = self._labels
+        self._title(labels["comparison"], made)
+        self._heading(labels["scores"])
+        self._line(labels["scores_note"])
+        columns = ("model", "n", "n_scored", "overall_poet_score", "interval", "class", "saving_usd")
+        self._table([labels[name] for name in columns], [self._overall(report) for report in reports])
+        self._line("")
+        self._line(labels["n_note"])
+        parts = [[format_line(report.model), *self._parts(report)] for report in reports]
+        self._table([labels[name] for name in ("model", *SCORES[1:])], parts)
+        if comparison is not None:
+            self._heading(labels["differences"])
+            best = format_line(comparison.best)
+            self._line(labels["differences_note"].format(best=best, n=comparison.n))
+            differences = [(format_line(row.model), row.difference) for row in comparison.differences]
+            rows = [
+                (model, format_count(mean.n), format_difference(mean.mean), self._interval(mean))
+                for model, mean in differences
+            ]
+            self._table([labels[name] for name in ("model", "n", "difference", "interval")], rows)
+
+    def _parts(self, report: PoetReport) -> Iterator[str]:
+        for name in SCORES[1:]:
+            mean = report.means[name]
+            yield _with_n(format_share(mean.mean), mean.n, report.n_total)
+
+    def _overall(self, report: PoetReport) -> Sequence[str]:
+        labels, overall, saving = self._labels, report.means["overall_poet_score"], report.costs.saving_usd
+        return (
+            format_line(report.model),
+            format_count(report.n_total),
+            format_count(report.n_scored),
+            DASH if overall.mean is None else format_classed(overall.mean, report.thresholds.values()),
+            self._interval(overall),
+            labels.get(report.performance_class or "", DASH),
+            _with_n(format_usd(saving.total), saving.n, report.n_total),
+        )
+
+
+class _ReportText(_Text):
     def __init__(self, console: Console, report: PoetReport, language: Language) -> None:
-        self._console, self._report, self._labels = console, report, read_labels(language)
+        super().__init__(console, language)
+        self._report = report
 
     def print(self, made: datetime) -> None:
         report, labels = self._report, self._labels
-        self._heading(f"{labels['title']}: {format_line(report.model)}", "=")
-        self._line(labels["made"].format(f"{made:%Y-%m-%d %H:%M} UTC"))
+        self._title(f"{labels['title']}: {format_line(report.model)}", made)
         self._line(f"{labels['reports']}: {', '.join(f'{n} {labels[name]}' for name, n in self._counts())}")
         if report.defaults:
             self._line(labels["defaults_used"].format_map(report.defaults))
@@ -205,9 +293,6 @@ class _Text:
             return f"{named} {self._labels['more'].format(n=len(tasks) - MOST_TASKS)}"
         return named
 
-    def _interval(self, mean: Mean) -> str:
-        return format_interval(mean.ci95, self._labels["to"])
-
     def _means(self, means: Iterable[tuple[str, Mean]]) -> None:
         labels = self._labels
         rows = [
@@ -222,30 +307,6 @@ class _Text:
             for name, each in means
         ]
         self._table(["", *(labels[name] for name in ("n", "mean", "interval", "lowest", "highest"))], rows)
-
-    def _heading(self, text: str, rule: str = "-") -> None:
-        from rich.cells import cell_len
-
-        if rule == "-":
-            self._line("")
-        self._line(text)
-        self._line(rule * min(cell_len(text), WIDTH))
-
-    def _line(self, text: str) -> None:
-        from rich.text import Text
-
-        self._console.print(Text(text, overflow="fold"))
-
-    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for number, title in enumerate(columns):
-            table.add_column(Text(title), justify="right" if number else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*map(Text, row))
-        self._console.print(table)
 
 
 def _with_n(shown: str, n: int, of: int) -> str:

@@ -23,8 +23,7 @@ from pytest_agentbench.models.ledger import Spent
 from pytest_agentbench.packs.research.arithmetic import weights_of
 from pytest_agentbench.packs.research.business_report.aggregates import PoetReport, Scored, comparison, poet_report
 from pytest_agentbench.packs.research.business_report.figures import SUMMARY_FIELDS, PoetRow
-from pytest_agentbench.packs.research.business_report.page import page
-from pytest_agentbench.packs.research.business_report.text import report_text
+from pytest_agentbench.packs.research.business_report.text import comparison_text, report_text
 from pytest_agentbench.packs.research.call import Call, StageOutcome
 from pytest_agentbench.packs.research.commands import RAW_DATA, RESULTS, add
 from pytest_agentbench.packs.research.config import PoetConfig
@@ -59,7 +58,7 @@ def write_poet_files(
     race_max: float = 1.0,
     made: datetime | None = None,
 ) -> tuple[Path, ...]:
-    """Write the files of `reporting_settings`: `{model}_poet_{detailed,summary,report}.json`, text and page.
+    """Write the files of `reporting_settings`: `{model}_poet_{detailed,summary,report}.json` and `_report.txt`.
 
     `model` is in the files' names as far as file systems accept it. `spent` is the judges' cost for these reports by
     stage; `lost` contains the reason of each input row without a PoetRow; `not_reached` counts the rows after an
@@ -88,7 +87,7 @@ def write_comparison(
     race_max: float = 1.0,
     made: datetime | None = None,
 ) -> tuple[Path, ...]:
-    """Write `poet_comparison.{json,html}`: several models side by side, each as `write_poet_files` has it."""
+    """Write `poet_comparison.{json,txt}`: several models side by side, each as `write_poet_files` has it."""
     scored = [
         Scored(
             poet_report(
@@ -105,7 +104,6 @@ def write_comparison(
         )
         for model, rows in models.items()
     ]
-    charts = config.reporting_settings.include_charts
     counts = {name: sum(getattr(each.report, name) for each in scored) for name in COUNTS}
     made = made or datetime.now(UTC)
     compared = comparison(scored)
@@ -115,10 +113,10 @@ def write_comparison(
         "comparison": None if compared is None else compared.model_dump(mode="json"),
         "models": [each.report.model_dump(mode="json") for each in scored],
     }
-    text = page(scored, made, language, charts_shown=charts)
+    text = comparison_text([each.report for each in scored], compared, made, language)
     return (
         write_text(folder / f"{COMPARISON}.json", format_document(document)),
-        write_text(folder / f"{COMPARISON}.html", text),
+        write_text(folder / f"{COMPARISON}.txt", text),
     )
 
 
@@ -142,7 +140,6 @@ def _texts(scored: Scored, config: PoetConfig, language: Language, made: datetim
     yield "report.json", format_document({"made": made.isoformat(timespec="seconds"), **report.model_dump(mode="json")})
     if reporting.generate_text_report:
         yield "report.txt", report_text(report, made, language)
-    yield "report.html", page([scored], made, language, charts_shown=reporting.include_charts)
 
 
 def _summary(report: PoetReport, rows: Sequence[PoetRow]) -> dict[str, Any]:
@@ -162,8 +159,8 @@ S = TypeVar("S")
 
 
 def add_report_language(parser: argparse._ActionsContainer) -> None:
-    """Add the language that text and page are written in."""
-    add(parser, "--report_language", choices=("en", "zh"), default="en", help="of text and page (default: %(default)s)")
+    """Add the language of the business report's text."""
+    add(parser, "--report_language", choices=("en", "zh"), default="en", help="of the text (default: %(default)s)")
 
 
 @dataclass(frozen=True, slots=True)
