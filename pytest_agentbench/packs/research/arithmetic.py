@@ -150,11 +150,9 @@ class InteractionEfficiency:
     def overall_efficiency(self) -> float | None:
         """Return the mean, or None if any of the four is None."""
         parts: list[float | None] = [getattr(self, field.name) for field in fields(self)]
-        known = [part for part in parts if part is not None]
         # A mean over the known values would reward agents that record less.
-        if len(known) < len(parts):
-            return None
-        return sum(known) / len(known)
+        total = _sum(*parts)
+        return None if total is None else total / len(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from pytest_agentbench.packs.research.query_files import markdown_queries
 from pytest_agentbench.packs.research.records import ExecutionMetrics, QueryRow, RowId, count_article
 from pytest_agentbench.packs.research.rows import GoodRow, language_of, prompt_key, read_research_rows
 from pytest_agentbench.records.base import Record
+from pytest_agentbench.terminal_text import count_text
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)---[ \t]*(?:\n|\Z)", re.DOTALL)
 _SEPARATORS = "-_. "
@@ -305,7 +306,7 @@ def _queries(path: Path, problems: list[str]) -> Queries:
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    print(f"{write_rows(path, rows)}: {len(rows):,} row{'' if len(rows) == 1 else 's'}", file=sys.stderr)
+    print(f"{write_rows(path, rows)}: {count_text(len(rows), 'row')}", file=sys.stderr)
 
 
 def _print(rows: Iterable[Mapping[str, Any]]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_agentbench.bounded.json_files import BadItem, read_items
-from pytest_agentbench.cli.output import printable
+from pytest_agentbench.cli.output import printable, refuse_usage
 from pytest_agentbench.cli.places import require_existing
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.commands import (
@@ -48,6 +47,7 @@ from pytest_agentbench.packs.research.lint_rows import (
 from pytest_agentbench.packs.research.lint_words import swapped_findings
 from pytest_agentbench.packs.research.race_judging import normalise_text
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, QueryRow, RaceCriteria, ReferenceRow, ReportRow
+from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.lint_rows import Severity
@@ -298,9 +298,6 @@ def _results(path: Path, linted: Linted) -> None:
         linted.findings += result_findings(path, rows)
 
 
-_USAGE = 2
-
-
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command with its options."""
     parser = subparsers.add_parser(
@@ -328,12 +325,8 @@ def run(args: argparse.Namespace) -> int:
 
     files = _files(args)
     if not files.paths:
-        print(
-            f"agentbench research lint: found none of {QUERIES}, {CRITERIA}, {REFERENCES}, {ANNOTATIONS}, "
-            f"{RAW_DATA}; name what is to be checked, such as --query-file FILE",
-            file=sys.stderr,
-        )
-        return _USAGE
+        places = ", ".join(map(str, (QUERIES, CRITERIA, REFERENCES, ANNOTATIONS, RAW_DATA)))
+        return refuse_usage("research lint", f"found none of {places}; name a file, such as --query-file FILE")
     linted = lint(files)
     counts = Counter(each.severity for each in linted.findings)
     if args.json:
@@ -341,11 +334,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         for finding in linted.findings:
             print(printable(str(finding)))
-        print(
-            f"{linted.files:,} file{'s' * (linted.files != 1)}, {linted.rows:,} row{'s' * (linted.rows != 1)}: "
-            f"{counts['error']} error{'s' * (counts['error'] != 1)}, "
-            f"{counts['warning']} warning{'s' * (counts['warning'] != 1)}, {counts['review']} to review"
-        )
+        read = f"{count_text(linted.files, 'file')}, {count_text(linted.rows, 'row')}"
+        problems = f"{count_text(counts['error'], 'error')}, {count_text(counts['warning'], 'warning')}"
+        print(f"{read}: {problems}, {counts['review']:,} to review")
     if counts["error"]:
         return 1
     return 0

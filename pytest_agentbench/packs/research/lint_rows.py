@@ -24,7 +24,7 @@ from pytest_agentbench.packs.research.records import (
     count_article,
 )
 from pytest_agentbench.packs.research.rows import GoodRow, LostRow, language_of, prompt_key, read_research_rows
-from pytest_agentbench.terminal_text import shorten_text
+from pytest_agentbench.terminal_text import count_text, shorten_text
 
 Severity = Literal["error", "warning", "review"]
 """`error`: a row cannot be scored, or would be scored wrongly. `warning`: probably wrong. `review`: have a look."""
@@ -269,7 +269,7 @@ def unknown_findings(
         except ConfigError:
             yield Finding(table.path, row.line, "error", "complexity_level", repr(value.complexity_level), levels)
     for topic, lines in topics.items():
-        found = f"{topic!r} in {_rows(len(lines))} without a domain"
+        found = f"{topic!r} in {count_text(len(lines), 'row')} without a domain"
         yield Finding(table.path, lines[0], "warning", "topic", found, f"{domains}, or --domain-map '{topic}=DOMAIN'")
 
 
@@ -281,7 +281,9 @@ def lacking_findings(table: Named) -> Iterator[Finding]:
     }
     for field, lines in lacking.items():
         if lines:
-            yield Finding(table.path, lines[0], "warning", field, f"none in {_rows(len(lines))}", "one in each")
+            yield Finding(
+                table.path, lines[0], "warning", field, f"none in {count_text(len(lines), 'row')}", "one in each"
+            )
 
 
 def _is_known(annotations: Annotations, domain: str) -> bool:
@@ -290,10 +292,6 @@ def _is_known(annotations: Annotations, domain: str) -> bool:
     except ConfigError:
         return False
     return True
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'' if count == 1 else 's'}"
 
 
 COUNT_ERROR = 0.05

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.bounded.writing import require_writable, write_rows, write_text
-from pytest_agentbench.cli.output import printable
+from pytest_agentbench.cli.output import printable, refuse_usage
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.models.prompts import clip_middle
 from pytest_agentbench.packs.research.call import Call, case_id
@@ -151,7 +150,6 @@ class Partners:
 
 _MOST_CRITERIA = 100
 """Maximum criteria of a report whose scores an evaluation stores."""
-_USAGE = 2
 ROWS, DETAILS = PART_STAGES["race"].rows, "race_details.jsonl"
 _RESULTS = RESULTS / "race"
 
@@ -199,8 +197,7 @@ def add_judging(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Judge the reports, or compute the means of stored scores."""
     if (problem := _wrong_usage(args)) is not None:
-        print(f"agentbench research race: {problem}", file=sys.stderr)
-        return _USAGE
+        return refuse_usage("research race", problem)
     call = Call("race", args)
     if args.raw_results is not None:
         return call.run(lambda: stored_scores(call, args.raw_results, args.output_dir))

@@ -277,7 +277,7 @@ def test_an_evaluation_that_was_replaced_is_still_found(project):
         (
             ["--session", "outputs", "--domain-map", "a=b", "--compat"],
             2,
-            "found --domain-map, --compat beside --session",
+            "found --domain-map, --compat next to --session",
         ),
         (["--session", "outputs", "gemini"], 1, "found no report of gemini; it has those of claude, gpt"),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pydantic import ValidationError
 from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.bounded.writing import format_document, write_text
 from pytest_agentbench.cli.merging import read_report
+from pytest_agentbench.cli.output import refuse_usage
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.models.ledger import Spent
 from pytest_agentbench.packs.research.arithmetic import weights_of
@@ -262,9 +262,7 @@ def report_on_session(args: argparse.Namespace) -> int:
     # A session has scored by its own files: an option that is given and not heeded would be believed to count.
     if found := [name for name, default in _OF_SESSION.items() if getattr(args, name) != default]:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in found)
-        message = f"found {names} beside --session, whose reports have theirs; leave it out"
-        print(f"agentbench research poet: {message}", file=sys.stderr)
-        return 2
+        return refuse_usage("research poet", f"found {names} next to --session, which has its own values; leave it out")
     session, call = Session(args.session), Call("poet", args)
     session.tell(call)
     if args.model is not None and args.model not in session.models:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.bounded.writing import write_text
+from pytest_agentbench.cli.output import refuse_usage
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.models.prompts import clip_middle
 from pytest_agentbench.packs.research.asking import Asking, Unscored
@@ -330,7 +330,6 @@ def _network(text: str) -> str:
     return text
 
 
-_USAGE = 2
 _RESULTS = RESULTS / "fact"
 
 _STAGES = {
@@ -409,8 +408,7 @@ def run(args: argparse.Namespace) -> int:
     # `fact extract` is a separate command for argparse; `chosen` has both words.
     stage = args.chosen.partition(" ")[2]
     if not stage and (args.model is None) == (args.raw_data_path is None):
-        print("agentbench research fact: expected a MODEL or --raw-data-path FILE, one of them", file=sys.stderr)
-        return _USAGE
+        return refuse_usage("research fact", "expected a MODEL or --raw-data-path FILE, one of them")
     call = Call(args.chosen, args)
     if stage == "stat":
         return call.run(lambda: count(call, args.source, args.output_path, args.query_data_path, args.raw_data_path))
