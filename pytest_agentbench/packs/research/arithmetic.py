@@ -9,9 +9,7 @@ from typing import Any
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.annotations import Annotations
-from pytest_agentbench.packs.research.config import PoetConfig
-
-TIME, COST, AUTOMATION = 0.4, 0.3, 0.3
+from pytest_agentbench.packs.research.config import EfficiencyValueWeights, PoetConfig, StrategicValueWeights
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +25,8 @@ class Expert:
         return self.hours * self.hourly_rate_usd
 
 
-@dataclass(frozen=True, slots=True)
-class EfficiencyWeights:
-    """Weights of the parts of efficiency; `efficiency_weights` of the algorithm's configuration."""
-
-    time: float = TIME
-    cost: float = COST
-    automation: float = AUTOMATION
-
-
-STANDARD = EfficiencyWeights()
+_EFFICIENCY, _VALUE = EfficiencyValueWeights(), StrategicValueWeights()
+"""The seed's weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +52,15 @@ def efficiency(
     hours: float | None,
     cost_usd: float | None,
     automation: float | None,
-    weights: EfficiencyWeights = STANDARD,
+    weights: EfficiencyValueWeights = _EFFICIENCY,
 ) -> Efficiency:
     """Return `clamp(0.4 max(0, time saving) + 0.3 clamp(cost saving / expert's cost) + 0.3 automation)`.
 
     `hours` and `cost_usd` are the agent's. Of an expert of no hours, or of no cost, there is no share to be saved.
     """
-    saved_hours = None if hours is None else expert.hours - hours
-    saved_usd = None if cost_usd is None else expert.cost_usd - cost_usd
-    time_saving = None if saved_hours is None else _share(saved_hours, expert.hours)
-    cost_saving = None if saved_usd is None else _share(saved_usd, expert.cost_usd)
-    known = {
+    saved_hours, saved_usd = _difference(expert.hours, hours), _difference(expert.cost_usd, cost_usd)
+    time_saving, cost_saving = _share(saved_hours, expert.hours), _share(saved_usd, expert.cost_usd)
+    needed = {
         "total_duration_seconds": hours,
         "token_usage.total_cost_usd": cost_usd,
         "automation_level": automation,
@@ -80,13 +68,15 @@ def efficiency(
         "expert.hours": expert.hours or None,
         "expert.cost_usd": expert.cost_usd or None,
     }
-    missing = tuple(name for name, value in known.items() if value is None)
+    missing = tuple(name for name, value in needed.items() if value is None)
     score = None
     if time_saving is not None and cost_saving is not None and automation is not None:
         score = clamped(
             # Taking longer than the expert is not a negative efficiency: it earns nothing, and `time_saving`
             # has the amount.
-            weights.time * max(0.0, time_saving) + weights.cost * clamped(cost_saving) + weights.automation * automation
+            weights.time_weight * max(0.0, time_saving)
+            + weights.cost_weight * clamped(cost_saving)
+            + weights.automation_weight * automation
         )
     return Efficiency(score, time_saving, saved_hours, saved_usd, automation, missing)
 
@@ -96,10 +86,10 @@ def clamped(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def _share(part: float, whole: float) -> float | None:
-    if whole:
-        return part / whole
-    return None
+def _share(part: float | None, whole: float | None) -> float | None:
+    if part is None or not whole:
+        return None
+    return part / whole
 
 
 # How an agent worked with the web: efficiency and strategic proxies without a judge (seed 003, Web交互能力).
@@ -172,14 +162,14 @@ class InteractionStrategy:
 
 def interaction_efficiency(task: Interaction) -> InteractionEfficiency:
     """Return `min(1, h_exp / h_AI)`, the share of the expert's cost saved, automation, `(1 - errors) sat / 5`."""
-    hours, rate = task.expert_time_hours, task.expert_hourly_rate_usd
-    expert_cost = _product(hours, rate)
-    saving = cost_saving(task)
+    expert_cost = _product(task.expert_time_hours, task.expert_hourly_rate_usd)
     return InteractionEfficiency(
         time_efficiency=versus_expert(task),
-        cost_efficiency=None if saving is None or not expert_cost else min(1.0, saving / expert_cost),
+        cost_efficiency=_cap(_share(cost_saving(task), expert_cost), 1.0),
         automation_efficiency=task.automation_rate,
-        quality_efficiency=_product(_rest(task.error_rate), task.user_satisfaction_rating, 1 / INTERACTION_TOP),
+        quality_efficiency=_product(
+            _difference(1, task.error_rate), task.user_satisfaction_rating, 1 / INTERACTION_TOP
+        ),
     )
 
 
@@ -204,9 +194,8 @@ def time_saving_hours(task: Interaction) -> float | None:
 def cost_saving(task: Interaction) -> float | None:
     """Return the USD that are saved, at least 0, as the original reports it."""
     expert_cost = _product(task.expert_time_hours, task.expert_hourly_rate_usd)
-    if expert_cost is None or task.estimated_cost_usd is None:
-        return None
-    return max(0.0, expert_cost - task.estimated_cost_usd)
+    saving = _difference(expert_cost, task.estimated_cost_usd)
+    return None if saving is None else max(0.0, saving)
 
 
 def interaction_strategy(task: Interaction) -> InteractionStrategy:
@@ -219,7 +208,7 @@ def interaction_strategy(task: Interaction) -> InteractionStrategy:
         multi_step_reasoning_score=_capped((task.tool_calls_count, 2 / 5), (task.thinking_time_seconds, 3 / 60)),
         domain_expertise_score=_capped((task.sources_used, 3 / 10), (task.citation_count, 2 / 20)),
         synthesis_capability_score=_capped((coverage, INTERACTION_TOP)),
-        independence_score=_capped((_product(task.automation_rate, _rest(task.error_rate)), INTERACTION_TOP)),
+        independence_score=_capped((_product(task.automation_rate, _difference(1, task.error_rate)), INTERACTION_TOP)),
         knowledge_extraction_score=_capped((task.search_queries_count, 1 / 2), (task.successful_tool_rate, 3.0)),
         knowledge_organization_score=_capped((task.word_count, 3 / 5000), (coverage, 2.0)),
         knowledge_reuse_potential=_capped((task.citation_count, INTERACTION_TOP / 15)),
@@ -230,10 +219,11 @@ def interaction_strategy(task: Interaction) -> InteractionStrategy:
 
 
 def _capped(*terms: tuple[float | None, float]) -> float | None:
-    total = _sum(*(_product(value, factor) for value, factor in terms))
-    if total is None:
-        return None
-    return min(INTERACTION_TOP, total)
+    return _cap(_sum(*(_product(value, factor) for value, factor in terms)), INTERACTION_TOP)
+
+
+def _cap(value: float | None, top: float) -> float | None:
+    return None if value is None else min(top, value)
 
 
 def _sum(*values: float | None) -> float | None:
@@ -252,10 +242,10 @@ def _product(*values: float | None) -> float | None:
     return total
 
 
-def _rest(rate: float | None) -> float | None:
-    if rate is None:
+def _difference(value: float | None, other: float | None) -> float | None:
+    if value is None or other is None:
         return None
-    return 1 - rate
+    return value - other
 
 
 TASK_SCORES = ("multi_step_reasoning", "domain_expertise", "synthesis_capability", "independence")
@@ -271,18 +261,7 @@ SHORTEST_HOURS = 0.5
 """Of an expert: below that a task is not a complex one."""
 
 
-@dataclass(frozen=True, slots=True)
-class StrategicWeights:
-    """Weights of both halves; `strategic_weights` of the algorithm's configuration."""
-
-    task_capability: float = 0.6
-    knowledge_capability: float = 0.4
-
-
-def strategic_value(
-    scores: Mapping[str, float],
-    weights: StrategicWeights = StrategicWeights(),
-) -> float:
+def strategic_value(scores: Mapping[str, float], weights: StrategicValueWeights = _VALUE) -> float:
     """Return `0.6 sum(task scores) / 20 + 0.4 sum(knowledge scores) / 20`, 0.2-1, of eight scores of 1-5."""
     task = sum(scores[name] for name in TASK_SCORES) / (STRATEGIC_TOP * len(TASK_SCORES))
     knowledge = sum(scores[name] for name in KNOWLEDGE_SCORES) / (STRATEGIC_TOP * len(KNOWLEDGE_SCORES))
@@ -313,12 +292,14 @@ def compat_efficiency(
     hours: float,
     cost_saving_usd: float,
     automation: float | None,
-    weights: EfficiencyWeights = STANDARD,
+    weights: EfficiencyValueWeights = _EFFICIENCY,
 ) -> float:
     """Return 0-1: an expert of no hours leaves half of the points for time, an unknown automation counts 0."""
     time = max(0.0, (expert.hours - hours) / expert.hours) if expert.hours else _TIME_WITHOUT_EXPERT
     cost = clamped(cost_saving_usd / expert.cost_usd) if expert.cost_usd else 0.0
-    return clamped(weights.time * time + weights.cost * cost + weights.automation * (automation or 0.0))
+    return clamped(
+        weights.time_weight * time + weights.cost_weight * cost + weights.automation_weight * (automation or 0.0)
+    )
 
 
 def overall_strategic_score(scores: Mapping[str, float]) -> float:
@@ -455,17 +436,6 @@ class PoetWeights:
     fact_max: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Poet:
-    """Composite and its parts, 0-1. `reasons` explains each None: a missing part does not affect the others."""
-
-    score: float | None
-    efficiency: float | None
-    quality: float | None
-    strategic: float | None
-    reasons: tuple[str, ...] = ()
-
-
 def quality_value(
     race: float | None,
     fact_accuracy: float | None,
@@ -478,25 +448,17 @@ def quality_value(
     return weights.race * min(1.0, race / weights.race_max) + weights.fact * min(1.0, fact_accuracy / weights.fact_max)
 
 
-def poet(
+def composite_value(
     efficiency: float | None,
-    race: float | None,
-    fact_accuracy: float | None,
+    quality: float | None,
     strategic: float | None,
-    why: Mapping[str, str],
     weights: PoetWeights = PoetWeights(),
-) -> Poet:
-    """Combine the parts. `why` has the reasons for missing `efficiency`, `race`, `fact` and `strategic`."""
-    parts = {"efficiency": efficiency, "race": race, "fact": fact_accuracy, "strategic": strategic}
+) -> float | None:
+    """Return `0.3 efficiency + 0.5 quality + 0.2 strategic`, 0-1; None if one is missing."""
     # A missing part is no 0 and no mean of the others: it leaves the composite open.
-    missing = [name for name, value in parts.items() if value is None]
-    quality = quality_value(race, fact_accuracy, weights)
-    score = None
-    if efficiency is not None and quality is not None and strategic is not None:
-        score = weights.efficiency * efficiency + weights.quality * quality + weights.strategic * strategic
-    return Poet(
-        score, efficiency, quality, strategic, tuple(f"{name}: {why.get(name, 'not scored')}" for name in missing)
-    )
+    if efficiency is None or quality is None or strategic is None:
+        return None
+    return weights.efficiency * efficiency + weights.quality * quality + weights.strategic * strategic
 
 
 def weights_of(config: PoetConfig, *, compat: bool = False) -> PoetWeights:

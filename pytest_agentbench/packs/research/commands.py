@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.cli.commands import Command, add_commands, run_chosen
-from pytest_agentbench.packs.research.stages import STAGES
+from pytest_agentbench.packs.research.stages import PART_STAGES, STAGES, Part
 
 _COMMANDS = {
     "run": Command(
@@ -48,6 +48,23 @@ def add(parser: argparse._ActionsContainer, *names: str, **settings: Any) -> Non
     # Seed 003 writes options with underscores; both spellings of each stay valid.
     spellings = [spelling for name in names for spelling in (name.replace("_", "-"), name)]
     parser.add_argument(*dict.fromkeys(spellings), **settings)
+
+
+def add_part_parser(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+    part: Part,
+    description: str,
+    *,
+    reports: str = "reports (JSONL)",
+    results: str = "<results_dir>",
+) -> tuple[argparse.ArgumentParser, argparse._ArgumentGroup]:
+    """Add the command of a part that scores one file of reports; return its parser and the group of its files."""
+    parser = subparsers.add_parser(part, description=description)
+    files = parser.add_argument_group("files")
+    add(files, "--input_file", type=Path, required=True, metavar="FILE", help=reports)
+    output = f"(default: {results}/{PART_STAGES[part].folder}/<name of the input>)"
+    add(files, "--output_dir", type=Path, metavar="DIR", help=output)
+    return parser, files
 
 
 def add_judge(parser: argparse.ArgumentParser) -> None:

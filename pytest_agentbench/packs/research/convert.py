@@ -192,7 +192,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "convert",
-        help="turn Markdown into JSONL",
         description="Turn Markdown into JSONL. A file with headings `#### **Query N: title**` gives the rows of "
         "query.jsonl. Any other file is one report: its query is told by the id that its name begins with (1-gpt.md) "
         "and --query_file, or by front matter with id and prompt; citations, sources and words are counted, other "

@@ -318,7 +318,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "criteria",
-        help="make RACE's criteria for queries",
         description="Let a model weigh RACE's four dimensions for each query, and write the criteria of each. Rows "
         "that the file has already stay, made by hand or not, unless --regenerate is given. The same command goes on "
         "where it was interrupted; nothing is paid for twice. Exit status 0: every query has its criteria; 1: some "

@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_agentbench.bounded.writing import write_document
-from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.packs.research.annotations import Annotations
 from pytest_agentbench.packs.research.arithmetic import (
-    EfficiencyWeights,
     Expert,
     compat_efficiency,
     efficiency,
     task_of,
 )
-from pytest_agentbench.packs.research.commands import add, add_compat, add_config, add_results, add_rows, add_tasks
+from pytest_agentbench.packs.research.commands import (
+    add,
+    add_compat,
+    add_config,
+    add_part_parser,
+    add_results,
+    add_rows,
+    add_tasks,
+)
 from pytest_agentbench.packs.research.config import PoetConfig
 from pytest_agentbench.packs.research.inputs import (
     Incomplete,
     input_rows,
     make_report,
-    name_row,
-    outcome_document,
     read_tasks,
     require_annotations,
     require_value,
     run_part,
-    warn_of_defaults,
+    score_outcomes,
 )
 from pytest_agentbench.packs.research.records import DefaultField, ExecutionMetrics, Report, ReportRow, TokenUsage
 from pytest_agentbench.packs.research.results import StageResults
-from pytest_agentbench.packs.research.scores import NO_QUALITY, SECONDS_OF_HOUR, EfficiencyScore
+from pytest_agentbench.packs.research.scores import NO_QUALITY, SECONDS_OF_HOUR, EfficiencyScore, describe_score
 from pytest_agentbench.packs.research.stages import PART_STAGES
 
 if TYPE_CHECKING:
@@ -66,13 +69,12 @@ def efficiency_of(
     cost, source = ai_cost(metrics.token_usage, annotations, priced_as or report.model)
     seconds, automation = metrics.total_duration_seconds, metrics.automation_level
     hours = None if seconds is None else seconds / SECONDS_OF_HOUR
-    parts = EfficiencyWeights(weights.time_weight, weights.cost_weight, weights.automation_weight)
-    found = efficiency(task.expert, hours=hours, cost_usd=cost, automation=automation, weights=parts)
+    found = efficiency(task.expert, hours=hours, cost_usd=cost, automation=automation, weights=weights)
     score = found.score
     # The original scores a report without an automation, but not one without time or cost.
     if compat and hours is not None and found.cost_saving_usd is not None:
         score = compat_efficiency(
-            task.expert, hours=hours, cost_saving_usd=found.cost_saving_usd, automation=automation, weights=parts
+            task.expert, hours=hours, cost_saving_usd=found.cost_saving_usd, automation=automation, weights=weights
         )
     return EfficiencyScore(
         efficiency_score=score,
@@ -166,16 +168,14 @@ _MEANS = (
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command with its options."""
-    parser = subparsers.add_parser(
+    parser, files = add_part_parser(
+        subparsers,
         "efficiency",
-        help="compare the time and cost of reports with an expert's",
-        description="Compare the time, cost and automation of reports with what an expert of their domain would have "
+        "Compare the time, cost and automation of reports with what an expert of their domain would have "
         f"taken. Writes {REPORT}; asks no model. Exit status 0: every report is scored; 1: some are not; 2: wrong "
         "usage.",
+        reports="reports with execution_metrics (JSONL)",
     )
-    files = parser.add_argument_group("files")
-    add(files, "--input_file", type=Path, required=True, metavar="FILE", help="reports with execution_metrics (JSONL)")
-    add(files, "--output_dir", type=Path, metavar="DIR", help="(default: <results_dir>/efficiency/<name of the input>)")
     add_tasks(files)
     add_results(files)
     add_config(files)
@@ -206,7 +206,7 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
     annotations, stages = require_annotations(tasks), StageResults(call, args.results_dir, model)
     rows = input_rows(call, file, ReportRow)
 
-    async def score(row: GoodRow[ReportRow] | LostRow) -> dict[str, Any]:
+    async def score(number: int, row: GoodRow[ReportRow] | LostRow) -> dict[str, Any]:
         report = make_report(require_value(row), model)
         domain, level, defaults = tasks.place(require_value(row))
         found = efficiency_of(
@@ -237,12 +237,7 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
             raise Incomplete(found.missing, value)
         return value
 
-    def write(results: Sequence[dict[str, Any] | AgentbenchError | None]) -> tuple[Path, ...]:
-        document = outcome_document(model, rows, results, "efficiency_error", _MEANS)
-        warn_of_defaults(call, file, (row.get("defaults", ()) for row in document["results"]))
-        return (write_document(output / REPORT, document),)
-
-    await call.score("efficiency", rows, score, label=name_row, write=write)
+    await score_outcomes(call, "efficiency", file, output, rows, score, _MEANS)
 
 
 async def grade_report(grading: Grading) -> EfficiencyScore:
@@ -260,11 +255,11 @@ def list_metrics(grading: Grading) -> Metrics:
     """Yield the efficiency, its parts, and the quality for 1,000 tokens."""
     work, row = grading.score("efficiency"), grading.score("poet")
     for name, field in _FIELDS.items():
-        score, reason = getattr(work, field), work.reasons.get(field)
-        yield name, score, {} if score is not None else {"reason": reason or "not recorded"}
+        score = getattr(work, field)
+        yield name, score, describe_score(score, work.reasons.get(field) or "not recorded")
     per_token = row.resource_efficiency
     why = NO_QUALITY if row.quality_score is None else "execution_metrics.token_usage has no numbers of tokens"
-    yield "resource_efficiency", per_token, {} if per_token is not None else {"reason": why}
+    yield "resource_efficiency", per_token, describe_score(per_token, why)
 
 
 def keep_evidence(score: EfficiencyScore) -> Mapping[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_agentbench.bounded.writing import write_document
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.packs.research.annotations import TaskDefaults
 from pytest_agentbench.packs.research.business_report.figures import average
@@ -289,6 +290,33 @@ def outcome_document(
         **({"means": {name: average(row.get(name) for row in found).model_dump() for name in means}} if means else {}),
         "results": found,
     }
+
+
+async def score_outcomes(
+    call: Call,
+    part: Part,
+    file: Path,
+    output: Path,
+    rows: Sequence[GoodRow[ReportRow] | LostRow],
+    score: Callable[[int, GoodRow[ReportRow] | LostRow], Awaitable[dict[str, Any]]],
+    means: Sequence[str] = (),
+) -> None:
+    """Score the rows of a file of reports, and write the part's result file to the folder `output`.
+
+    `score` gets a row with its number, from 0. The file is that of `outcome_document`.
+    """
+
+    async def score_numbered(numbered: tuple[int, GoodRow[ReportRow] | LostRow]) -> dict[str, Any]:
+        return await score(*numbered)
+
+    def write(results: Sequence[dict[str, Any] | AgentbenchError | None]) -> tuple[Path, ...]:
+        document = outcome_document(file.stem, rows, results, f"{part}_error", means)
+        warn_of_defaults(call, file, (row.get("defaults", ()) for row in document["results"]))
+        return (write_document(output / PART_STAGES[part].rows, document),)
+
+    await call.score(
+        part, list(enumerate(rows)), score_numbered, label=lambda numbered: name_row(numbered[1]), write=write
+    )
 
 
 def require_annotations(tasks: Tasks) -> Annotations:

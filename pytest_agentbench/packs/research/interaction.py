@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from pytest_agentbench.bounded.writing import write_document
-from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.annotations import Annotations
 from pytest_agentbench.packs.research.arithmetic import (
     Expert,
@@ -26,16 +25,22 @@ from pytest_agentbench.packs.research.arithmetic import (
     time_saving_hours,
     versus_expert,
 )
-from pytest_agentbench.packs.research.commands import RESULTS, add, add_compat, add_config, add_rows, add_tasks
+from pytest_agentbench.packs.research.commands import (
+    RESULTS,
+    add_compat,
+    add_config,
+    add_part_parser,
+    add_rows,
+    add_tasks,
+)
 from pytest_agentbench.packs.research.config import PoetConfig
 from pytest_agentbench.packs.research.inputs import (
     input_rows,
     make_report,
-    name_row,
-    outcome_document,
     read_tasks,
     require_value,
     run_part,
+    score_outcomes,
 )
 from pytest_agentbench.packs.research.records import NotNegative, Report, ReportRow, Share
 from pytest_agentbench.packs.research.scores import InteractionScore
@@ -305,21 +310,14 @@ REPORT = PART_STAGES["interaction"].rows
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command with its options."""
-    parser = subparsers.add_parser(
+    parser, files = add_part_parser(
+        subparsers,
         "interaction",
-        help="say how the agent worked with the web",
-        description="Score how an agent worked with the web by what was recorded of each report; what was not "
+        "Score how an agent worked with the web by what was recorded of each report; what was not "
         f"recorded is null. Writes {REPORT}; asks no model. Exit status 0: every row could be read; 1: some could not; "
         "2: wrong usage.",
-    )
-    files = parser.add_argument_group("files")
-    add(files, "--input_file", type=Path, required=True, metavar="FILE", help="reports with execution_metrics (JSONL)")
-    add(
-        files,
-        "--output_dir",
-        type=Path,
-        metavar="DIR",
-        help=f"(default: {RESULTS}/web_interaction/<name of the input>)",
+        reports="reports with execution_metrics (JSONL)",
+        results=str(RESULTS),
     )
     add_tasks(files)
     add_config(files)
@@ -338,7 +336,7 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
     tasks = read_tasks(call, compat_defaults=False)
     rows = input_rows(call, file, ReportRow)
 
-    async def score(row: GoodRow[ReportRow] | LostRow) -> dict[str, Any]:
+    async def score(number: int, row: GoodRow[ReportRow] | LostRow) -> dict[str, Any]:
         value = require_value(row)
         domain, level = _placed(tasks, value)
         found = interaction_of(
@@ -352,11 +350,7 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
         )
         return {"id": value.id, "prompt": value.prompt, **found.model_dump()}
 
-    def write(results: Sequence[dict[str, Any] | AgentbenchError | None]) -> tuple[Path, ...]:
-        document = outcome_document(file.stem, rows, results, "interaction_error")
-        return (write_document(output / REPORT, document),)
-
-    await call.score("interaction", rows, score, label=name_row, write=write)
+    await score_outcomes(call, "interaction", file, output, rows, score)
 
 
 def _placed(tasks: Tasks, row: ReportRow) -> tuple[str | None, int | str | None]:

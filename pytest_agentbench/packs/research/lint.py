@@ -302,7 +302,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "lint",
-        help="find what is wrong with the files of a benchmark",
         description="Check queries, criteria, references, annotations, reports and results, alone and together. Each "
         "finding is a line file:line: severity: field: found ..., expected ...; an error keeps a row from being scored "
         "or scores it wrongly, a warning is probably wrong, a review is for a person to look at. Without options the "

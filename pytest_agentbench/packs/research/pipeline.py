@@ -164,7 +164,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "run",
-        help="the whole pipeline",
         description="Make criteria, then judge the reports of each model by RACE and FACT, compute efficiency, judge "
         "their strategic value, score how the agent worked with the web, and write the business report. What fails is "
         "told, and the rest goes on; the same command takes up what is missing and pays for nothing twice. Exit status "

@@ -9,11 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import AgentbenchError, ConfigError
-from pytest_agentbench.packs.research.arithmetic import (
-    complexity_adaptability,
-    poet,
-    weights_of,
-)
+from pytest_agentbench.packs.research.arithmetic import complexity_adaptability, weights_of
 from pytest_agentbench.packs.research.business_report.figures import (
     MOST_LINES,
     PART_FIELDS,
@@ -59,6 +55,7 @@ from pytest_agentbench.packs.research.scores import (
     Parts,
     RacePart,
     StrategicScore,
+    describe_score,
     fact_lines,
     race_lines,
 )
@@ -69,39 +66,22 @@ if TYPE_CHECKING:
     from pytest_agentbench.packs.research.rows import GoodRow, LostRow
 
 
-def adaptability_of(quality: float | None, task: EfficiencyScore) -> float | None:
-    """Return a report's adaptability to complexity, 0-1; None for a task of less than half an hour or an unknown
-    quality.
-    """
-    return complexity_adaptability(quality, task.difficulty, task.expert_hours)
-
-
 def poet_of(report: Report, parts: Parts, config: PoetConfig, *, compat: bool = False) -> PoetRow:
     """Return the report's row in the business report: the composite, 0-1, or None with the parts that it lacks."""
     weights = weights_of(config, compat=compat)
     race, fact, work, strategic = parts.race, parts.fact, parts.efficiency, parts.strategic
-    accuracy = None if fact is None else fact.counts.accuracy
-    found = poet(
-        None if work is None else work.efficiency_score,
-        None if race is None else race.overall,
-        accuracy,
-        None if strategic is None else strategic.strategic_score,
-        {},
-        weights,
-    )
+    quality = parts.quality(weights)
+    usage = report.metrics.token_usage
     row: dict[str, object] = {
         "task_id": report.id,
         "model_name": report.model,
         "prompt_key": prompt_key(report.prompt),
         "language": report.language,
-        "overall_poet_score": _cap_at_one(found.score),
-        "efficiency_score": found.efficiency,
-        "quality_score": _cap_at_one(found.quality),
-        "strategic_score": found.strategic,
-        "fact_accuracy": accuracy,
-        "input_tokens": report.metrics.token_usage.input_tokens,
-        "output_tokens": report.metrics.token_usage.output_tokens,
-        "resource_efficiency": resource_efficiency(found.quality, report.metrics.token_usage),
+        "overall_poet_score": _cap_at_one(parts.composite(weights)),
+        "quality_score": _cap_at_one(quality),
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "resource_efficiency": resource_efficiency(quality, usage),
         "evidence": _evidence(parts),
     }
     if race is not None:
@@ -109,6 +89,7 @@ def poet_of(report: Report, parts: Parts, config: PoetConfig, *, compat: bool = 
     if fact is not None:
         counts = fact.counts
         row |= {
+            "fact_accuracy": counts.accuracy,
             "citations_supported": counts.supported,
             "citations_unsupported": counts.unsupported,
             "citations_unknown": counts.unknown,
@@ -116,9 +97,10 @@ def poet_of(report: Report, parts: Parts, config: PoetConfig, *, compat: bool = 
         }
     if work is not None:
         row |= work.model_dump(include=_SHARED)
-        row["complexity_adaptability"] = adaptability_of(found.quality, work)
+        row["complexity_adaptability"] = complexity_adaptability(quality, work.difficulty, work.expert_hours)
     if strategic is not None:
         row |= {
+            "strategic_score": strategic.strategic_score,
             "knowledge_units_created": len(strategic.created),
             # Without known units nothing can be reused: 0 would look like a failure.
             "knowledge_units_reused": len(strategic.reused) if strategic.known or strategic.reused else None,
@@ -173,7 +155,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "poet",
-        help="put the parts together and write the business report",
         description="Put together what the other stages found out about the reports of a model, or of every model that "
         "has a file, compute efficiency, and write <model>_poet_detailed.json, _poet_summary.json, _poet_report.json "
         "and _poet_report.txt. A part that is missing leaves the composite null, with the reason. "
@@ -301,8 +282,8 @@ def list_metrics(grading: Grading) -> Metrics:
     of_quality = "; ".join(reason for part, reason in why if part in ("race", "fact"))
     of_all = "; ".join(reason for _, reason in why)
     quality, score = row.quality_score, row.overall_poet_score
-    yield "quality", quality, {} if quality is not None else {"reason": of_quality or NO_QUALITY}
-    yield "poet", score, {} if score is not None else {"reason": of_all or NO_QUALITY}
+    yield "quality", quality, describe_score(quality, of_quality or NO_QUALITY)
+    yield "poet", score, describe_score(score, of_all or NO_QUALITY)
 
 
 def keep_evidence(score: PoetRow) -> Mapping[str, Any]:

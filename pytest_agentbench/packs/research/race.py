@@ -49,7 +49,7 @@ from pytest_agentbench.packs.research.records import (
     article_digest,
 )
 from pytest_agentbench.packs.research.rows import GoodRow, Joined, LostRow, language_of, prompt_key, read_research_rows
-from pytest_agentbench.packs.research.scores import LONGEST_EVIDENCE, NO_POINTS, RaceRow
+from pytest_agentbench.packs.research.scores import LONGEST_EVIDENCE, NO_POINTS, RaceRow, describe_score
 from pytest_agentbench.packs.research.stages import PART_STAGES
 
 if TYPE_CHECKING:
@@ -158,7 +158,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "race",
-        help="judge the quality of reports",
         description=f"Let a model compare each report with the reference of its query, criterion by criterion. Writes "
         f"{RESULT} (means), {ROWS} (scores of each report) and {DETAILS} (what the judge said). The same command goes "
         "on where it was interrupted. Exit status 0: every report is scored; 1: some are not; 2: wrong usage.",
@@ -302,12 +301,11 @@ async def grade_report(grading: Grading) -> RaceJudged:
 def list_metrics(grading: Grading) -> Metrics:
     """Yield the overall score, the dimensions' scores, their weighted sum and the spread over the samples."""
     race = grading.score("race")
-    none = {"reason": NO_POINTS}
     draws = [draw.overall for draw in race.draws]
-    yield "race", race.overall, {"draws": draws} if race.overall is not None else none
+    yield "race", race.overall, {"draws": draws} if race.overall is not None else {"reason": NO_POINTS}
     for name in RACE_DIMENSIONS:
-        yield f"race_{name}", race.dimensions[name], {} if race.dimensions[name] is not None else none
-    yield "race_weighted_dims", race.weighted_dimensions, {} if race.weighted_dimensions is not None else none
+        yield f"race_{name}", race.dimensions[name], describe_score(race.dimensions[name], NO_POINTS)
+    yield "race_weighted_dims", race.weighted_dimensions, describe_score(race.weighted_dimensions, NO_POINTS)
     # Of one sample there is no spread, and a metric without a score would look like a failure.
     if race.sd is not None:
         yield "race_sd", race.sd, {}

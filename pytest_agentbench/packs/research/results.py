@@ -37,7 +37,6 @@ from pytest_agentbench.packs.research.scores import (
     RaceRow,
     StrategicScore,
     fact_lines,
-    quality_of,
     race_lines,
 )
 from pytest_agentbench.packs.research.stages import PART_STAGES
@@ -134,7 +133,7 @@ class StageResults:
         """Return a report's quality, 0-1, or None and why."""
         why: dict[Missing, str] = {}
         parts = Parts(_try_part(why, "race", lambda: self._race(row)), _try_part(why, "fact", lambda: self._fact(row)))
-        quality = quality_of(parts, weights_of(self._call.config, compat=compat))
+        quality = parts.quality(weights_of(self._call.config, compat=compat))
         if quality is None and not why:
             why["fact"] = "none of its citations could be checked"
         return quality, "; ".join(f"{part}: {reason}" for part, reason in why.items())

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pytest_agentbench.packs.research.arithmetic import PoetWeights, quality_value
+from pytest_agentbench.packs.research.arithmetic import PoetWeights, composite_value, quality_value
 from pytest_agentbench.packs.research.asking import Unscored
 from pytest_agentbench.packs.research.business_report.figures import MOST_LINES, Missing
 from pytest_agentbench.packs.research.fact.citations import Counts
@@ -166,6 +166,11 @@ class InteractionScore(Record):
     missing: tuple[str, ...]
 
 
+def describe_score(score: float | None, reason: str, **details: Any) -> dict[str, Any]:
+    """Return the details of a metric; without a score they contain the reason."""
+    return details if score is not None else {**details, "reason": reason}
+
+
 @dataclass(frozen=True, slots=True)
 class RacePart:
     """A report's RACE scores, 0 to `top`, with the lines that `race_lines` gives."""
@@ -202,11 +207,18 @@ class Parts:
     strategic: StrategicScore | None = None
     why: Mapping[Missing, str] | None = None
 
+    def quality(self, weights: PoetWeights) -> float | None:
+        """Return the report's quality, 0-1; None without RACE or without a citation that could be checked."""
+        if self.race is None or self.fact is None:
+            return None
+        return quality_value(self.race.overall, self.fact.counts.accuracy, weights)
 
-def quality_of(parts: Parts, weights: PoetWeights) -> float | None:
-    """Return a report's quality, 0-1; None without RACE or without a citation that could be checked."""
-    accuracy = None if parts.fact is None else parts.fact.counts.accuracy
-    return quality_value(None if parts.race is None else parts.race.overall, accuracy, weights)
+    def composite(self, weights: PoetWeights) -> float | None:
+        """Return the report's composite, 0-1; None if a part is missing."""
+        if self.efficiency is None or self.strategic is None:
+            return None
+        efficiency, strategic = self.efficiency.efficiency_score, self.strategic.strategic_score
+        return composite_value(efficiency, self.quality(weights), strategic, weights)
 
 
 def race_lines(scored: Mapping[RaceDimension, Sequence[Scored]]) -> tuple[str, ...]:

@@ -277,7 +277,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "select-queries",
-        help="score queries and keep the valuable ones",
         description=f"Let a model score each query by seven dimensions; the queries that reach the threshold are kept. "
         f"Writes {SCORES} and {TABLE}. A new threshold over scores that are there asks no model (--from-scores). Exit "
         "status 0: every query is scored; 1: some are not; 2: wrong usage.",

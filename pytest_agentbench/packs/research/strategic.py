@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from pytest_agentbench.bounded.writing import require_writable, write_document
+from pytest_agentbench.bounded.writing import require_writable
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.judging.verdicts import structured
 from pytest_agentbench.models.prompts import clip_middle
@@ -23,7 +23,6 @@ from pytest_agentbench.packs.research.arithmetic import (
     STRATEGIC_LOWEST,
     STRATEGIC_SCORES,
     STRATEGIC_TOP,
-    StrategicWeights,
     clamped,
     complexity_adaptability,
     knowledge_creation_value,
@@ -45,6 +44,7 @@ from pytest_agentbench.packs.research.commands import (
     add_compat,
     add_config,
     add_judge,
+    add_part_parser,
     add_results,
     add_rows,
     add_tasks,
@@ -53,16 +53,15 @@ from pytest_agentbench.packs.research.config import KnowledgeBaseSettings, PoetC
 from pytest_agentbench.packs.research.inputs import (
     input_rows,
     make_report,
-    name_row,
-    outcome_document,
     read_tasks,
     require_value,
     run_part,
+    score_outcomes,
 )
 from pytest_agentbench.packs.research.knowledge import KNOWLEDGE_BASE, KnowledgeBase, Unit, make_contribution, make_unit
 from pytest_agentbench.packs.research.records import Language, Report, ReportRow, article_digest
 from pytest_agentbench.packs.research.results import StageResults
-from pytest_agentbench.packs.research.scores import LONGEST_EVIDENCE, NO_QUALITY, StrategicScore
+from pytest_agentbench.packs.research.scores import LONGEST_EVIDENCE, NO_QUALITY, StrategicScore, describe_score
 from pytest_agentbench.packs.research.stages import PART_STAGES
 
 if TYPE_CHECKING:
@@ -179,9 +178,8 @@ async def strategic_of(
         reused = await confirm_reuse(asking, report.case_id, report.language, report.article, candidates)
     else:
         reused = []
-    weights = config.strategic_weights
     scores = {name: score for name, (score, _) in judged.items()}
-    value = strategic_value(scores, StrategicWeights(weights.task_capability, weights.knowledge_capability))
+    value = strategic_value(scores, config.strategic_weights)
     return StrategicScore(
         strategic_score=clamped(value),
         scores=scores,
@@ -218,16 +216,13 @@ _MEANS = ("strategic_score", "complexity_adaptability", "knowledge_creation_valu
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command with its options."""
-    parser = subparsers.add_parser(
+    parser, files = add_part_parser(
+        subparsers,
         "strategic",
-        help="judge what reports are worth beyond their task",
-        description=f"Let a model give each report eight scores, draw its knowledge into the knowledge base, and say "
+        f"Let a model give each report eight scores, draw its knowledge into the knowledge base, and say "
         f"what it uses of what earlier reports put there. Writes {REPORT}. The same command goes on where it was "
         "interrupted. Exit status 0: every report is scored; 1: some are not; 2: wrong usage.",
     )
-    files = parser.add_argument_group("files")
-    add(files, "--input_file", type=Path, required=True, metavar="FILE", help="reports (JSONL)")
-    add(files, "--output_dir", type=Path, metavar="DIR", help="(default: <results_dir>/strategic/<name of the input>)")
     add_knowledge_base(files)
     add_tasks(files)
     add_results(files)
@@ -267,8 +262,7 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
     require_writable(output / REPORT)
     turns = _Turns(len(rows))
 
-    async def score(numbered: tuple[int, GoodRow[ReportRow] | LostRow]) -> dict[str, Any]:
-        number, row = numbered
+    async def score(number: int, row: GoodRow[ReportRow] | LostRow) -> dict[str, Any]:
         try:
             report = make_report(require_value(row), model)
             found = await strategic_of(asking, report, base, config, turns.wait_turn(number))
@@ -287,12 +281,7 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
             "reasons": {"complexity_adaptability": why} if why else {},
         }
 
-    def write(results: Sequence[dict[str, Any] | AgentbenchError | None]) -> tuple[Path, ...]:
-        document = outcome_document(model, rows, results, "strategic_error", _MEANS)
-        return (write_document(output / REPORT, document),)
-
-    numbered = list(enumerate(rows))
-    await call.score("strategic", numbered, score, label=lambda each: name_row(each[1]), write=write)
+    await score_outcomes(call, "strategic", file, output, rows, score, _MEANS)
 
 
 def _adaptability(call: Call, tasks: Tasks, stages: StageResults, row: ReportRow) -> tuple[float | None, str]:
@@ -346,7 +335,7 @@ def list_metrics(grading: Grading) -> Metrics:
     adapted = row.complexity_adaptability
     short = "an expert takes less than half an hour, or no efficiency is scored"
     reason = NO_QUALITY if row.quality_score is None else short
-    yield "complexity_adaptability", adapted, {} if adapted is not None else {"reason": reason}
+    yield "complexity_adaptability", adapted, describe_score(adapted, reason)
     drawn = {"reused": len(strategic.reused), "repeated": strategic.repeated, "below_quality": strategic.below_quality}
     yield "knowledge_units", float(len(strategic.created)), drawn
     yield "knowledge_creation_value", strategic.knowledge_creation_value, {}

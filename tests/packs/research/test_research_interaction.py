@@ -16,7 +16,6 @@ from pytest_agentbench.packs.research.arithmetic import (
     TASK_SCORES,
     Expert,
     Interaction,
-    StrategicWeights,
     compat_efficiency,
     compat_expert,
     compat_success_rate,
@@ -27,7 +26,7 @@ from pytest_agentbench.packs.research.arithmetic import (
     overall_strategic_score,
     strategic_value,
 )
-from pytest_agentbench.packs.research.config import PoetConfig
+from pytest_agentbench.packs.research.config import PoetConfig, StrategicValueWeights
 from pytest_agentbench.packs.research.interaction import interaction_of
 from pytest_agentbench.packs.research.records import ExecutionMetrics, Report
 from pytest_agentbench.packs.research.scores import InteractionScore
@@ -400,7 +399,9 @@ def test_the_strategic_value_by_hand() -> None:
     """0.6 * (2 + 3 + 4 + 5) / 20 + 0.4 * (1 + 1 + 2 + 4) / 20."""
     scores = dict(zip((*TASK_SCORES, *KNOWLEDGE_SCORES), (2, 3, 4, 5, 1, 1, 2, 4), strict=True))
     assert strategic_value(scores) == pytest.approx(0.42 + 0.16)
-    assert strategic_value(scores, StrategicWeights(0.5, 0.5)) == pytest.approx(0.35 + 0.2)
+    assert strategic_value(
+        scores, StrategicValueWeights(task_capability=0.5, knowledge_capability=0.5)
+    ) == pytest.approx(0.35 + 0.2)
     assert knowledge_creation_value([0.5, 0.75]) == 1.25
 
 

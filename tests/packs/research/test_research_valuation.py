@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.annotations import Annotations, ComplexityLevel, DomainExpert, TokenPrice
-from pytest_agentbench.packs.research.arithmetic import task_of
+from pytest_agentbench.packs.research.arithmetic import complexity_adaptability, task_of
 from pytest_agentbench.packs.research.config import PoetConfig, annotations_of
 from pytest_agentbench.packs.research.efficiency import efficiency_of, resource_efficiency
 from pytest_agentbench.packs.research.fact.citations import Counts
-from pytest_agentbench.packs.research.poet import adaptability_of, poet_of
+from pytest_agentbench.packs.research.poet import poet_of
 from pytest_agentbench.packs.research.records import ExecutionMetrics, Report
 from pytest_agentbench.packs.research.scores import EfficiencyScore, FactPart, Parts, RacePart, StrategicScore
 
@@ -288,9 +288,9 @@ def test_no_citation_and_no_checkable_citation_are_distinguished() -> None:
 
 def test_a_task_of_less_than_half_an_hour_has_no_adaptability() -> None:
     quick = scored(2700, 7.5, 0.9).model_copy(update={"expert_hours": 0.49})
-    assert adaptability_of(0.5, quick) is None
-    assert adaptability_of(0.5, quick.model_copy(update={"expert_hours": 0.5})) == pytest.approx(0.4)
-    assert adaptability_of(None, scored(2700, 7.5, 0.9)) is None
+    assert complexity_adaptability(0.5, quick.difficulty, quick.expert_hours) is None
+    assert complexity_adaptability(0.5, quick.difficulty, 0.5) == pytest.approx(0.4)
+    assert complexity_adaptability(None, quick.difficulty, 3.0) is None
 
 
 @pytest.mark.parametrize(

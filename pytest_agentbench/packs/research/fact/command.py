@@ -56,7 +56,7 @@ from pytest_agentbench.packs.research.fact.rows import (
 from pytest_agentbench.packs.research.inputs import chosen_rows, join_rows, language_of_row, name_row, require_value
 from pytest_agentbench.packs.research.records import CitedStatement, Language, QueryRow, Report
 from pytest_agentbench.packs.research.rows import GoodRow, Joined, LostRow, prompt_key, read_research_rows
-from pytest_agentbench.packs.research.scores import LONGEST_EVIDENCE
+from pytest_agentbench.packs.research.scores import LONGEST_EVIDENCE, describe_score
 from pytest_agentbench.packs.research.stages import PART_STAGES
 
 if TYPE_CHECKING:
@@ -345,7 +345,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command, and each of its stages as a separate command."""
     whole = subparsers.add_parser(
         "fact",
-        help="say whether the citations of reports hold",
         # By hand: argparse cannot make a positional and an option exclude each other.
         usage="%(prog)s {MODEL | --raw-data-path FILE} [options]\n       %(prog)s STAGE [options]",
         description="Say whether the citations of reports hold: extract, deduplicate, scrape,\n"
@@ -372,7 +371,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _add_stage(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], stage: str, summary: str) -> None:
-    parser = subparsers.add_parser(f"fact {stage}", help=summary, description=f"{summary.capitalize()}.")
+    parser = subparsers.add_parser(f"fact {stage}", description=f"{summary.capitalize()}.")
     files = parser.add_argument_group("files")
     source = "--input_path" if stage == "stat" else "--raw_data_path"
     rows = "the reports" if stage == "extract" else "what the stage before has written"
@@ -428,8 +427,8 @@ def list_metrics(grading: Grading) -> Metrics:
     """Yield the share of citations that hold, and how many there are."""
     counts = grading.score("fact").counts
     labels = {"supported": counts.supported, "unsupported": counts.unsupported, "unknown": counts.unknown}
-    none = {} if counts.known else {"reason": "no citation could be checked" if counts.total else "it has no citations"}
-    yield "fact_accuracy", counts.accuracy, {**labels, **none}
+    why = "no citation could be checked" if counts.total else "it has no citations"
+    yield "fact_accuracy", counts.accuracy, describe_score(counts.accuracy, why, **labels)
     yield "fact_citations", float(counts.known), {}
     yield "fact_valid_citations", float(counts.supported), {}
     rich = counts.per_1000_words
