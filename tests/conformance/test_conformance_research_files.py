@@ -59,7 +59,7 @@ def test_metrics_that_are_the_readmes_own_are_to_be_looked_at(capsys) -> None:
         "poet_gpt/raw_data/gpt.jsonl:1: warning: domain: found none in 2 rows, expected one in each",
         "poet_gpt/raw_data/gpt.jsonl:1: warning: complexity_level: found none in 2 rows, expected one in each",
         "poet_gpt/raw_data/gpt.jsonl:2: review: execution_metrics: found 1200 seconds and 0.087 USD, as on line 1, "
-        "expected what this run measured",
+        "expected the measurements of this run",
         "3 files, 2 rows: 0 errors, 2 warnings, 1 to review",
     ]
 

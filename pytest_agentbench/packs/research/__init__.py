@@ -10,7 +10,7 @@ RESEARCH = Command(
     "pytest_agentbench.packs.research.commands",
 )
 SCRIPT = (
-    "What a judge says of every research report.",
-    "What it says of one in place of `research`, by item id.",
+    "Scripted replies of a judge to every research report.",
+    "Replies that replace `research` for single reports, by item id.",
 )
 """Descriptions of the script sections `research` and `researches`, for editors."""

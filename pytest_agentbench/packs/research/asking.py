@@ -141,8 +141,8 @@ T = TypeVar("T")
 REQUEST_SECONDS = 300.0
 """Seconds of one request: reports are long, and so are replies about them."""
 _CUT = (
-    "the reply was cut off at the model's limit of tokens; raise its max_tokens (parameters in models.yaml), or take "
-    "a judge that may say more"
+    "the reply was cut off at the model's limit of tokens; raise its max_tokens (parameters in models.yaml), or "
+    "choose a judge with a higher limit"
 )
 
 

@@ -126,7 +126,7 @@ def print_summary(ends: Sequence[StageOutcome], ledger: Ledger, seconds: float) 
     print(f"{'stage':<{width}}{'rows':>7}{'scored':>9}{'failed':>9}")
     for end in ends:
         not_reached = end.n_total - end.n_scored - end.n_failed
-        broken = "  came to nothing" if end.n_total else "  could not be run"
+        broken = "  without a result" if end.n_total else "  could not be run"
         if end.broken:
             more = broken
         elif not_reached:
@@ -392,7 +392,7 @@ class Call:
         finally:
             print_summary(self.ends, self.ledger, time.monotonic() - begun)
         if interrupted:
-            print_error("interrupted; the same command goes on from here")
+            print_error("interrupted; repeat the command to continue")
             return _INTERRUPTED
         if any(end.n_failed or end.broken for end in self.ends):
             return 1

@@ -349,8 +349,8 @@ def _annotated(
     if found.domain is None or found.level is None:
         missing = "domain or topic" if found.domain is None else "complexity_level"
         raise ConfigError(
-            f"found no {missing}, which an expert's hours depend on; give it to the report or its query, or to all "
-            f"without one by default_{'domain' if found.domain is None else 'complexity'}"
+            f"found no {missing}, which an expert's hours depend on; set it in the report or its query, or set "
+            f"default_{'domain' if found.domain is None else 'complexity'}"
         )
     if not reports.knows_domain(found.domain):
         try:

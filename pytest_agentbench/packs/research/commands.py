@@ -17,9 +17,7 @@ _COMMANDS = {
     # In the order of the pipeline, as in the summary of `run`.
     **{stage.command or stage.name: Command(stage.summary, f"{__package__}.{stage.module}") for stage in STAGES},
     "convert": Command("turn Markdown into JSONL", f"{__package__}.convert"),
-    "lint": Command(
-        "find what is wrong with queries, criteria, annotations, references and reports", f"{__package__}.lint"
-    ),
+    "lint": Command("find problems in queries, criteria, annotations, references and reports", f"{__package__}.lint"),
 }
 
 
@@ -74,7 +72,7 @@ def add_judge(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the judge")
     add(group, "--judge", metavar="MODEL", help="the model that judges (default: OPENAI_MODEL at OPENAI_BASE_URL)")
     add(group, "--profile", metavar="NAME", help="an evaluation profile whose first judge judges")
-    add_script(group, "what a scripted judge says: <name>.demo.yaml")
+    add_script(group, "replies of a scripted judge: <name>.demo.yaml")
     text = "prompts in place of ours: <prompt>.<language>.txt, such as race_pairwise.en.txt"
     add(group, "--prompts", type=Path, metavar="DIR", help=text)
     add(group, "--max_cost", type=parse_money, metavar="USD", help="ask nothing more once this call has cost this much")
@@ -152,7 +150,7 @@ def add_tasks(parser: argparse._ActionsContainer) -> None:
         type=_pair,
         action="append",
         metavar="TOPIC=DOMAIN",
-        help="what annotations call a topic's domain; may be given several times",
+        help="the annotations' name of a topic's domain; repeatable",
     )
     add(
         parser,

@@ -16,12 +16,12 @@ from pytest_agentbench.bounded.writing import write_rows
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.cli.places import require_existing
 from pytest_agentbench.config.base import Scope, validate
-from pytest_agentbench.config.documents import parse_yaml, read_bytes
+from pytest_agentbench.config.documents import MAX_BYTES, parse_yaml
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.commands import add
 from pytest_agentbench.packs.research.query_files import markdown_queries
 from pytest_agentbench.packs.research.records import ExecutionMetrics, QueryRow, RowId, count_article
-from pytest_agentbench.packs.research.rows import GoodRow, language_of, prompt_key, read_research_rows
+from pytest_agentbench.packs.research.rows import GoodRow, language_of, prompt_key, read_research_rows, read_utf8
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.terminal_text import count_text
 
@@ -96,7 +96,7 @@ def query_rows(path: Path, text: str, problems: list[str]) -> list[dict[str, Any
         repeated = [(key, first_of[key]) for key in (query.number, prompt_key(query.content)) if key in first_of]
         for key, line in repeated[:1]:
             what = f"the number {key}" if isinstance(key, int) else "the content"
-            problems.append(f"{place}: found {what} of line {line} again, expected one of its own")
+            problems.append(f"{place}: found {what} of line {line} again, expected a different one")
         if not repeated:
             first_of |= {query.number: query.line, prompt_key(query.content): query.line}
             rows.append(
@@ -122,9 +122,7 @@ def report_row(path: Path, text: str, queries: Queries | None) -> ConvertedRepor
     if not article.strip():
         raise ConfigError(f"{path}:1:1: found no text, expected a report")
     if said.model is not None and not _FILE_NAME.fullmatch(said.model):
-        raise ConfigError(
-            f"{path}:1:1: model: found {said.model!r}, expected what can be a file's name, without / or \\"
-        )
+        raise ConfigError(f"{path}:1:1: model: found {said.model!r}, expected a valid file name, without / or \\")
     numbers = count_article(article)
     # All fields of the seed, with null for values that Markdown cannot have: the file shows the fields to
     # fill in.
@@ -193,9 +191,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "convert",
         description="Turn Markdown into JSONL. A file with headings `#### **Query N: title**` gives the rows of "
-        "query.jsonl. Any other file is one report: its query is told by the id that its name begins with (1-gpt.md) "
-        "and --query_file, or by front matter with id and prompt; citations, sources and words are counted, other "
-        "execution_metrics are null. Rows are printed unless a file or folder is named. The exit status is 1 if "
+        "query.jsonl. Any other file is one report: its query is found by the id at the beginning of its name "
+        "(1-gpt.md) in --query_file, or by front matter with id and prompt; citations, sources and words are counted, "
+        "other execution_metrics are null. Rows are printed unless a file or folder is named. The exit status is 1 if "
         "something could not be converted.",
     )
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="Markdown files, or folders of them")
@@ -207,7 +205,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--output_dir",
         type=Path,
         metavar="DIR",
-        help="write query.jsonl, or for each model <model>.jsonl, to this folder; a report's model is what follows the "
+        help="write query.jsonl, or for each model <model>.jsonl, to this folder; a report's model follows the "
         "id in its file's name, `model` in its front matter, or else its folder's name",
     )
 
@@ -264,7 +262,7 @@ def _add(
         if first == path:
             rows.setdefault(name, []).append(row)
         else:
-            problems.append(f"{path}:1:1: found the id {row['id']!r} of {first} again, expected one of its own")
+            problems.append(f"{path}:1:1: found the id {row['id']!r} of {first} again, expected a different one")
 
 
 def _model(report: ConvertedReport) -> str:
@@ -281,11 +279,9 @@ def _texts(paths: Iterable[Path], problems: list[str]) -> dict[Path, str]:
         for path in files:
             try:
                 # A byte order mark would hide front matter, and `\r` would be in every article.
-                texts[path] = read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
+                texts[path] = read_utf8(path, MAX_BYTES).replace("\r\n", "\n")
             except ConfigError as error:
                 problems.append(str(error))
-            except UnicodeDecodeError as error:
-                problems.append(f"{path}:1:1: found text that is not UTF-8 (byte {error.start}); save it as UTF-8")
     return texts
 
 

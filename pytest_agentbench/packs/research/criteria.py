@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.bounded.files import MAX_RECORD
 from pytest_agentbench.bounded.writing import format_rows, require_writable, write_text
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.judging.verdicts import structured
@@ -51,7 +51,7 @@ from pytest_agentbench.packs.research.records import (
     ReportRow,
     RowId,
 )
-from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key, read_research_rows
+from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key, read_research_rows, read_utf8
 from pytest_agentbench.statistics.estimates import mean_of
 
 WEIGHTS_STAGE, _JUDGED_STAGE = "weights", "criteria"
@@ -210,7 +210,7 @@ def weight_problems(field: str, criteria: Sequence[tuple[str, float]]) -> Iterat
     seen: set[str] = set()
     for text, _ in criteria:
         if not normalise_text(text):
-            yield CriteriaProblem(field, "a criterion without a text", "what is judged")
+            yield CriteriaProblem(field, "a criterion without a text", "a text")
         elif normalise_text(text) in seen:
             yield CriteriaProblem(field, f"{text!r} twice", "each criterion once")
         seen.add(normalise_text(text))
@@ -239,15 +239,7 @@ class CriteriaFile:
     @classmethod
     def read(cls, path: Path) -> CriteriaFile:
         """Read a file; a missing one has no lines. Raises ConfigError if it cannot be read, or is not JSONL."""
-        try:
-            text = read_file(path).decode("utf-8-sig")
-        except FileNotFoundError:
-            text = ""
-        except OSError as error:
-            raise ConfigError(f"{path}:1:1: cannot be read: {error.strerror or error}") from error
-        except UnicodeDecodeError as error:
-            found = f"found text that is not UTF-8 (byte {error.start}); save it as UTF-8"
-            raise ConfigError(f"{path}:1:1: {found}") from error
+        text = read_utf8(path, MAX_RECORD) if path.exists() else ""
         # Rows are appended to the file, which is impossible in one JSON list.
         if text.lstrip().startswith("["):
             raise ConfigError(f"{path}:1:1: found one JSON list, expected JSONL, to which rows can be added")
@@ -318,15 +310,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "criteria",
-        description="Let a model weigh RACE's four dimensions for each query, and write the criteria of each. Rows "
-        "that the file has already stay, made by hand or not, unless --regenerate is given. The same command goes on "
-        "where it was interrupted; nothing is paid for twice. Exit status 0: every query has its criteria; 1: some "
-        "have none; 2: wrong usage.",
+        description="Let a model weigh RACE's four dimensions for each query, and write the criteria of each. "
+        "Existing rows stay unless --regenerate is given. The same command continues after an interruption and "
+        "repeats no paid request. Exit status 0: every query has its criteria; 1: some have none; 2: wrong usage.",
     )
     files = parser.add_argument_group("files")
     add(files, "--query_file", type=Path, default=QUERIES, metavar="PATH", help="(default: %(default)s)")
     add(files, "--output_file", type=Path, default=CRITERIA, metavar="PATH", help="(default: %(default)s)")
-    add(files, "--regenerate", action="store_true", help="replace the criteria that the file has of these queries")
+    add(files, "--regenerate", action="store_true", help="replace existing criteria of these queries")
     add_config(files)
     add_rows(parser)
     add_judge(parser)

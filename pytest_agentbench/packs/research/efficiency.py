@@ -171,8 +171,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser, files = add_part_parser(
         subparsers,
         "efficiency",
-        "Compare the time, cost and automation of reports with what an expert of their domain would have "
-        f"taken. Writes {REPORT}; asks no model. Exit status 0: every report is scored; 1: some are not; 2: wrong "
+        "Compare the time, cost and automation of reports with the time and cost of an expert of their "
+        f"domain. Writes {REPORT}; asks no model. Exit status 0: every report is scored; 1: some are not; 2: wrong "
         "usage.",
         reports="reports with execution_metrics (JSONL)",
     )

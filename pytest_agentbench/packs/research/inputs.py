@@ -252,7 +252,7 @@ def run_part(part: Part, args: argparse.Namespace) -> int:
 def warn_of_unused(call: Call) -> None:
     """Print the settings of --config that have no effect."""
     for name in call.config.unused(compat=call.args.compat):
-        call.warn(f"{call.args.config}: not heeded: {name}")
+        call.warn(f"{call.args.config}: ignored: {name}")
 
 
 def make_report(row: ReportRow, model: str) -> Report:
@@ -322,5 +322,5 @@ async def score_outcomes(
 def require_annotations(tasks: Tasks) -> Annotations:
     """Raise ConfigError if there are none."""
     if tasks.annotations is None:
-        raise ConfigError(f"{ANNOTATIONS}: there is no such folder; name that of the annotations: --annotation-dir")
+        raise ConfigError(f"{ANNOTATIONS}: there is no such folder; name the folder of annotations: --annotation-dir")
     return tasks.annotations

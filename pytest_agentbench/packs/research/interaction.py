@@ -313,8 +313,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser, files = add_part_parser(
         subparsers,
         "interaction",
-        "Score how an agent worked with the web by what was recorded of each report; what was not "
-        f"recorded is null. Writes {REPORT}; asks no model. Exit status 0: every row could be read; 1: some could not; "
+        "Score the use of the web by an agent from the recorded values of each report; unrecorded "
+        f"values are null. Writes {REPORT}; asks no model. Exit status 0: every row could be read; 1: some could not; "
         "2: wrong usage.",
         reports="reports with execution_metrics (JSONL)",
         results=str(RESULTS),

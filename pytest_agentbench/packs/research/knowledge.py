@@ -193,8 +193,8 @@ class KnowledgeBase:
             [problem, *_] = error.errors(include_url=False)
             where = ".".join(map(str, problem["loc"])) or "line"
             raise ConfigError(
-                f"{self.path}:{number}:1: {where}: {problem['msg']}; expected what a report added to the knowledge "
-                "base; take the line out, or name another file"
+                f"{self.path}:{number}:1: {where}: {problem['msg']}; expected the contribution of a "
+                "report; remove the line, or name another file"
             ) from error
 
 

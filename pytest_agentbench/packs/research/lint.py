@@ -304,8 +304,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "lint",
         description="Check queries, criteria, references, annotations, reports and results, alone and together. Each "
         "finding is a line file:line: severity: field: found ..., expected ...; an error keeps a row from being scored "
-        "or scores it wrongly, a warning is probably wrong, a review is for a person to look at. Without options the "
-        "files below data/ that are there. The exit status is 1 if there is an error.",
+        "or scores it wrongly, a warning is probably wrong, a review is for a person to look at. Without options it "
+        "checks the existing files below data/. The exit status is 1 if there is an error.",
     )
     add_tasks(parser)
     add(parser, "--criteria_file", type=Path, metavar="FILE", help=f"(default: {CRITERIA})")
@@ -313,7 +313,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     reports = parser.add_mutually_exclusive_group()
     add(reports, "--input_file", type=Path, action="append", metavar="FILE", help="reports; may be repeated")
     add(reports, "--raw_data_dir", type=Path, metavar="DIR", help=f"every file of reports (default: {RAW_DATA})")
-    results = "raw_results.jsonl or <model>_poet_summary.json, for scores that lie far from the others; may be repeated"
+    results = "raw_results.jsonl or <model>_poet_summary.json, to find scores far from the others; may be repeated"
     add(parser, "--results", type=Path, action="append", default=[], metavar="FILE", help=results)
     add_config(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
@@ -325,7 +325,7 @@ def run(args: argparse.Namespace) -> int:
     files = _files(args)
     if not files.paths:
         places = ", ".join(map(str, (QUERIES, CRITERIA, REFERENCES, ANNOTATIONS, RAW_DATA)))
-        return refuse_usage("research lint", f"found none of {places}; name a file, such as --query-file FILE")
+        return refuse_usage("research lint", f"found no file of {places}; name one, such as --query-file FILE")
     linted = lint(files)
     counts = Counter(each.severity for each in linted.findings)
     if args.json:

@@ -137,7 +137,7 @@ def same_articles(tables: Iterable[Table[ReportRow] | Table[ReferenceRow]]) -> I
             first = first_of.setdefault(prompt_key(text), (table.path, row.line))
             if text and first != (table.path, row.line):
                 found = f"the text of {first[0]}:{first[1]}"
-                yield Finding(table.path, row.line, "warning", "article", found, "a report of its own")
+                yield Finding(table.path, row.line, "warning", "article", found, "a different report")
 
 
 def _article_language(path: Path, line: int, article: str, expected: Language) -> Iterator[Finding]:
@@ -310,7 +310,7 @@ def metrics_findings(table: Table[ReportRow], prices: Mapping[str, TokenPrice]) 
     for row in table.rows:
         found = row.value.execution_metrics
         if found is None:
-            yield Finding(table.path, row.line, "warning", "execution_metrics", "none", "what the agent's run measured")
+            yield Finding(table.path, row.line, "warning", "execution_metrics", "none", "the run's measurements")
             continue
         article = row.value.article
         own = count_article(article)
@@ -394,7 +394,7 @@ def _repeated(table: Table[ReportRow]) -> Iterator[Finding]:
         first = first_of.setdefault((seconds, cost), row.line)
         if first != row.line:
             found = f"{seconds:g} seconds and {cost:g} USD, as on line {first}"
-            yield Finding(table.path, row.line, "review", "execution_metrics", found, "what this run measured")
+            yield Finding(table.path, row.line, "review", "execution_metrics", found, "the measurements of this run")
 
 
 def _far(value: float, own: float, error: float = COUNT_ERROR) -> bool:

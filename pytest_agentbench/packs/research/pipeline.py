@@ -165,25 +165,25 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "run",
         description="Make criteria, then judge the reports of each model by RACE and FACT, compute efficiency, judge "
-        "their strategic value, score how the agent worked with the web, and write the business report. What fails is "
-        "told, and the rest goes on; the same command takes up what is missing and pays for nothing twice. Exit status "
+        "their strategic value, score the use of the web, and write the business report. Failures are printed, and "
+        "the rest continues; the same command adds missing results and repeats no paid request. Exit status "
         "0: all reports have all scores; 1: some do not; 2: wrong usage; 130: interrupted.",
-        epilog="Environment, where the option is not given: TARGET_MODELS, ENABLE_QUERY_SELECTION, N_TOTAL_PROCESS, "
-        "LIMIT, SKIP_CLEANING, ONLY_ZH, ONLY_EN.",
+        epilog="Environment variables that replace missing options: TARGET_MODELS, ENABLE_QUERY_SELECTION, "
+        "N_TOTAL_PROCESS, LIMIT, SKIP_CLEANING, ONLY_ZH, ONLY_EN.",
     )
     add(
         parser,
         "--target_models",
         nargs="+",
         metavar="MODEL",
-        help="whose reports: the files <raw_data_dir>/<model>.jsonl (default: all that are there)",
+        help="whose reports: the files <raw_data_dir>/<model>.jsonl (default: all existing files)",
     )
     add(
         parser,
         "--parts",
         type=_parts,
         metavar="PART,...",
-        help=f"what is scored, of {', '.join(PARTS)} (default: all whose files are there)",
+        help=f"scored parts, of {', '.join(PARTS)} (default: all parts whose files exist)",
     )
     _add_selection(parser)
     _add_files(parser)
@@ -210,7 +210,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=RAW_QUERIES,
         metavar="FILE",
-        help="raw queries; scores are written beside them (default: %(default)s)",
+        help="raw queries; scores are written next to them (default: %(default)s)",
     )
     add_threshold(group)
 
@@ -224,7 +224,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=CRITERIA,
         metavar="FILE",
-        help="criteria that are there are used, others made (default: %(default)s)",
+        help="existing criteria are used, missing ones are made (default: %(default)s)",
     )
     add(group, "--reference_file", type=Path, metavar="FILE", help=f"(default: {REFERENCES})")
     add_tasks(group)

@@ -136,7 +136,7 @@ def _reasons(row: Mapping[str, object], parts: Parts) -> dict[Missing, str]:
     if parts.fact is not None and parts.fact.counts.accuracy is None:
         counts = parts.fact.counts
         if counts.total:
-            why["fact"] = f"none of the report's {counts.total} citations could be checked"
+            why["fact"] = f"0 of the report's {counts.total} citations could be checked"
         else:
             why["fact"] = "it has no citations"
     missing = [part for part, field in PART_FIELDS.items() if row.get(field) is None]
@@ -155,10 +155,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "poet",
-        description="Put together what the other stages found out about the reports of a model, or of every model that "
+        description="Combine the results of the other stages on the reports of a model, or of every model that "
         "has a file, compute efficiency, and write <model>_poet_detailed.json, _poet_summary.json, _poet_report.json "
         "and _poet_report.txt. A part that is missing leaves the composite null, with the reason. "
-        "With --session the reports are those of a pytest session over reports.yaml. Asks no model. Exit status 0: "
+        "With --session the reports are from a pytest session with a reports.yaml. Asks no model. Exit status 0: "
         "every report has a composite; 1: some have none; 2: wrong usage.",
     )
     parser.add_argument("model", nargs="?", help="whose reports (default: of every file in --raw-data-dir)")
@@ -170,8 +170,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--session",
         type=Path,
         metavar="PATH",
-        help="the output folder of a pytest session over reports.yaml, or the report.json in it: its scores are taken, "
-        "with the configuration that it had",
+        help="the output folder of a pytest session over reports.yaml, or the report.json in it: its scores and "
+        "configuration are used",
     )
     add(files, "--output_dir", type=Path, metavar="DIR", help="(default: <results_dir>/poet/<model>)")
     add_results(files)

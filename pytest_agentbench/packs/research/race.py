@@ -159,14 +159,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "race",
         description=f"Let a model compare each report with the reference of its query, criterion by criterion. Writes "
-        f"{RESULT} (means), {ROWS} (scores of each report) and {DETAILS} (what the judge said). The same command goes "
-        "on where it was interrupted. Exit status 0: every report is scored; 1: some are not; 2: wrong usage.",
+        f"{RESULT} (means), {ROWS} (scores of each report) and {DETAILS} (the judge's replies). The same command "
+        "continues after an interruption. Exit status 0: every report is scored; 1: some are not; 2: wrong usage.",
     )
     parser.add_argument("model", nargs="?", help="whose reports: the file <raw_data_dir>/<model>.jsonl")
     files = parser.add_argument_group("files")
     for name, default in {"--raw_data_dir": RAW_DATA, "--criteria_file": CRITERIA}.items():
         add(files, name, type=Path, default=default, metavar="PATH", help="(default: %(default)s)")
-    add(files, "--query_file", type=Path, metavar="PATH", help=f"(default: {QUERIES}, where it is there)")
+    add(files, "--query_file", type=Path, metavar="PATH", help=f"(default: {QUERIES}, if it exists)")
     add(files, "--reference_file", type=Path, metavar="PATH", help=f"(default: {REFERENCES})")
     add(files, "--output_dir", type=Path, metavar="DIR", help=f"(default: {_RESULTS}/<model>)")
     scores = (
@@ -185,8 +185,8 @@ def add_judging(parser: argparse.ArgumentParser) -> None:
 
     group = parser.add_argument_group("the judging")
     add(group, "--pointwise", action="store_true", help="judge each report alone, without a reference")
-    add(group, "--samples", type=parse_positive, default=1, metavar="K", help="ask K times and take the means")
-    add(group, "--position_swap", action="store_true", help="ask in both orders and take the means")
+    add(group, "--samples", type=parse_positive, default=1, metavar="K", help="ask K times and average the scores")
+    add(group, "--position_swap", action="store_true", help="ask in both orders and average the scores")
     cleaning = group.add_mutually_exclusive_group()
     add(cleaning, "--skip_cleaning", action="store_true", help="judge texts with their links, markers and references")
     add(cleaning, "--model_cleaning", action="store_true", help="let the judge remove these, in place of fixed rules")

@@ -135,7 +135,7 @@ class StageResults:
         parts = Parts(_try_part(why, "race", lambda: self._race(row)), _try_part(why, "fact", lambda: self._fact(row)))
         quality = parts.quality(weights_of(self._call.config, compat=compat))
         if quality is None and not why:
-            why["fact"] = "none of its citations could be checked"
+            why["fact"] = "no citation could be checked"
         return quality, "; ".join(f"{part}: {reason}" for part, reason in why.items())
 
     def _race(self, row: ReportRow) -> RacePart:

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pytest_agentbench.bounded.files import open_file
 from pytest_agentbench.bounded.json_files import BadItem, Item, locate_value, parse_value, read_items
 from pytest_agentbench.config.base import Scope, validate
-from pytest_agentbench.config.documents import Document, Loc
+from pytest_agentbench.config.documents import Document, Loc, read_bytes
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.records import (
     ExecutionMetrics,
@@ -112,6 +112,15 @@ def read_research_rows(path: Path, record: type[R]) -> Iterator[GoodRow[R] | Los
                 yield GoodRow(item.line, value, item.value, item.offset, len(item.raw))
 
 
+def read_utf8(path: Path, limit: int) -> str:
+    """Return the text of a file of at most `limit` bytes, without a byte order mark. Raises ConfigError."""
+    try:
+        return read_bytes(path, limit).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = f"{path}:1:1: found text that is not UTF-8 (byte {error.start})"
+        raise ConfigError(f"{place}; save it as UTF-8") from error
+
+
 def mark_repeated(path: Path, rows: Iterable[GoodRow[D] | LostRow]) -> Iterator[GoodRow[D] | LostRow]:
     """Yield the same, but a row that has the prompt or the id of one before it is lost."""
     prompts: dict[str, int] = {}
@@ -126,7 +135,7 @@ def mark_repeated(path: Path, rows: Iterable[GoodRow[D] | LostRow]) -> Iterator[
         prompts.setdefault(key, row.line)
         ids.setdefault(name, row.line)
         if prompt is not None:
-            problem = f"prompt: found that of line {prompt} again, expected one row"
+            problem = f"prompt: repeats line {prompt}, expected one row"
         elif first is not None:
             problem = f"id: found {row.value.id!r} again, first on line {first}"
         else:
@@ -158,7 +167,7 @@ class Joined(Generic[P]):
         for line, row in rows:
             key, name = prompt_key(row.prompt), str(row.id)
             if key in self._rows:
-                self.problems.append(f"{path}:{line}:1: prompt: found that of line {self._rows[key][0]} again")
+                self.problems.append(f"{path}:{line}:1: prompt: repeats line {self._rows[key][0]}")
             if name in ids:
                 self.problems.append(f"{path}:{line}:1: id: found {row.id!r} again, first on line {ids[name]}")
             # The first counts here and in criteria.jsonl, so that a row added below another changes nothing.
@@ -185,7 +194,7 @@ class Joined(Generic[P]):
         if str(partner.id) != str(row.id):
             raise ConfigError(
                 f"{self.path}:{line}:1: id: found {partner.id!r} for the prompt that has the id {row.id!r} elsewhere "
-                f"({_short(row.prompt)}); give both the same id"
+                f"({_short(row.prompt)}); use the same id for both"
             )
         return partner
 

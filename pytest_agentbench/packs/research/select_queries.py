@@ -278,7 +278,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "select-queries",
         description=f"Let a model score each query by seven dimensions; the queries that reach the threshold are kept. "
-        f"Writes {SCORES} and {TABLE}. A new threshold over scores that are there asks no model (--from-scores). Exit "
+        f"Writes {SCORES} and {TABLE}. A new threshold on stored scores asks no model (--from-scores). Exit "
         "status 0: every query is scored; 1: some are not; 2: wrong usage.",
     )
     which = parser.add_mutually_exclusive_group(required=True)

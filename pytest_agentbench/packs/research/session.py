@@ -31,7 +31,7 @@ def explain_missing_report(artifact: RunArtifact) -> list[str]:
     """Return why a run failed that ended well, but without any report; nothing for every other run."""
     if artifact.status != "success" or (artifact.final_output or "").strip():
         return []
-    return ["the run wrote no report: its final answer is empty (what it wrote to files is not read)"]
+    return ["the run wrote no report: its final answer is empty (files are not read)"]
 
 
 class ResearchSession:

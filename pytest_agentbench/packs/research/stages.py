@@ -97,7 +97,7 @@ STAGES = (
     ),
     Stage(
         name="fact",
-        summary="say whether the citations of reports hold: extract, deduplicate, scrape, validate, stat",
+        summary="check the citations of reports: extract, deduplicate, scrape, validate, stat",
         module="fact.command",
         asks=("extract", "deduplicate", "validate"),
         metrics=("fact_accuracy", "fact_citations", "fact_valid_citations", "fact_supported_per_1000_words"),
@@ -119,7 +119,7 @@ STAGES = (
     ),
     Stage(
         name="strategic",
-        summary="judge what reports are worth beyond their task",
+        summary="judge the value of reports beyond their task",
         module="strategic",
         asks=("strategic", "knowledge", "reuse"),
         inputs=("annotations",),
@@ -131,7 +131,7 @@ STAGES = (
     ),
     Stage(
         name="interaction",
-        summary="say how the agent worked with the web",
+        summary="score the use of the web by the agent",
         module="interaction",
         inputs=("annotations",),
         metrics=("interaction_efficiency",),

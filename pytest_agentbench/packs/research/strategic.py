@@ -219,9 +219,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser, files = add_part_parser(
         subparsers,
         "strategic",
-        f"Let a model give each report eight scores, draw its knowledge into the knowledge base, and say "
-        f"what it uses of what earlier reports put there. Writes {REPORT}. The same command goes on where it was "
-        "interrupted. Exit status 0: every report is scored; 1: some are not; 2: wrong usage.",
+        f"Let a model give each report eight scores, add its knowledge to the knowledge base, and find "
+        f"the units of earlier reports that it uses. Writes {REPORT}. The same command continues after an "
+        "interruption. Exit status 0: every report is scored; 1: some are not; 2: wrong usage.",
     )
     add_knowledge_base(files)
     add_tasks(files)
@@ -239,7 +239,7 @@ def add_knowledge_base(parser: argparse._ActionsContainer) -> None:
         "--knowledge_base_path",
         type=Path,
         metavar="FILE",
-        help="what reports added to the known (default: the config's, else one in the folder of --kept)",
+        help="knowledge of earlier reports (default: the config's, else one in the folder of --kept)",
     )
 
 

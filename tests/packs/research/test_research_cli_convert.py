@@ -63,8 +63,8 @@ def test_empty_or_repeated_queries_are_reported_and_left_out(convert):
     assert [row["id"] for row in found] == [1]
     assert said == [
         "q.md:3:1: content: query 2 has none; write it below its heading, in quotes",
-        "q.md:5:1: found the number 1 of line 1 again, expected one of its own",
-        "q.md:7:1: found the content of line 1 again, expected one of its own",
+        "q.md:5:1: found the number 1 of line 1 again, expected a different one",
+        "q.md:7:1: found the content of line 1 again, expected a different one",
     ]
 
 
@@ -169,7 +169,7 @@ def test_a_second_report_of_one_query_and_model_is_an_error(convert):
     write("b/1-gpt.md", "Second")
     code, found, [said] = convert("a", "b", "--query-file", "query.jsonl")
     assert (code, [row["article"] for row in found]) == (1, ["First"])
-    assert said == "b/1-gpt.md:1:1: found the id 1 of a/1-gpt.md again, expected one of its own"
+    assert said == "b/1-gpt.md:1:1: found the id 1 of a/1-gpt.md again, expected a different one"
 
 
 def test_an_unreadable_file_does_not_stop_the_conversion_of_others(convert):

@@ -114,7 +114,7 @@ def test_a_query_without_criteria_is_named_and_only_what_is_missing_is_asked_aga
     assert errors[0] == ""
     assert "no verdict in 3 replies" in errors[1]
     assert "query.jsonl:3:1: prompt: " in errors[2]
-    assert "prompt: found that of line 1 again" in errors[3]
+    assert "prompt: repeats line 1" in errors[3]
     assert capsys.readouterr().out.splitlines()[1].split() == ["criteria", "4", "1", "3"]
     judge.says.clear()
     before = sum(judge.asked.values())

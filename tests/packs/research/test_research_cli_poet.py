@@ -115,8 +115,8 @@ def test_every_section_of_the_config_is_heeded(rows: list[dict[str, Any]], capsy
     assert read("plain/gpt_poet_detailed.json")["results"][0]["overall_poet_score"] == 0.5
     assert not Path("plain/gpt_poet_summary.json").exists()
     said = capsys.readouterr().err
-    assert "config.json: not heeded: default_expert_time: " in said
-    assert "config.json: not heeded: evaluation_parameters.race_score_max: " in said
+    assert "config.json: ignored: default_expert_time: " in said
+    assert "config.json: ignored: evaluation_parameters.race_score_max: " in said
     assert poet(rows, "gpt", "--config", "config.json", "--output-dir", "compat", "--compat") == 1
     assert read("compat/gpt_poet_detailed.json")["results"][0]["overall_poet_score"] == 0.25
 

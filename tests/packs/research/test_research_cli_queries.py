@@ -220,7 +220,7 @@ def test_queries_that_are_lost_are_named_and_counted(judge: RaceJudge, capsys: p
     )
     assert errors[2] == "queries.csv:4:1: found None as the query's text, expected a text"
     assert errors[3] == "queries.csv:5:1: id: found 1 again, first on line 2"
-    assert errors[4].startswith("queries.csv:6:1: prompt: found that of line 2 again")
+    assert errors[4].startswith("queries.csv:6:1: prompt: repeats line 2")
     assert errors[5].startswith("queries.csv:7:1: found 2 fields")
     assert found[3]["query_title"] == "Milk"
     out, err = capsys.readouterr()

@@ -228,7 +228,7 @@ def test_rows_that_are_lost_are_named_and_counted(judge: RaceJudge, capsys: pyte
     assert errors[0] == ""
     assert errors[1].startswith(f"{path}:2:2: ")
     assert errors[2] == f"{path}:3:1: id: found 1 again, first on line 1"
-    assert errors[3].startswith(f"{path}:4:1: prompt: found that of line 1 again")
+    assert errors[3].startswith(f"{path}:4:1: prompt: repeats line 1")
     assert errors[4].startswith(f"{path}:5:1: article: ")
     assert errors[5] == "the article is empty"
     assert errors[6] == ""
@@ -252,7 +252,7 @@ def test_partners_that_are_missing_or_differ(judge: RaceJudge, capsys: pytest.Ca
     assert "dimension_weight.comprehensiveness: found nothing, expected a weight" in second
     err = capsys.readouterr().err
     assert "data/criteria_data/criteria.jsonl:3:1: the judge was away" in err
-    assert "reference.jsonl:3:1: prompt: found that of line 2 again" in err
+    assert "reference.jsonl:3:1: prompt: repeats line 2" in err
     assert "data/test_data/raw_data/gpt.jsonl: found no report of these queries: 3" in err
     assert judge.requests == []
 
@@ -375,7 +375,7 @@ def test_the_same_command_reuses_the_replies_of_a_stopped_process(judge: RaceJud
     if sent == signal.SIGINT:
         assert process.returncode == 130, err
         assert "1 not reached" in out
-        assert "the same command goes on from here" in err
+        assert "repeat the command to continue" in err
         assert [each["id"] for each in read("raw_results.jsonl")] == [1, 2]
         assert means() == ["0.5500"] * 5
     else:

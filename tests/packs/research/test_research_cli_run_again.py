@@ -165,7 +165,7 @@ def test_the_same_command_goes_on(
         status, said = call(tmp_path, judge)
         assert status == (130 if how == signal.SIGINT else -9), said
         if how == signal.SIGINT:
-            assert "interrupted; the same command goes on from here" in said
+            assert "interrupted; repeat the command to continue" in said
             assert "Traceback" not in said
         status, said = call(tmp_path, judge)
         assert status == 0, said

@@ -202,7 +202,7 @@ def test_a_missing_folder_of_annotations_is_reported_once(
     Path("data").rename("elsewhere")
     assert efficiency(rows) == 1
     assert capsys.readouterr().err == (
-        "data/annotation: there is no such folder; name that of the annotations: --annotation-dir\n"
+        "data/annotation: there is no such folder; name the folder of annotations: --annotation-dir\n"
     )
 
 

@@ -127,7 +127,7 @@ def test_reports_with_defaults_are_scored_and_counted(
         ["domain"],
     ]
     text = Path("results/poet/gpt/gpt_poet_report.txt").read_text(encoding="utf-8")
-    assert "Defaults stand for the domain of 2 and the complexity level of 1 reports" in text
+    assert "Defaults replace the domain of 2 and the complexity level of 1 reports" in text
 
 
 def test_compat_interaction_keeps_the_originals_estimates(project: ResearchProject) -> None:

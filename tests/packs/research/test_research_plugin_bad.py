@@ -30,7 +30,7 @@ ROWS = {
     "a duplicate prompt": (
         ("raw/gpt.jsonl", report(1), report(2), report(1, id=3)),
         {"drb.1[gpt]": "passed", "drb.2[gpt]": "passed"},
-        ["gpt.jsonl:3:1: prompt: found that of line 1 again"],
+        ["gpt.jsonl:3:1: prompt: repeats line 1"],
     ),
     "no article": (
         ("raw/gpt.jsonl", report(1, article=None), report(2)),
@@ -50,7 +50,7 @@ ROWS = {
     "a duplicate row of criteria": (
         ("criteria.jsonl", criteria(1), criteria(2), criteria(2)),
         {"drb.1[gpt]": "passed", "drb.2[gpt]": "passed"},
-        ["criteria.jsonl:3:1: prompt: found that of line 2 again"],
+        ["criteria.jsonl:3:1: prompt: repeats line 2"],
     ),
     "a reference with another id": (
         ("reference.jsonl", reference(1, id=7), reference(2)),

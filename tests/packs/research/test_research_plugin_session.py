@@ -279,7 +279,7 @@ def test_an_evaluation_that_was_replaced_is_still_found(project):
             2,
             "found --domain-map, --compat next to --session",
         ),
-        (["--session", "outputs", "gemini"], 1, "found no report of gemini; it has those of claude, gpt"),
+        (["--session", "outputs", "gemini"], 1, "found no report of gemini, expected one of claude, gpt"),
     ],
 )
 def test_wrong_usage(project, capsys, options, code, said):
@@ -294,4 +294,4 @@ def test_a_session_without_reports_is_an_error(project, capsys):
     session(project, "cases/others")
     assert poet() == 1
     err = capsys.readouterr().err
-    assert "outputs/report.json: found no research report among 1 runs, expected those of a session over a" in err
+    assert "outputs/report.json: found no research report among 1 runs, expected a session" in err

@@ -145,7 +145,7 @@ def test_repeated_rows_are_reported_and_the_first_one_counts(tmp_path):
     rows = [query(1, 1, "Why?"), query(2, 9, "Why ?"), query(3, 5, "Why?"), query(4, "1", "How?")]
     known = Joined(tmp_path / "q.jsonl", rows)
     assert [problem.split("q.jsonl:", 1)[1] for problem in known.problems] == [
-        "3:1: prompt: found that of line 1 again",
+        "3:1: prompt: repeats line 1",
         "4:1: id: found '1' again, first on line 1",
     ]
     assert known.partner(QueryRow(id=1, prompt="Why?")).id == 1
@@ -158,7 +158,7 @@ def test_repeated_rows_on_one_line_are_reported(tmp_path):
     first, *others = mark_repeated(path, read_research_rows(path, ReportRow))
     assert isinstance(first, GoodRow)
     assert [row.message.split("json:")[1] for row in others] == [
-        "1:1: prompt: found that of line 1 again, expected one row",
+        "1:1: prompt: repeats line 1, expected one row",
         "1:1: id: found 1 again, first on line 1",
     ]
     assert len(Joined(path, [query(1, 1, "a"), query(1, 2, "a"), query(1, 1, "b")]).problems) == 2

@@ -283,7 +283,7 @@ def test_no_citation_and_no_checkable_citation_are_distinguished() -> None:
     none = poet_of(report(WHOLE), Parts(fact=FactPart(Counts())), CONFIG)
     unchecked = poet_of(report(WHOLE), Parts(fact=FactPart(Counts(unknown=3))), CONFIG)
     assert none.reasons["fact"] == "it has no citations"
-    assert unchecked.reasons["fact"] == "none of the report's 3 citations could be checked"
+    assert unchecked.reasons["fact"] == "0 of the report's 3 citations could be checked"
 
 
 def test_a_task_of_less_than_half_an_hour_has_no_adaptability() -> None:

@@ -101,9 +101,9 @@ class PoetRow(Record):
         for part, field in PART_FIELDS.items():
             # No part is missing without a reason: readers of the report are never left to guess.
             if getattr(self, field) is None and not self.reasons.keys() & {part, "report"}:
-                raise ValueError(f"{field} is None, expected reasons to say why under {part!r}")
+                raise ValueError(f"{field} is None, expected an entry in reasons for {part!r}")
         if self.overall_poet_score is None and not self.reasons:
-            raise ValueError("overall_poet_score is None, expected reasons to say why")
+            raise ValueError("overall_poet_score is None, expected an entry in reasons")
         return self
 
     @property

@@ -267,7 +267,7 @@ def report_on_session(args: argparse.Namespace) -> int:
     session.tell(call)
     if args.model is not None and args.model not in session.models:
         there = ", ".join(session.models) or "no model"
-        raise ConfigError(f"{session.part.name}: found no report of {args.model}; it has those of {there}")
+        raise ConfigError(f"{session.part.name}: found no report of {args.model}, expected one of {there}")
     call.config, args.compat = session.scored_by
     return call.run(lambda: _reports(call, session))
 
@@ -311,8 +311,8 @@ class Session:
         self._rows = [row for row in self.part.runs if "research" in row]
         if not self._rows:
             raise ConfigError(
-                f"{report}: found no research report among {len(self.part.runs)} runs, expected those of a session "
-                "over a reports.yaml"
+                f"{report}: found no research report among {len(self.part.runs)} runs, expected a session "
+                "that scored a reports.yaml"
             )
 
     @cached_property

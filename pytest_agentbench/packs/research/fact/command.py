@@ -94,21 +94,6 @@ async def score_reports(call: Call, reports: Path, output: Path) -> None:
     await all_stages(call, reports, output, call.args.query_file)
 
 
-async def one_stage(call: Call, stage: str, source: Path, target: Path, queries: Path | None = None) -> None:
-    """Run one of STAGES, like `all_stages`."""
-    await _run_stage(call, stage, source, target, _Languages(call, queries))
-
-
-async def count(
-    call: Call, source: Path, target: Path, queries: Path | None = None, reports: Path | None = None
-) -> None:
-    """Write the statistics of validated rows, like `all_stages`.
-
-    Those of `reports` without a row count as failed.
-    """
-    await _count_labels(call, source, target, _Languages(call, queries), reports)
-
-
 async def _run_stage(call: Call, stage: str, source: Path, target: Path, languages: _Languages) -> None:
     """Add a stage's results to each row. Rows that failed before are copied."""
     with ExitStack() as opened:
@@ -147,7 +132,7 @@ async def _run_stage(call: Call, stage: str, source: Path, target: Path, languag
         )
         # If every single page failed, this machine's network is a likelier cause than the reports.
         if reached and not any(reached):
-            call.mark_broken(f"none of {len(reached)} cited pages could be read; {target} says of each why")
+            call.mark_broken(f"0 of {len(reached)} cited pages could be read; {target} has the reason for each")
 
 
 def _report(
@@ -174,6 +159,7 @@ def _drop_traceback(error: AgentbenchError) -> AgentbenchError:
 async def _count_labels(
     call: Call, source: Path, target: Path, languages: _Languages, reports: Path | None = None
 ) -> None:
+    """Write the statistics of validated rows. Reports of the file `reports` that have no row count as failed."""
     record: type[FactRow] = OriginalFactRow if call.args.compat else FactRow
     with StoredRows(source) as stored:
         rows = chosen_rows(call, source, stored.heads(record), languages.of)
@@ -201,11 +187,11 @@ async def _count_labels(
     for row, counts in zip(rows, results, strict=True):
         if isinstance(counts, Counts) and counts.without_url:
             share = f"{counts.without_url} of {counts.total} statements"
-            call.warn(f"{name_row(row)}: {share} are cited without an address that stands in the report")
+            call.warn(f"{name_row(row)}: {share} have no address in the report")
         if isinstance(counts, Counts) and counts.skipped:
             call.warn(
                 f"{name_row(row)}: skipped {counts.skipped_addresses} addresses with a validate_error and "
-                f"{counts.skipped_labels} labels that are none of {', '.join(LABELS)}"
+                f"{counts.skipped_labels} labels other than {', '.join(LABELS)}"
             )
 
 
@@ -270,14 +256,14 @@ async def _validate(asking: Asking, row: FactRow, report: Report) -> Mapping[str
     # Validated without its content, a page would be `unknown` though nobody has fetched it.
     if any(page.url_content is None for page in pages.values()):
         raise ConfigError(
-            "citations_deduped: found no url_content, expected what `agentbench research fact scrape` adds"
+            "citations_deduped: found no url_content, expected the output of `agentbench research fact scrape`"
         )
     return {"citations_deduped": dump_pages(await validate_pages(asking, report, pages))}
 
 
 def _pages(row: FactRow, stage: str) -> Mapping[str, CitedPage]:
     if row.citations_deduped is None:
-        raise ConfigError(f"citations_deduped: missing, expected what `agentbench research fact {stage}` adds")
+        raise ConfigError(f"citations_deduped: missing, expected the output of `agentbench research fact {stage}`")
     return row.citations_deduped
 
 
@@ -334,10 +320,10 @@ _RESULTS = RESULTS / "fact"
 
 _STAGES = {
     "extract": "list the statements of each report that cite something",
-    "deduplicate": "of statements that cite one page and say the same keep one",
+    "deduplicate": "keep one of several equivalent statements on a page",
     "scrape": "fetch the pages that are cited",
-    "validate": "say of each statement whether its page backs it",
-    "stat": "count what holds; needs neither a model nor a network",
+    "validate": "judge for each statement whether its page supports it",
+    "stat": "count supported citations; needs no model and no network",
 }
 
 
@@ -347,18 +333,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "fact",
         # By hand: argparse cannot make a positional and an option exclude each other.
         usage="%(prog)s {MODEL | --raw-data-path FILE} [options]\n       %(prog)s STAGE [options]",
-        description="Say whether the citations of reports hold: extract, deduplicate, scrape,\n"
+        description="Check the citations of reports: extract, deduplicate, scrape,\n"
         "validate, stat. Writes extracted.jsonl, deduplicated.jsonl, scraped.jsonl,\n"
-        "validated.jsonl and fact_result.txt. The same command goes on where it was\n"
-        "interrupted. Exit status 0: all reports are through; 1: some are not; 2: wrong\n"
-        "usage.",
+        "validated.jsonl and fact_result.txt. The same command continues after\n"
+        "an interruption. Exit status 0: all reports are scored; 1: some are not;\n"
+        "2: wrong usage.",
         epilog="\n".join(["stages:", *(f"  {stage:<13}{summary}" for stage, summary in _STAGES.items())]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     whole.add_argument("model", nargs="?", help="whose reports: the file <raw_data_dir>/<model>.jsonl")
     files = whole.add_argument_group("files")
     add(files, "--raw_data_dir", type=Path, default=RAW_DATA, metavar="DIR", help="(default: %(default)s)")
-    add(files, "--raw_data_path", "--input_file", type=Path, metavar="FILE", help="the reports, wherever they lie")
+    add(files, "--raw_data_path", "--input_file", type=Path, metavar="FILE", help="the reports, at any path")
     add(files, "--output_dir", type=Path, metavar="DIR", help=f"(default: {_RESULTS}/<model>)")
     _add_queries(files)
     add_config(files)
@@ -374,9 +360,9 @@ def _add_stage(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], 
     parser = subparsers.add_parser(f"fact {stage}", description=f"{summary.capitalize()}.")
     files = parser.add_argument_group("files")
     source = "--input_path" if stage == "stat" else "--raw_data_path"
-    rows = "the reports" if stage == "extract" else "what the stage before has written"
+    rows = "the reports" if stage == "extract" else "the output of the previous stage"
     add(files, source, type=Path, required=True, dest="source", metavar="FILE", help=rows)
-    add(files, "--output_path", type=Path, required=True, metavar="FILE", help="what to write")
+    add(files, "--output_path", type=Path, required=True, metavar="FILE", help="the output")
     _add_queries(files)
     add_config(files)
     if stage == "stat":
@@ -385,7 +371,7 @@ def _add_stage(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], 
         _add_compat(files)
     if stage == "scrape":
         add_pages(parser)
-        add_script(files, "take the pages from this script, not from the web: <name>.demo.yaml")
+        add_script(files, "read the pages from this script instead of the web: <name>.demo.yaml")
         add_output(files)
     add_rows(parser)
     if stage not in ("scrape", "stat"):
@@ -393,7 +379,7 @@ def _add_stage(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], 
 
 
 def _add_queries(files: argparse._ArgumentGroup) -> None:
-    text = "the queries, where they say which language each is in; every report needs its own then"
+    text = "queries with the language of each report; then every report needs a query"
     add(files, "--query_data_path", "--query_file", type=Path, metavar="FILE", help=text)
 
 
@@ -409,13 +395,15 @@ def run(args: argparse.Namespace) -> int:
     if not stage and (args.model is None) == (args.raw_data_path is None):
         return refuse_usage("research fact", "expected a MODEL or --raw-data-path FILE, one of them")
     call = Call(args.chosen, args)
+    queries = args.query_data_path
     if stage == "stat":
-        return call.run(lambda: count(call, args.source, args.output_path, args.query_data_path, args.raw_data_path))
+        source, target, reports = args.source, args.output_path, args.raw_data_path
+        return call.run(lambda: _count_labels(call, source, target, _Languages(call, queries), reports))
     if stage:
-        return call.run(lambda: one_stage(call, stage, args.source, args.output_path, args.query_data_path))
+        return call.run(lambda: _run_stage(call, stage, args.source, args.output_path, _Languages(call, queries)))
     source = args.raw_data_path or args.raw_data_dir / f"{args.model}.jsonl"
     folder = args.output_dir or _RESULTS / source.stem
-    return call.run(lambda: all_stages(call, source, folder, args.query_data_path))
+    return call.run(lambda: all_stages(call, source, folder, queries))
 
 
 async def grade_report(grading: Grading) -> FactScore:

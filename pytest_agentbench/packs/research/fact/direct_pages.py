@@ -79,7 +79,7 @@ _HTML_STARTS = (b"<!doctype html", b"<html", b"<head", b"<body")
 _NOTHING = {
     "html": "it shows no text unless its scripts are run",
     "text": "it is blank",
-    "pdf": "it has no text, as where it is scanned",
+    "pdf": "it has no text (it may be a scan)",
 }
 
 
@@ -110,7 +110,7 @@ async def page_text(readers: Readers, reply: Reply, way: str) -> str:
         raise FetchError(f"{where}it is empty")
     kind = _kind(reply)
     if kind is None:
-        raise FetchError(f"{where}found neither text nor PDF, though it says {reply.media_type[:80]!r}")
+        raise FetchError(f"{where}found neither text nor PDF, though declared as {reply.media_type[:80]!r}")
     try:
         read = await readers.read(
             kind, reply.body, host_of(reply.url), charset=reply.charset or "", limit=MAX_TEXT, links=False
@@ -222,7 +222,7 @@ class Sites:
         rules = await asyncio.shield(site.rules)
         where = f"robots.txt of {host_of(url)}"
         if rules.unreachable is not None:
-            raise FetchError(f"{where} cannot be had, which forbids all of the site (RFC 9309): {rules.unreachable}")
+            raise FetchError(f"{where} cannot be read, which forbids the whole site (RFC 9309): {rules.unreachable}")
         if rules.body is None:
             return
         try:

@@ -139,7 +139,7 @@ def test_files_that_the_configuration_turns_off_are_not_written(tmp_path):
 
 
 def test_a_score_that_is_missing_without_a_reason_is_refused():
-    with pytest.raises(ValidationError, match="fact_accuracy is None, expected reasons to say why under 'fact'"):
+    with pytest.raises(ValidationError, match="fact_accuracy is None, expected an entry in reasons for 'fact'"):
         whole(1, overall_poet_score=None, quality_score=None, fact_accuracy=None)
 
 
@@ -153,7 +153,7 @@ def test_judge_costs_are_reported_with_the_count_of_unpriced_requests(tmp_path):
     files = written(tmp_path, [whole(1)], spent=spent)
     assert list(json.loads(files["report.json"])["costs"]["judge"]) == ["race", "extract"]
     assert (
-        "What judges cost in this call for these reports: $0.750, Requests: 5, Requests without a price: 1"
+        "Cost of judging these reports in this call: $0.750, Requests: 5, Requests without a price: 1"
         in files["report.txt"]
     )
 
@@ -161,7 +161,7 @@ def test_judge_costs_are_reported_with_the_count_of_unpriced_requests(tmp_path):
 def test_requests_without_a_price_are_no_dollars(tmp_path):
     files = written(tmp_path, [whole(1)], spent={"race": Spent(2, 100, 50, 0.0, 2)})
     assert json.loads(files["report.json"])["costs"]["judge"]["race"]["cost_usd"] is None
-    assert "for these reports: –, Requests: 2, Requests without a price: 2" in files["report.txt"]
+    assert "in this call: –, Requests: 2, Requests without a price: 2" in files["report.txt"]
 
 
 @pytest.mark.parametrize("model", ["../../gpt", "openai/gpt", "a\\b", "\x1b[2J", "\u202egpt", ".", "é" * 120])

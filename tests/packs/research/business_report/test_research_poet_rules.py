@@ -155,7 +155,7 @@ def test_domains_and_dimensions_that_differ_by_chance_alone_are_seldom_called_we
 
 def test_a_threshold_that_is_not_reached_is_not_shown_as_reached():
     advice = found([cited(1, 5996, 4004)])["inaccurate_citations"]
-    assert "5996 of 10000 that could be checked hold (59.96%), below 60.00% (good)" in advice.text
+    assert "support 5996 of 10000 that could be checked (59.96%), below 60.00% (good)" in advice.text
 
 
 def test_small_losses_are_not_rounded_to_nothing():

@@ -127,7 +127,7 @@ def test_a_model_from_reports_to_statistics(site: Site, judge: FactJudge, capsys
     assert judge.asked == {"extract": 1, "deduplicate": 1, "validate": 3}
     assert site.asked == {"/tea": 1, "/coffee": 1, "/gone": 1, "/water": 1}
     printed = capsys.readouterr()
-    assert "1 of 6 statements are cited without an address" in printed.err
+    assert "1 of 6 statements have no address in the report" in printed.err
     assert str(folder / "fact_result.txt") in printed.out
 
 
@@ -347,7 +347,7 @@ def test_a_scrape_that_reaches_no_page_says_so_and_fails(site: Site, capsys: pyt
     write("deduplicated.jsonl", cited("/gone", "/gone/too"))
     assert fact("scrape", *files, "--allow_private", "127.0.0.1") == 1
     out, err = capsys.readouterr()
-    assert "none of 2 cited pages could be read; scraped.jsonl says of each why" in err
+    assert "0 of 2 cited pages could be read; scraped.jsonl has the reason for each" in err
     assert out.splitlines()[1].split() == ["scrape", "1", "1", "0", "came", "to", "nothing"]
     assert read("scraped.jsonl")[0]["citations_deduped"][f"{site.url}/gone"]["url_content"].startswith("scrape failed")
     write("deduplicated.jsonl", cited("/gone", "/tea"))

@@ -171,7 +171,7 @@ def test_a_stage_on_rows_that_lack_what_the_one_before_adds(
         "citations: missing, expected those that `agentbench research fact extract` adds"
     ] * 2
     assert fact("validate", *files) == 1
-    assert "expected what `agentbench research fact scrape` adds" in read("out.jsonl")[1]["validate_error"]
+    assert "expected the output of `agentbench research fact scrape`" in read("out.jsonl")[1]["validate_error"]
     assert judge.asked == {}
 
 
@@ -233,7 +233,7 @@ def test_replies_received_before_an_interrupt_are_not_requested_again(
         _, errors = process.communicate(timeout=30)
     if ended_by == signal.SIGINT:
         assert process.returncode == 130
-        assert "the same command goes on from here" in errors
+        assert "repeat the command to continue" in errors
         assert [row["id"] for row in read("out/extracted.jsonl")] == [0, 1]
     judge.says.clear()
     asked = judge.asked.copy()

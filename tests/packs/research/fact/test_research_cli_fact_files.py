@@ -75,7 +75,7 @@ def test_rows_that_cannot_be_used_are_passed_on_whole(judge: FactJudge) -> None:
     assert fact("validate", "--raw_data_path", "rows.jsonl", "--output_path", "out.jsonl") == 1
     _, first, second, third = read("out.jsonl")
     assert first.pop("validate_error").startswith("rows.jsonl:1:")
-    assert second.pop("validate_error") == "rows.jsonl:1:1: prompt: found that of line 1 again, expected one row"
+    assert second.pop("validate_error") == "rows.jsonl:1:1: prompt: repeats line 1, expected one row"
     assert (first, second) == (bad, same)
     assert third == {"line": 1, "validate_error": "rows.jsonl:1:1: found a number, expected an object"}
 

@@ -68,9 +68,9 @@ FAILED = {
     "/blank": "it shows no text unless its scripts are run",
     "/scripts": "it shows no text unless its scripts are run",
     "/broken.pdf": "its PDF could not be read (",
-    "/scanned.pdf": "it has no text, as where it is scanned",
+    "/scanned.pdf": "it has no text (it may be a scan)",
     "/picture": "found 'image/png', expected text or PDF",
-    "/picture-as-html": "found neither text nor PDF, though it says 'text/html'",
+    "/picture-as-html": "found neither text nor PDF, though declared as 'text/html'",
     "/huge": "found over 0.143 MB, expected less",
     "/endless": "found over 0.143 MB, expected less",
     "/bomb": "found over 0.143 MB, expected less",
@@ -106,7 +106,7 @@ def test_the_matrix(site: PageSite) -> None:
         ("ftp://127.0.0.1/file", "begins with http:// or https://"),
         ("see chapter 3", "expected a URL"),
         (f"http://{'a' * 300}/", "cannot be resolved"),
-        ("http://127.0.0.1:9/", "robots.txt of 127.0.0.1 cannot be had, which forbids all of the site (RFC 9309)"),
+        ("http://127.0.0.1:9/", "robots.txt of 127.0.0.1 cannot be read, which forbids the whole site (RFC 9309)"),
     ],
 )
 def test_a_url_that_cannot_be_requested_is_a_failed_scrape_with_a_reason(url: str, reason: str) -> None:
@@ -134,7 +134,7 @@ def test_a_page_that_takes_too_long_is_given_up(site: PageSite) -> None:
         (b"User-agent: *\nDisallow: /" + b"a*" * 2000 + b"$", "/owls", None),
         (404, "/owls", None),
         (403, "/owls", None),
-        (500, "/owls", "robots.txt of 127.0.0.1 cannot be had, which forbids all of the site (RFC 9309): HTTP 500"),
+        (500, "/owls", "robots.txt of 127.0.0.1 cannot be read, which forbids the whole site (RFC 9309): HTTP 500"),
         (503, "/owls", "cannot be had"),
     ],
 )
