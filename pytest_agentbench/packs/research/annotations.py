@@ -119,10 +119,10 @@ class Annotations:
     def domain(self, name: str) -> DomainExpert:
         """Return the expert of a domain of that name, or of its other one. Raises ConfigError: there is no default."""
         # The exact name first: a file may have both, with different figures.
-        found = self.domains.get(name) or self.domains.get(SAME_DOMAINS.get(name, name))
-        if found is None:
+        expert = self.domains.get(name) or self.domains.get(SAME_DOMAINS.get(name, name))
+        if expert is None:
             raise self._make_unknown(REQUIRED[0], "domain", name, self.domains)
-        return found
+        return expert
 
     def level(self, number: int) -> ComplexityLevel:
         """Return the level of a number. Raises ConfigError for one that is not there."""
@@ -139,11 +139,11 @@ class Annotations:
         Raises ConfigError for one that is not there.
         """
         # Names of the configuration come last, so that they take precedence over the file's.
-        known = {**{level.name: number for number, level in self.levels.items() if level.name}, **names}
+        numbers = {**{level.name: number for number, level in self.levels.items() if level.name}, **names}
         # CSV and spreadsheets give the level as "3".
-        number = int(name) if isinstance(name, int) or name.isdecimal() else known.get(name)
+        number = int(name) if isinstance(name, int) or name.isdecimal() else numbers.get(name)
         if number is None or number not in self.levels:
-            raise self._make_unknown(REQUIRED[1], "complexity level", str(name), [*map(str, self.levels), *known])
+            raise self._make_unknown(REQUIRED[1], "complexity level", str(name), [*map(str, self.levels), *numbers])
         return number
 
     def price(self, model: str) -> TokenPrice:
@@ -204,15 +204,15 @@ class TaskDefaults:
         """
         # An empty text counts as none: CSV has no other way to leave a field out.
         name = domain or topic
-        found = domain_map.get(name, name) if name else None
+        mapped = domain_map.get(name, name) if name else None
         defaults: list[DefaultField] = []
-        if self.domain is not None and (found is None or not (domain or knows_domain(found))):
-            found = self.domain
+        if self.domain is not None and (mapped is None or not (domain or knows_domain(mapped))):
+            mapped = self.domain
             defaults.append("domain")
         if level is None and self.level is not None:
             level = self.level
             defaults.append("complexity_level")
-        return TaskPlace(found, level, tuple(defaults))
+        return TaskPlace(mapped, level, tuple(defaults))
 
 
 def read_annotations(folder: Path) -> Annotations:
@@ -220,7 +220,7 @@ def read_annotations(folder: Path) -> Annotations:
 
     Raises ConfigError with all that is wrong with them.
     """
-    found: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     problems: list[str] = []
     # All files before the first error is raised: who mends them wants to hear everything at once.
     for name, kind in FILES.items():
@@ -230,12 +230,12 @@ def read_annotations(folder: Path) -> Annotations:
                 problems.append(f"{path}: is missing, expected the files {', '.join(REQUIRED)}")
             continue
         try:
-            found[name] = validate(_require_mapping(read_document(path)), kind, Scope(str(folder)))
+            data[name] = validate(_require_mapping(read_document(path)), kind, Scope(str(folder)))
         except ConfigError as error:
             problems.append(str(error))
     if problems:
         raise ConfigError("\n".join(problems))
-    return Annotations(folder, *(found.get(name, {}) for name in FILES))
+    return Annotations(folder, *(data.get(name, {}) for name in FILES))
 
 
 def _require_mapping(document: Document) -> Document:

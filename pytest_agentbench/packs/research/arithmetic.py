@@ -178,9 +178,9 @@ def versus_expert(task: Interaction) -> float | None:
     hours, seconds = task.expert_time_hours, task.total_duration_seconds
     if hours is None or seconds is None:
         return None
-    taken = seconds / 3600  # 0 also of the least of floats
-    if taken:
-        return min(1.0, hours / taken)
+    agent_hours = seconds / 3600  # 0 also of the least of floats
+    if agent_hours:
+        return min(1.0, hours / agent_hours)
     return 1.0
 
 
@@ -321,14 +321,14 @@ def compat_expert(
     if annotations is None:
         return _NO_EXPERT
     # Under its very name: the original does not know that healthcare and medical are one.
-    found = annotations.domains.get(domain or "")
-    expert = _NO_EXPERT if found is None else Expert(found.avg_task_time_hours, found.avg_hourly_rate_usd)
+    annotated = annotations.domains.get(domain or "")
+    expert = _NO_EXPERT if annotated is None else Expert(annotated.avg_task_time_hours, annotated.avg_hourly_rate_usd)
     kind = annotations.task_types.get(task_type or "")
     if kind is not None:
         # Without the level's multiplier: a type of task has its own level.
         return replace(expert, hours=kind.expert_time_hours)
-    known = annotations.levels.get(level) if isinstance(level, int) else None
-    return replace(expert, hours=expert.hours * (1.0 if known is None else known.expert_time_multiplier))
+    complexity = annotations.levels.get(level) if isinstance(level, int) else None
+    return replace(expert, hours=expert.hours * (1.0 if complexity is None else complexity.expert_time_multiplier))
 
 
 def compat_success_rate(rates: Sequence[float | None]) -> float | None:
@@ -347,9 +347,9 @@ def compat_interaction(task: Interaction, prompt: str, article: str, *, measured
     If no interaction was `measured`, time, tokens and cost follow from the number of words; the other estimates are
     constants (row 0 of golden_examples/web_interaction.jsonl).
     """
-    found = _DEFAULTS if measured else _estimates(task, prompt, article)
-    absent = [each.name for each in fields(task) if getattr(task, each.name) is None]
-    return replace(task, **{name: found[name] for name in absent if name in found})
+    estimates = _DEFAULTS if measured else _estimates(task, prompt, article)
+    absent = [field.name for field in fields(task) if getattr(task, field.name) is None]
+    return replace(task, **{name: estimates[name] for name in absent if name in estimates})
 
 
 _DEFAULTS: dict[str, Any] = {"first_response_time_seconds": 0.0, "successful_tool_rate": 1.0}
@@ -364,15 +364,15 @@ def _estimates(task: Interaction, prompt: str, article: str) -> dict[str, Any]:
     seconds = task.total_duration_seconds
     if seconds is None:
         seconds = max(_LEAST_SECONDS, _SECONDS_PER_WORD * words)
-    asked, said = int(1.3 * len(prompt.split())), int(1.3 * words)
+    input_tokens, output_tokens = int(1.3 * len(prompt.split())), int(1.3 * words)
     return {
         "total_duration_seconds": seconds,
         "thinking_time_seconds": min(_THINKING_SHARE * seconds, _MOST_THINKING_SECONDS),
         "first_response_time_seconds": 5.0,
-        "total_input_tokens": asked,
-        "total_output_tokens": said,
+        "total_input_tokens": input_tokens,
+        "total_output_tokens": output_tokens,
         "model_name": "estimated-model",
-        "estimated_cost_usd": (0.003 * asked + 0.015 * said) / 1000,
+        "estimated_cost_usd": (0.003 * input_tokens + 0.015 * output_tokens) / 1000,
         "automation_rate": 0.8,
         "error_rate": 0.05,
         "efficiency_score": 0.7,
@@ -409,13 +409,13 @@ def task_of(annotations: Annotations, config: PoetConfig, domain: str, level: in
         )
     expert = annotations.domain(domain)
     number = annotations.level_number(level, config.task_complexity_mapping)
-    known = annotations.level(number)
+    complexity = annotations.level(number)
     return AnnotatedTask(
         domain=domain,
         level=number,
         # `h_exp` of seed 003: all savings of time and cost are shares of it.
-        expert=Expert(expert.avg_task_time_hours * known.expert_time_multiplier, expert.avg_hourly_rate_usd),
-        difficulty=float(number if known.difficulty_score is None else known.difficulty_score),
+        expert=Expert(expert.avg_task_time_hours * complexity.expert_time_multiplier, expert.avg_hourly_rate_usd),
+        difficulty=float(number if complexity.difficulty_score is None else complexity.difficulty_score),
     )
 
 

@@ -61,7 +61,7 @@ def required_text(article: str) -> str:
     A numbered line without an address is such a line only below a heading for references: elsewhere it is a step of a
     list.
     """
-    kept, listing = [], False
+    lines, listing = [], False
     for line in article.split("\n"):
         if REFERENCES_HEADING.match(line):
             listing = True
@@ -69,16 +69,16 @@ def required_text(article: str) -> str:
         if _SUBHEADING.match(line):
             listing = False
         if not (_ENTRY if listing else _LISTED).match(line):
-            kept.append(line)
-    return clean_by_rules("\n".join(kept))
+            lines.append(line)
+    return clean_by_rules("\n".join(lines))
 
 
 def _link_text(link: re.Match[str]) -> str:
     """Return the text of a link; "" if that is only a number or the address again."""
-    said = link[1]
-    if re.fullmatch(rf"\^?\d+|{_URL}|\[\d+\]", said):
+    text = link[1]
+    if re.fullmatch(rf"\^?\d+|{_URL}|\[\d+\]", text):
         return ""
-    return said
+    return text
 
 
 def _drop_references(article: str) -> str:
@@ -156,7 +156,7 @@ class Passages:
     """An article, in which short texts are looked for in any three sentences that follow each other."""
 
     def __init__(self, article: str) -> None:
-        sentences = [part for each in _SENTENCE_END.split(article) for part in _split_sentence(each)]
+        sentences = [part for sentence in _SENTENCE_END.split(article) for part in _split_sentence(sentence)]
         starts = range(max(1, len(sentences) - _SENTENCES + 1))
         self._whole = split_words(article)
         self._passages = [split_words(" ".join(sentences[at : at + _SENTENCES])) for at in starts]
@@ -214,23 +214,23 @@ async def clean_by_model(asking: Asking, case_id: str, language: Language, artic
         )
 
     answers = await ask_by_halves(article, _SMALLEST_PIECE, answer)
-    return "".join(said.strip() + _space_after(piece) for piece, said in answers if said.strip()).strip()
+    return "".join(reply.strip() + _space_after(piece) for piece, reply in answers if reply.strip()).strip()
 
 
 def _parse(text: str, piece: str) -> str:
-    said = read_json(text, _Reply).article
-    found, whole, wanted = (
-        Counter(_CHARACTER_OR_WORD.findall(each.casefold())) for each in (said, piece, required_text(piece))
+    cleaned = read_json(text, _Reply).article
+    words, whole, required = (
+        Counter(_CHARACTER_OR_WORD.findall(part.casefold())) for part in (cleaned, piece, required_text(piece))
     )
     # Counts of words and not their order: a judge that repairs line breaks does no harm. Lost words are
     # measured against the prose alone, added ones against the whole article.
-    lost = (wanted - found).total() / max(wanted.total(), 1)
-    added = (found - whole).total() / max(whole.total(), 1)
-    if lost > MOST_LOST:
-        raise InvalidReply(f"- article: {lost:.0%} of its text is missing; give all of it back, word for word")
-    if added > MOST_ADDED:
-        raise InvalidReply(f"- article: {added:.0%} of it is text that the article does not have; add nothing")
-    return said
+    lost_share = (required - words).total() / max(required.total(), 1)
+    added_share = (words - whole).total() / max(whole.total(), 1)
+    if lost_share > MOST_LOST:
+        raise InvalidReply(f"- article: {lost_share:.0%} of its text is missing; give all of it back, word for word")
+    if added_share > MOST_ADDED:
+        raise InvalidReply(f"- article: {added_share:.0%} of it is text that the article does not have; add nothing")
+    return cleaned
 
 
 def _space_after(piece: str) -> str:

@@ -65,8 +65,8 @@ class Wording:
 def read_texts(name: str) -> dict[str, Any]:
     """Return the texts of a file of `texts/`, package data that translators can edit without reading Python."""
     text = files(__package__).joinpath("texts", f"{name}.yaml").read_text("utf-8")
-    found: dict[str, Any] = yaml.load(text, Loader=yaml.CSafeLoader)  # ours, and quicker than safe_load
-    return found
+    texts: dict[str, Any] = yaml.load(text, Loader=yaml.CSafeLoader)  # ours, and quicker than safe_load
+    return texts
 
 
 # Also part of the fingerprints of graded items: a changed text with the old version would leave stored scores
@@ -120,20 +120,20 @@ def parse_objects(text: str, names: Iterable[str], form: type[P]) -> dict[str, P
 
     Raises InvalidReply with all that is wrong with any of them.
     """
-    found = read_json_object(text)
-    read: dict[str, P] = {}
+    reply = read_json_object(text)
+    objects: dict[str, P] = {}
     problems: list[str] = []
     for name in names:
-        if not isinstance(found.get(name), dict):
+        if not isinstance(reply.get(name), dict):
             problems.append(f"{name}: missing, expected an object with reason and score")
             continue
         try:
-            read[name] = validate_form(found[name], form)
+            objects[name] = validate_form(reply[name], form)
         except InvalidReply as error:
             problems += [f"{name}.{problem}" for problem in error.problems]
     if problems:
         raise make_invalid_reply(problems)
-    return read
+    return objects
 
 
 T = TypeVar("T")
@@ -233,12 +233,12 @@ class Asking:
         options = numbered_options(self._client, self._options, request or draw)
         send_request = chat_sender(self._client, case_id, response_format, options, self._request_seconds)
         # A script is free and may be edited: nothing of it is kept.
-        kept = None if self._client.model.scripted else self._kept
+        judgements = None if self._client.model.scripted else self._kept
         # Redacted before the key is computed: a key that hung on a secret would be another one after the secret
         # changes.
         question = messages if self._redactor is None else self._redactor.value(messages)
         key = request_key(version, self._client.model, question, draw, stage=stage, options=self._options)
-        known = await self._known(kept, key) if kept is not None else None
+        stored_reply = await self._known(judgements, key) if judgements is not None else None
         replies: list[KeptReply] = []
         stopped: str | None = None
 
@@ -251,8 +251,8 @@ class Asking:
             # and cut again.
             if cut():
                 raise ReplyCut(_CUT)
-            if known is not None and not replies:
-                replies.append(known)
+            if stored_reply is not None and not replies:
+                replies.append(stored_reply)
             # Before each request and not before each row: one row may ask a dozen times.
             elif (stopped := self._ledger.used_up()) is not None:
                 raise Unscored(stopped)
@@ -260,35 +260,35 @@ class Asking:
                 replies.append(await self._reply(stage, send_request, conversation))
             return JudgeReply(replies[-1].content, finish_reason=replies[-1].finish_reason)
 
-        asked = await ask(send, question, parse)
+        outcome = await ask(send, question, parse)
         # A cut reply counts too where halves follow: a later call goes on with these, without asking for the whole.
-        counts = asked.verdict is not None or (divisible and cut())
-        if kept is not None and counts and replies[-1] is not known:
-            kept.keep(key, self.model, replies[-1])
+        counts = outcome.verdict is not None or (divisible and cut())
+        if judgements is not None and counts and replies[-1] is not stored_reply:
+            judgements.keep(key, self.model, replies[-1])
             if self._anew is not None:
                 self._anew.add(key)
-        if asked.verdict is None:
-            raise ReplyCut(_CUT) if cut() else Unscored(stopped or str(asked.error))
-        return asked.verdict
+        if outcome.verdict is None:
+            raise ReplyCut(_CUT) if cut() else Unscored(stopped or str(outcome.error))
+        return outcome.verdict
 
     async def _reply(self, stage: str, send: Send, conversation: Sequence[dict[str, str]]) -> KeptReply:
         async with metered(partial(self._ledger.book, stage)):
             reply = await send(conversation)
         self._ledger.book(stage, reply.usage)
         content = reply.content or ""
-        shown = content if self._redactor is None else self._redactor.text(content)
-        return KeptReply(content=shown, finish_reason=reply.finish_reason)
+        redacted = content if self._redactor is None else self._redactor.text(content)
+        return KeptReply(content=redacted, finish_reason=reply.finish_reason)
 
-    async def _known(self, kept: Judgements, key: str) -> KeptReply | None:
+    async def _known(self, judgements: Judgements, key: str) -> KeptReply | None:
         """Return the reply that is kept here, or in the store that other machines share."""
         # With --agentbench-rejudge replies from before the session do not count, but replies of this session
         # to the same question do.
         if self._anew is not None and key not in self._anew:
             return None
-        if (found := kept.find_reply(key)) is None and kept.remote is not None:
-            await kept.pull(key)
-            found = kept.find_reply(key)
-        return found
+        if (reply := judgements.find_reply(key)) is None and judgements.remote is not None:
+            await judgements.pull(key)
+            reply = judgements.find_reply(key)
+        return reply
 
 
 S = TypeVar("S")
@@ -301,11 +301,11 @@ async def gather_all(*parts: Awaitable[R]) -> list[R]:
     The first failure is raised after the others have ended and their replies are stored.
     """
     # Not a TaskGroup, which cancels the others: their replies are paid for already, and kept once they have come.
-    ended = await asyncio.gather(*parts, return_exceptions=True)
-    for each in ended:
-        if isinstance(each, BaseException):
-            raise each
-    return [each for each in ended if not isinstance(each, BaseException)]
+    results = await asyncio.gather(*parts, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
 
 
 async def ask_by_halves(piece: str, smallest: int, answer: Callable[[str], Awaitable[R]]) -> list[tuple[str, R]]:

@@ -79,8 +79,8 @@ class StageProgress:
         """Note that a row has ended."""
         if self._bar is not None and self._task is not None:
             spent = self._ledger.total.cost_usd
-            said = f"{self._failed} failed " * bool(self._failed) + f"{spent:.4f} USD" * bool(spent)
-            self._bar.update(self._task, advance=1, said=said)
+            status = f"{self._failed} failed " * bool(self._failed) + f"{spent:.4f} USD" * bool(spent)
+            self._bar.update(self._task, advance=1, said=status)
 
     def _tell(self, line: str) -> None:
         if self._bar is None:
@@ -134,10 +134,10 @@ def print_summary(ends: Sequence[StageOutcome], ledger: Ledger, seconds: float) 
         else:
             more = ""
         print(f"{printable(end.stage):<{width}}{end.n_total:>7,}{end.n_scored:>9,}{end.n_failed:>9,}{more}")
-    asked = [(stage, spent) for stage, spent in ledger.rows() if spent.requests]
-    if asked:
+    judged_stages = [(stage, spent) for stage, spent in ledger.rows() if spent.requests]
+    if judged_stages:
         print(f"{'judge':<{width}}{'requests':>9}{'input tokens':>15}{'output tokens':>15}{'USD':>10}")
-    for stage, spent in asked:
+    for stage, spent in judged_stages:
         # A sum without the cost of some requests would be read as the whole.
         cost = "?" if spent.unknown else f"{spent.cost_usd:.4f}"
         print(f"{stage:<{width}}{spent.requests:>9,}{spent.input_tokens:>15,}{spent.output_tokens:>15,}{cost:>10}")
@@ -151,12 +151,12 @@ def print_summary(ends: Sequence[StageOutcome], ledger: Ledger, seconds: float) 
 def _list_files(files: Collection[Path]) -> Iterator[str]:
     """Yield the paths of the files: many of them by their folders, so that the counts above stay in sight."""
     folders = Counter(file.parent for file in files)
-    told: set[Path] = set()
+    listed_folders: set[Path] = set()
     for file in files:
         if len(files) <= _MOST_FILES or folders[file.parent] <= _FEW:
             yield str(file)
-        elif file.parent not in told:
-            told.add(file.parent)
+        elif file.parent not in listed_folders:
+            listed_folders.add(file.parent)
             yield f"{file.parent}/: {folders[file.parent]} files"
 
 
@@ -257,7 +257,7 @@ def _judge(
         )
     declared = [root.models() for root in roots]
     # The first root that declares the model; if none does, its name is a model of the default endpoint.
-    model = resolve_model(name, models=next((each for each in declared if each.get(name)), declared[0]))
+    model = resolve_model(name, models=next((models for models in declared if models.get(name)), declared[0]))
     if (reason := missing_key(model)) is not None:
         raise ConfigError(reason)
     return model, options
@@ -440,13 +440,13 @@ class Call:
         """
         # With the model's name if a call has several: one stage ends many times then.
         stage = self._named(stage)
-        with show_progress(stage, len(rows), self.ledger) as shown:
+        with show_progress(stage, len(rows), self.ledger) as progress:
 
             def ended(row: S, result: T | AgentbenchError) -> None:
                 if isinstance(result, AgentbenchError):
-                    shown.note_failure(f"{label(row)}: {result}", told=self._report_once(label(row), result))
+                    progress.note_failure(f"{label(row)}: {result}", told=self._report_once(label(row), result))
                 else:
-                    shown.note_end()
+                    progress.note_end()
 
             table: Rows[S, T] = Rows(rows, ended)
             try:
@@ -490,15 +490,15 @@ class Call:
 
     def was_reported(self, reason: str) -> bool:
         """Return whether a row's failure with this reason was printed."""
-        return any(told == reason for _, _, told in self._told)
+        return any(reported == reason for _, _, reported in self._told)
 
     def _report_once(self, row: str, error: AgentbenchError) -> bool:
         """Return whether this problem of the row's input was printed by an earlier stage, and record it."""
         # An unreadable input row fails in every stage: only the first of them prints it.
-        told = self.model, row, error.reason if isinstance(error, FailedBefore) else str(error)
-        known = told in self._told and isinstance(error, FailedBefore | ConfigError)
-        self._told.add(told)
-        return known
+        problem = self.model, row, error.reason if isinstance(error, FailedBefore) else str(error)
+        repeated = problem in self._told and isinstance(error, FailedBefore | ConfigError)
+        self._told.add(problem)
+        return repeated
 
     def _named(self, stage: str) -> str:
         if self.model is None:

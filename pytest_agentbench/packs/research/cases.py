@@ -136,7 +136,7 @@ class Partners:
         self.references = self._joined(file.references if race else None, ReferenceRow, _as_reference)
 
     def _joined(
-        self, text: str | None, record: type[P], kept: Callable[[Path, GoodRow[P]], _Partner]
+        self, text: str | None, record: type[P], make_partner: Callable[[Path, GoodRow[P]], _Partner]
     ) -> Joined[_Partner] | None:
         if text is None:
             return None
@@ -146,7 +146,7 @@ class Partners:
             if isinstance(row, LostRow):
                 self.lost.append(BadRow(row.line, row.message, path))
             else:
-                good.append((row.line, kept(path, row)))
+                good.append((row.line, make_partner(path, row)))
         return Joined(path, good)
 
 
@@ -179,7 +179,7 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
         name=_name(file, path, naming_folder(path, root)),
         file=file,
         # Two patterns may match one file.
-        stored=tuple(dict.fromkeys(each for text in file.reports or () for each in match_files(text, scope.folder))),
+        stored=tuple(dict.fromkeys(match for text in file.reports or () for match in match_files(text, scope.folder))),
         annotations=defaults.complete(read_annotations(annotations)) if annotations and _compares(file) else None,
         defaults=defaults,
         config=read_config,
@@ -284,11 +284,13 @@ def _stored(reports: Reports, path: Path) -> Iterator[ReportItem | BadRow]:
             yield BadRow(row.line, f"{path}:{row.line}:1: {error}", path)
     if empty:
         yield BadRow(1, f"{path}:1:1: found no report, expected a row for each", path)
-    unanswered = [asked for asked in queries or () if prompt_key(asked.prompt) not in answered]
+    unanswered = [open_query for open_query in queries or () if prompt_key(open_query.prompt) not in answered]
     # As many rows without a readable prompt as open queries: these are probably theirs.
-    for asked in unanswered if len(unanswered) > unknown else ():
-        message = f"{asked.place}: found no report on {asked.id!r} ({short_title(asked.prompt)}) in {path}"
-        yield BadRow(asked.place.line, message, path, f"{path.name}, query {asked.id}")
+    for open_query in unanswered if len(unanswered) > unknown else ():
+        message = (
+            f"{open_query.place}: found no report on {open_query.id!r} ({short_title(open_query.prompt)}) in {path}"
+        )
+        yield BadRow(open_query.place.line, message, path, f"{path.name}, query {open_query.id}")
 
 
 def _asked(reports: Reports) -> Iterator[ReportItem | BadRow]:
@@ -308,21 +310,21 @@ def _asked(reports: Reports) -> Iterator[ReportItem | BadRow]:
 def _item(reports: Reports, row: ReportRow | QueryRow, query: QueryRow | None, article: RowPlace | None) -> ReportItem:
     """Return a row, joined. Raises ConfigError if it lacks a partner, or its annotations."""
     partners = reports.partners
-    said: dict[str, Any] = {
-        name: next((value for each in (row, query) if (value := getattr(each, name, None)) is not None), None)
+    fields: dict[str, Any] = {
+        name: next((value for source in (row, query) if (value := getattr(source, name, None)) is not None), None)
         for name in ("language", "topic", "domain", "complexity_level")
     }
-    language: Language = said["language"] or language_of(row.prompt)
-    domain, level, defaults = _annotated(reports, said["domain"], said["topic"], said["complexity_level"])
+    language: Language = fields["language"] or language_of(row.prompt)
+    domain, level, defaults = _annotated(reports, fields["domain"], fields["topic"], fields["complexity_level"])
     # Tags, so that `-m` and `-k` choose reports by language, topic, domain and level.
-    shown = [language, *filter(None, (said["topic"], domain)), *([f"level-{level}"] if level is not None else [])]
+    labels = [language, *filter(None, (fields["topic"], domain)), *([f"level-{level}"] if level is not None else [])]
     return ReportItem(
         case_id=f"{reports.name}.{legal_id(str(row.id))}",
-        tags=tuple(sorted({*reports.file.tags, *shown})),
+        tags=tuple(sorted({*reports.file.tags, *labels})),
         row_id=row.id,
         prompt=row.prompt,
         language=language,
-        topic=said["topic"],
+        topic=fields["topic"],
         domain=domain,
         complexity_level=level,
         defaults=defaults,
@@ -344,21 +346,21 @@ def _annotated(
         name = domain or topic
         mapped = file.domain_map.get(name, name) if name is not None else None
         return mapped, level if isinstance(level, int) else None, ()
-    found = reports.defaults.place(domain, topic, level, file.domain_map, reports.knows_domain)
+    place = reports.defaults.place(domain, topic, level, file.domain_map, reports.knows_domain)
     # Found at collection, with the line of the row, and not by an error for each report once the session runs.
-    if found.domain is None or found.level is None:
-        missing = "domain or topic" if found.domain is None else "complexity_level"
+    if place.domain is None or place.level is None:
+        missing = "domain or topic" if place.domain is None else "complexity_level"
         raise ConfigError(
             f"found no {missing}, which an expert's hours depend on; set it in the report or its query, or set "
-            f"default_{'domain' if found.domain is None else 'complexity'}"
+            f"default_{'domain' if place.domain is None else 'complexity'}"
         )
-    if not reports.knows_domain(found.domain):
+    if not reports.knows_domain(place.domain):
         try:
-            annotations.domain(found.domain)
+            annotations.domain(place.domain)
         except ConfigError as error:
-            name = found.domain if "domain" in found.defaults else domain or topic
+            name = place.domain if "domain" in place.defaults else domain or topic
             raise ConfigError(f"{error}; {reports.path.name} may map it: domain_map: {{{name!r}: ...}}") from error
-    return found.domain, annotations.level_number(found.level, reports.config.task_complexity_mapping), found.defaults
+    return place.domain, annotations.level_number(place.level, reports.config.task_complexity_mapping), place.defaults
 
 
 def _knowledge_base(file: ReportsFile, path: Path | None, config: PoetConfig, scope: Scope) -> Path | None:
@@ -456,13 +458,13 @@ class OpenedReports(OpenedSource):
     def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
         """Yield the reports of a file, else each case once, for any number of models with a report on it."""
         reports = self.reports
-        found = read_all_reports(reports) if subject is None else read_reports(reports, subject.path)
-        for item in found:
+        items = read_all_reports(reports) if subject is None else read_reports(reports, subject.path)
+        for item in items:
             if isinstance(item, BadRow):
                 yield item
             else:
-                made = _CaseBuilder(reports, item)
-                yield SourceCase(item.case_id, item.tags, self.path, 1, made)
+                builder = _CaseBuilder(reports, item)
+                yield SourceCase(item.case_id, item.tags, self.path, 1, builder)
 
 
 class ReportsFiles(CaseSource):

@@ -226,21 +226,21 @@ class PoetConfig(_Section):
 
     def unused(self, *, compat: bool) -> list[str]:
         """Return the file's settings without effect, each with the reason."""
-        found = [
+        settings = [
             f"{name}: an unknown domain or model is an error, never a default"
             for name in ("default_expert_time", "default_expert_rate", "token_pricing")
             if name in self.model_fields_set
         ]
-        found += [
+        settings += [
             f"system_settings.{name}: the judge's model has its own (models.yaml)"
             for name in ("max_retries", "default_batch_size")
             if name in self.system_settings.model_fields_set
         ]
         if "include_charts" in self.reporting_settings.model_fields_set:
-            found.append("reporting_settings.include_charts: the business report is JSON and text, without charts")
+            settings.append("reporting_settings.include_charts: the business report is JSON and text, without charts")
         if not compat and "race_score_max" in self.evaluation_parameters.model_fields_set:
-            found.append("evaluation_parameters.race_score_max: RACE's scores are 0-1 (only --compat divides by it)")
-        return found
+            settings.append("evaluation_parameters.race_score_max: RACE's scores are 0-1 (only --compat divides by it)")
+        return settings
 
 
 def read_poet_config(path: Path) -> PoetConfig:
@@ -253,11 +253,11 @@ def annotations_of(folder: Path, config: PoetConfig) -> Annotations:
 
     A domain that the files have by its other name (SAME_DOMAINS) is theirs.
     """
-    found = read_annotations(folder)
+    annotations = read_annotations(folder)
     own = {
         # Domains that only the configuration has: where annotations know one, under either name, theirs count.
         name: DomainExpert(avg_task_time_hours=hours, avg_hourly_rate_usd=config.domain_expert_rates[name])
         for name, hours in config.domain_expert_times.items()
-        if SAME_DOMAINS.get(name) not in found.domains
+        if SAME_DOMAINS.get(name) not in annotations.domains
     }
-    return replace(found, domains={**own, **found.domains})
+    return replace(annotations, domains={**own, **annotations.domains})

@@ -116,13 +116,13 @@ def report_row(path: Path, text: str, queries: Queries | None) -> ConvertedRepor
     Its query is found by the front matter's `id` or `prompt`, else by the id at the beginning of the file's name
     (`<id>.md`, `<id>-<model>.md`). Raises ConfigError if it is unknown, or the file has no text.
     """
-    said, article = _front_matter(path, text)
-    named, model = _of_name(path.stem, queries)
-    query_id, prompt = _query(path, said, named, queries)
+    header, article = _front_matter(path, text)
+    named_id, model = _of_name(path.stem, queries)
+    query_id, prompt = _query(path, header, named_id, queries)
     if not article.strip():
         raise ConfigError(f"{path}:1:1: found no text, expected a report")
-    if said.model is not None and not _FILE_NAME.fullmatch(said.model):
-        raise ConfigError(f"{path}:1:1: model: found {said.model!r}, expected a valid file name, without / or \\")
+    if header.model is not None and not _FILE_NAME.fullmatch(header.model):
+        raise ConfigError(f"{path}:1:1: model: found {header.model!r}, expected a valid file name, without / or \\")
     numbers = count_article(article)
     # All fields of the seed, with null for values that Markdown cannot have: the file shows the fields to
     # fill in.
@@ -132,44 +132,44 @@ def report_row(path: Path, text: str, queries: Queries | None) -> ConvertedRepor
         "word_count": numbers.words,
     }
     row = {"id": query_id, "prompt": prompt, "article": article, "execution_metrics": metrics}
-    return ConvertedReport(path, said.model or model, row)
+    return ConvertedReport(path, header.model or model, row)
 
 
-def _query(path: Path, said: _FrontMatter, named: str | None, queries: Queries | None) -> tuple[RowId, str]:
+def _query(path: Path, header: _FrontMatter, named_id: str | None, queries: Queries | None) -> tuple[RowId, str]:
     """Return the id and the prompt of a report's query."""
     if queries is None:
-        if said.id is None or said.prompt is None:
+        if header.id is None or header.prompt is None:
             raise ConfigError(
                 f"{path}:1:1: found no known query; name a --query_file that has it, or begin the file with front "
                 "matter that has id and prompt"
             )
-        return said.id, said.prompt
-    if said.id is not None:
-        query = queries.of_id(said.id)
-    elif said.prompt is not None:
-        query = queries.of_prompt(said.prompt)
-    elif named is not None:
-        query = queries.of_id(named)
+        return header.id, header.prompt
+    if header.id is not None:
+        query = queries.of_id(header.id)
+    elif header.prompt is not None:
+        query = queries.of_prompt(header.prompt)
+    elif named_id is not None:
+        query = queries.of_id(named_id)
     else:
         raise ConfigError(
             f"{path}:1:1: found no id of {queries.path} at the beginning of the file's name, expected <id>.md or "
             "<id>-<model>.md, or front matter with id or prompt"
         )
-    if said.prompt is not None and prompt_key(said.prompt) != prompt_key(query.prompt):
+    if header.prompt is not None and prompt_key(header.prompt) != prompt_key(query.prompt):
         raise ConfigError(f"{path}:1:1: prompt: found another one than {queries.path} has for the id {query.id!r}")
     return query.id, query.prompt
 
 
 def _front_matter(path: Path, text: str) -> tuple[_FrontMatter, str]:
     """Return the mapping between `---` lines at the beginning, if there is one, and the text after it."""
-    found = _FRONT_MATTER.match(text)
-    if found is None:
+    header = _FRONT_MATTER.match(text)
+    if header is None:
         return _FrontMatter(), text
-    document = parse_yaml(f"\n{found[1]}".encode("utf-8", "replace"), path)  # as it begins on the second line
+    document = parse_yaml(f"\n{header[1]}".encode("utf-8", "replace"), path)  # as it begins on the second line
     # Two rules at the beginning of a text without front matter.
     if not isinstance(document.data, dict):
         return _FrontMatter(), text
-    return validate(document, _FrontMatter, Scope(str(path.parent))), text[found.end() :].removeprefix("\n")
+    return validate(document, _FrontMatter, Scope(str(path.parent))), text[header.end() :].removeprefix("\n")
 
 
 def _of_name(stem: str, queries: Queries | None) -> tuple[str | None, str | None]:
@@ -217,12 +217,12 @@ def run(args: argparse.Namespace) -> int:
     queries = None if args.query_file is None else _queries(args.query_file, problems)
     rows = _rows(texts, queries, problems)
     if args.output_dir is not None:
-        for name, found in rows.items():
-            _write(args.output_dir / f"{name}.jsonl", found)
+        for name, file_rows in rows.items():
+            _write(args.output_dir / f"{name}.jsonl", file_rows)
     elif args.output_path is not None:
-        _write(args.output_path, [row for found in rows.values() for row in found])
+        _write(args.output_path, [row for file_rows in rows.values() for row in file_rows])
     else:
-        _print([row for found in rows.values() for row in found])
+        _print([row for file_rows in rows.values() for row in file_rows])
     for problem in problems:
         print(printable(problem), file=sys.stderr)
     if problems:
@@ -272,10 +272,10 @@ def _model(report: ConvertedReport) -> str:
 def _texts(paths: Iterable[Path], problems: list[str]) -> dict[Path, str]:
     """Return the Markdown files by path, in a folder in the order of the numbers in their names."""
     texts: dict[Path, str] = {}
-    for given in paths:
-        files = sorted(given.glob("*.md"), key=_natural) if given.is_dir() else [given]
+    for source in paths:
+        files = sorted(source.glob("*.md"), key=_natural) if source.is_dir() else [source]
         if not files:
-            problems.append(f"{given}: found no file *.md")
+            problems.append(f"{source}: found no file *.md")
         for path in files:
             try:
                 # A byte order mark would hide front matter, and `\r` would be in every article.

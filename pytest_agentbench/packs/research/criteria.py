@@ -101,15 +101,15 @@ async def make_criteria(
 
     `case_id` is the query's name in scripts. Dimensions whose `weights` are given are not weighed.
     """
-    asked: list[Awaitable[Any]] = [_criteria(asking, case_id, prompt, language, name) for name in RACE_DIMENSIONS]
+    requests: list[Awaitable[Any]] = [_criteria(asking, case_id, prompt, language, name) for name in RACE_DIMENSIONS]
     if weights is None:
-        asked.append(dimension_weights(asking, case_id, prompt, language))
-    found = await gather_all(*asked)
+        requests.append(dimension_weights(asking, case_id, prompt, language))
+    replies = await gather_all(*requests)
     return RaceCriteria(
         id=query_id,
         prompt=prompt,
-        dimension_weight=found.pop() if weights is None else dict(weights),
-        criterions=dict(zip(RACE_DIMENSIONS, found, strict=True)),
+        dimension_weight=replies.pop() if weights is None else dict(weights),
+        criterions=dict(zip(RACE_DIMENSIONS, replies, strict=True)),
     )
 
 
@@ -134,8 +134,8 @@ async def dimension_weights(
 def average_weights(samples: list[dict[RaceDimension, float]]) -> dict[RaceDimension, float]:
     """Return the mean of the samples, each as a share of its own sum."""
     # Each sample as shares first: one that sums to 1.05 would count more than the others.
-    shares = [{name: each[name] / fsum(each.values()) for name in RACE_DIMENSIONS} for each in samples]
-    means = {name: mean_of([each[name] for each in shares]) for name in RACE_DIMENSIONS}
+    shares = [{name: sample[name] / fsum(sample.values()) for name in RACE_DIMENSIONS} for sample in samples]
+    means = {name: mean_of([share[name] for share in shares]) for name in RACE_DIMENSIONS}
     total = fsum(means.values())
     return {name: mean / total for name, mean in means.items()}
 
@@ -163,13 +163,14 @@ async def _criteria(
 
 
 def _parse(text: str) -> tuple[RaceCriterion, ...]:
-    found = read_json(text, _Criteria).criteria
-    problems = [str(each) for each in weight_problems("criteria", [(each.criterion, each.weight) for each in found])]
-    if not _FEWEST <= len(found) <= _MOST:
-        problems.append(f"criteria: found {len(found)}, expected {_FEWEST} to {_MOST}")
+    criteria = read_json(text, _Criteria).criteria
+    weights = [(criterion.criterion, criterion.weight) for criterion in criteria]
+    problems = list(map(str, weight_problems("criteria", weights)))
+    if not _FEWEST <= len(criteria) <= _MOST:
+        problems.append(f"criteria: found {len(criteria)}, expected {_FEWEST} to {_MOST}")
     if problems:
         raise InvalidReply("\n".join(f"- {problem}" for problem in problems))
-    return tuple(RaceCriterion(**each.model_dump()) for each in found)
+    return tuple(RaceCriterion(**criterion.model_dump()) for criterion in criteria)
 
 
 class CriteriaProblem(NamedTuple):
@@ -188,9 +189,9 @@ def find_unusable(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
     for name in RACE_DIMENSIONS:
         if name not in criteria.dimension_weight:
             yield CriteriaProblem(f"dimension_weight.{name}", "nothing", "a weight")
-        if not (found := criteria.criterions.get(name)):
+        if not (group := criteria.criterions.get(name)):
             yield CriteriaProblem(f"criterions.{name}", "no criterion", "at least one")
-        elif not any(each.weight for each in found):
+        elif not any(criterion.weight for criterion in group):
             yield CriteriaProblem(f"criterions.{name}", "weights that are all 0", "at least one above 0")
     if criteria.dimension_weight and not any(criteria.dimension_weight.values()):
         yield CriteriaProblem("dimension_weight", "weights that are all 0", "at least one above 0")
@@ -200,8 +201,9 @@ def find_problems(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
     """Yield the problems of a row of criteria: missing dimensions, sums other than 1, repeated criteria."""
     yield from find_unusable(criteria)
     for name in RACE_DIMENSIONS:
-        if found := criteria.criterions.get(name):
-            yield from weight_problems(f"criterions.{name}", [(each.criterion, each.weight) for each in found])
+        if group := criteria.criterions.get(name):
+            weights = [(criterion.criterion, criterion.weight) for criterion in group]
+            yield from weight_problems(f"criterions.{name}", weights)
     yield from _check_sum("dimension_weight", criteria.dimension_weight.values())
 
 
@@ -255,27 +257,27 @@ class CriteriaFile:
         A line stays unless there are new criteria for it. Raises UnwritableError.
         """
         # The first of several lines of one prompt counts, as where rows are joined.
-        known = {key: line for key, line in reversed(self.lines) if key is not None}
+        lines_by_key = {key: line for key, line in reversed(self.lines) if key is not None}
         written: list[str] = []
         placed: set[str] = set()
         replaced: list[str] = []
         for row, result in zip(rows, results, strict=True):
             key = prompt_key(row.value.prompt) if isinstance(row, GoodRow) else None
-            there = known.get(key) if key is not None else None
+            stored_line = lines_by_key.get(key) if key is not None else None
             # An equal line stays unchanged, byte for byte: people edit these files and compare them.
-            if isinstance(result, RaceCriteria) and (there is None or _parse_criteria(there) != result):
+            if isinstance(result, RaceCriteria) and (stored_line is None or _parse_criteria(stored_line) != result):
                 written.append(format_rows([result.model_dump()]))
-                replaced += [name_row(row)] * (there is not None)
-            elif there is not None:
-                written.append(f"{there}\n")
+                replaced += [name_row(row)] * (stored_line is not None)
+            elif stored_line is not None:
+                written.append(f"{stored_line}\n")
             elif isinstance(result, AgentbenchError):
                 written.append(format_rows([failed_row(row, ERROR, result)]))
-            if key is not None and (there is not None or result is not None):
+            if key is not None and (stored_line is not None or result is not None):
                 placed.add(key)
         others = [f"{line}\n" for key, line in self.lines if key not in placed]
         write_text(self.path, "".join(written + others))
-        told = [f"criteria that were there before are replaced: {', '.join(replaced)}"] * bool(replaced)
-        return told + [f"{len(others)} rows of other queries stay"] * bool(others)
+        notes = [f"criteria that were there before are replaced: {', '.join(replaced)}"] * bool(replaced)
+        return notes + [f"{len(others)} rows of other queries stay"] * bool(others)
 
 
 def _key_line(line: str) -> tuple[str | None, str]:
@@ -341,20 +343,20 @@ async def make_criteria_file(
     dynamic = call.config.query_selection.enable_dynamic_weighting
     weights = None if dynamic else call.config.race_weights.by_dimension
     rows = input_rows(call, queries, QueryRow) if reported is None else _reported_rows(call, queries, reported)
-    known = CriteriaFile.read(output)
-    there = join_rows(call, output, RaceCriteria) if known.lines and not regenerate else None
+    criteria_file = CriteriaFile.read(output)
+    stored_criteria = join_rows(call, output, RaceCriteria) if criteria_file.lines and not regenerate else None
     asking = await call.asking(queries)
     require_writable(output)
 
     async def score(row: GoodRow[QueryRow] | LostRow) -> RaceCriteria:
         query = require_value(row)
-        if there is not None and query in there:
-            return there.partner(query)
+        if stored_criteria is not None and query in stored_criteria:
+            return stored_criteria.partner(query)
         return await make_criteria(asking, case_id(query.id), query.id, query.prompt, language_of_row(query), weights)
 
     def write(results: Sequence[RaceCriteria | AgentbenchError | None]) -> tuple[Path, ...]:
-        for told in known.write(rows, results):
-            call.warn(f"{output}: {told}")
+        for note in criteria_file.write(rows, results):
+            call.warn(f"{output}: {note}")
         return (output,)
 
     await call.score(STAGE, rows, score, label=name_row, write=write)
@@ -363,10 +365,10 @@ async def make_criteria_file(
 def _reported_rows(call: Call, queries: Path, reported: Collection[str]) -> list[GoodRow[QueryRow] | LostRow]:
     """Return the rows of queries that there are reports on. --limit has chosen the reports already."""
     rows = chosen_rows(call, queries, read_research_rows(queries, QueryRow), limited=False)
-    found = [row for row in rows if isinstance(row, LostRow) or prompt_key(row.value.prompt) in reported]
-    if not found:
+    reported_rows = [row for row in rows if isinstance(row, LostRow) or prompt_key(row.value.prompt) in reported]
+    if not reported_rows:
         raise ConfigError(f"{queries}: found no query of the reports, expected the prompts that they answer")
-    return found
+    return reported_rows
 
 
 async def prepare_queries(call: Call) -> None:

@@ -69,18 +69,18 @@ def efficiency_of(
     cost, source = ai_cost(metrics.token_usage, annotations, priced_as or report.model)
     seconds, automation = metrics.total_duration_seconds, metrics.automation_level
     hours = None if seconds is None else seconds / SECONDS_OF_HOUR
-    found = efficiency(task.expert, hours=hours, cost_usd=cost, automation=automation, weights=weights)
-    score = found.score
+    parts = efficiency(task.expert, hours=hours, cost_usd=cost, automation=automation, weights=weights)
+    score = parts.score
     # The original scores a report without an automation, but not one without time or cost.
-    if compat and hours is not None and found.cost_saving_usd is not None:
+    if compat and hours is not None and parts.cost_saving_usd is not None:
         score = compat_efficiency(
-            task.expert, hours=hours, cost_saving_usd=found.cost_saving_usd, automation=automation, weights=weights
+            task.expert, hours=hours, cost_saving_usd=parts.cost_saving_usd, automation=automation, weights=weights
         )
     return EfficiencyScore(
         efficiency_score=score,
-        time_saving=found.time_saving,
-        time_saving_hours=found.time_saving_hours,
-        cost_saving_usd=found.cost_saving_usd,
+        time_saving=parts.time_saving,
+        time_saving_hours=parts.time_saving_hours,
+        cost_saving_usd=parts.cost_saving_usd,
         # As recorded, in compat mode too: there only the score takes a missing one for 0.
         automation_rate=automation,
         domain=task.domain,
@@ -130,22 +130,22 @@ def resource_efficiency(quality: float | None, usage: TokenUsage) -> float | Non
 
 
 def _reasons(metrics: ExecutionMetrics, expert: Expert, cost: float | None, *, scored: bool) -> dict[str, str]:
-    found = {}
+    reasons = {}
     if metrics.total_duration_seconds is None:
-        found["time_saving"] = "execution_metrics.total_duration_seconds is missing"
+        reasons["time_saving"] = "execution_metrics.total_duration_seconds is missing"
     elif not expert.hours:
-        found["time_saving"] = "the annotations' expert takes 0 h, of which nothing can be saved"
+        reasons["time_saving"] = "the annotations' expert takes 0 h, of which nothing can be saved"
     if cost is None:
         usage = metrics.token_usage
         tokens = [name for name in ("input_tokens", "output_tokens") if getattr(usage, name) is None]
-        found["cost_saving_usd"] = f"execution_metrics.token_usage has no total_cost_usd and no {' or '.join(tokens)}"
+        reasons["cost_saving_usd"] = f"execution_metrics.token_usage has no total_cost_usd and no {' or '.join(tokens)}"
     if metrics.automation_level is None:
-        found["automation_rate"] = "execution_metrics.automation_level is missing"
+        reasons["automation_rate"] = "execution_metrics.automation_level is missing"
     if not scored:
         # Of the score alone: nothing is missing in the report, and `cost_saving_usd` itself is known.
         free = [] if expert.cost_usd else ["the annotations' expert costs 0 USD, of which nothing can be saved"]
-        found["efficiency_score"] = "; ".join([*found.values(), *free])
-    return found
+        reasons["efficiency_score"] = "; ".join([*reasons.values(), *free])
+    return reasons
 
 
 _FIELDS = {
@@ -209,7 +209,7 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
     async def score(number: int, row: GoodRow[ReportRow] | LostRow) -> dict[str, Any]:
         report = make_report(require_value(row), model)
         domain, level, defaults = tasks.place(require_value(row))
-        found = efficiency_of(
+        efficiency_score = efficiency_of(
             report,
             annotations,
             domain,
@@ -226,15 +226,15 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
         value = {
             "id": report.id,
             "prompt": report.prompt,
-            **found.model_dump(),
+            **efficiency_score.model_dump(),
             "resource_efficiency": per_token,
         }
         if per_token is None:
             why = why or "execution_metrics.token_usage has no numbers of tokens"
-            value["reasons"] = {**found.reasons, "resource_efficiency": why}
-        if found.missing is not None:
+            value["reasons"] = {**efficiency_score.reasons, "resource_efficiency": why}
+        if efficiency_score.missing is not None:
             # The row fails, and its file has all known values.
-            raise Incomplete(found.missing, value)
+            raise Incomplete(efficiency_score.missing, value)
         return value
 
     await score_outcomes(call, "efficiency", file, output, rows, score, _MEANS)

@@ -86,7 +86,7 @@ class ResearchGrader(Grader):
 
         task, session = task_of_case(case), services.shared(ResearchSession)
         scoring, annotations = task.scoring, session.annotations(task.scoring)
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             RESEARCH: {
                 # Paths are left out: the files' content counts, below, not their place. The knowledge base
                 # counts as it is when a report is scored first.
@@ -103,8 +103,8 @@ class ResearchGrader(Grader):
         # A script's pages replace the web then, so an edited script grades again.
         if any(judge.scripted for judge in (*job.plan.judges.values(), *job.judges)):
             services.scripts.load_beside(case)
-            found["pages"] = services.scripts.pages(case.case_id)
-        return found
+            fields["pages"] = services.scripts.pages(case.case_id)
+        return fields
 
     def asks(self, case: Case) -> bool:
         """Return whether a part asks a judge."""

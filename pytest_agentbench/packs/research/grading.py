@@ -68,10 +68,10 @@ def execution_metrics(job: Job, case: Case, artifact: RunArtifact) -> ExecutionM
 
 def _was_helped(case: Case, artifact: RunArtifact) -> bool:
     """Return whether the agent may have got more text than the query: a user's turn after its first message."""
-    said = [event.role for event in artifact.trace if isinstance(event, MessageEvent) and event.role != "system"]
+    roles = [event.role for event in artifact.trace if isinstance(event, MessageEvent) and event.role != "system"]
     # Turns of the user after the agent's first word: help, which automation does not have.
-    first = next((at for at, role in enumerate(said) if role != "user"), len(said))
-    return bool(case.turns) or "user" in said[first:]
+    first = next((at for at, role in enumerate(roles) if role != "user"), len(roles))
+    return bool(case.turns) or "user" in roles[first:]
 
 
 class _Web:
@@ -157,11 +157,11 @@ class Grading:
     @property
     def annotations(self) -> Annotations | None:
         """Return the annotations, or None if no part needs any. Raises ConfigError."""
-        found = self.session.annotations(self.scoring)
+        annotations = self.session.annotations(self.scoring)
         # Of a domain that the annotations lack a report is collected only if that is its default
-        if found is None:
+        if annotations is None:
             return None
-        return TaskDefaults(self.task.domain).complete(found)
+        return TaskDefaults(self.task.domain).complete(annotations)
 
     def _spent(self, usage: Usage) -> None:
         self.services.spend("judge", [usage], self.tape)
@@ -185,17 +185,17 @@ class Grading:
 
     def score(self, part: Part) -> Any:
         """Return a part's result, or None if it has none or was not requested."""
-        found = self._found.get(part)
-        if isinstance(found, Failed):
+        result = self._found.get(part)
+        if isinstance(result, Failed):
             return None
-        return found
+        return result
 
     def why(self, part: Part) -> str | None:
         """Return why a part has no result, or None."""
-        found = self._found.get(part)
-        if isinstance(found, Failed):
-            return found.reason
-        if found is None:
+        result = self._found.get(part)
+        if isinstance(result, Failed):
+            return result.reason
+        if result is None:
             return "it is not among the parts that are scored"
         return None
 
@@ -204,17 +204,17 @@ class Grading:
 
         The main metric of a part has the usage of its judge.
         """
-        made: list[MetricResult] = []
+        results: list[MetricResult] = []
         for stage in (PART_STAGES[part] for part in self.scoring.parts):
-            found, error = self._found[stage.name], None
-            if isinstance(found, Failed):
+            score_or_failure, error = self._found[stage.name], None
+            if isinstance(score_or_failure, Failed):
                 scores: Metrics = iter([(stage.main_metric, None, {})])
-                error = found.reason
+                error = score_or_failure.reason
             else:
                 scores = stage.load().list_metrics(self)
             for name, score, details in scores:
                 least = self.scoring.thresholds.get(name)
-                made.append(
+                results.append(
                     MetricResult(
                         name=name,
                         score=score,
@@ -225,7 +225,7 @@ class Grading:
                         usage=self.ledger.usages.get(stage.name) if name == stage.main_metric else None,
                     )
                 )
-        return made
+        return results
 
     def evidence(self) -> ResearchScores:
         """Return the evidence of the parts with a result, and the cost of judging all of them."""
@@ -267,17 +267,17 @@ class Grading:
         if self._asking is None:
             services, model_store = self.services, self.job.plan.model_store
             client = services.client(self.job.plan.first_judge(), self.tape)
-            kept = None
+            judgements = None
             # A cassette stores the replies itself; stored twice, a replay would not play the recording.
             if not getattr(client, "taped", False):
-                kept = Judgements(
+                judgements = Judgements(
                     Path(model_store.output), model_store.redactor, model_store.remote, model_store.signer
                 )
             # With --agentbench-rejudge kept replies do not count, but for those that this session has asked for.
             anew = None if services.reuse_evaluations else services.asked_anew
             self._asking = Asking(
                 client,
-                kept,
+                judgements,
                 self.ledger,
                 model_store.redactor,
                 anew,

@@ -77,11 +77,11 @@ def chosen_rows(
     for row in mark_repeated(path, found_rows):
         empty = False
         if isinstance(row, GoodRow):
-            found = language(row.value)
-            if call.args.only not in (None, found):
+            row_language = language(row.value)
+            if call.args.only not in (None, row_language):
                 continue
-            if found not in call.config.evaluation_settings.language_support:
-                skipped.append(f"{row.value.id!r} ({found})")
+            if row_language not in call.config.evaluation_settings.language_support:
+                skipped.append(f"{row.value.id!r} ({row_language})")
                 continue
         # Lost rows stay among the rows: they count as failed, and --limit counts them.
         rows.append(row if isinstance(row, GoodRow) else replace(row, message=_explain_loss(path, row)))
@@ -117,14 +117,14 @@ def join_briefs(call: Call, path: Path, record: type[P], brief: Callable[[P], Q]
         if isinstance(row, GoodRow):
             good.append((row.line, brief(row.value)))
         else:
-            said = _find_earlier_error(row)
+            earlier_error = _find_earlier_error(row)
             # Errors of an earlier stage of this call have been printed there.
-            if said is None or not call.was_reported(said):
+            if earlier_error is None or not call.was_reported(earlier_error):
                 call.warn(_explain_loss(path, row))
-    found: Joined[Q] = Joined(path, good)
-    for problem in found.problems:
+    joined: Joined[Q] = Joined(path, good)
+    for problem in joined.problems:
         call.warn(problem)
-    return found
+    return joined
 
 
 def require_value(row: GoodRow[R] | LostRow) -> R:
@@ -144,22 +144,22 @@ def name_row(row: GoodRow[Any] | LostRow) -> str:
 def failed_row(row: GoodRow[Any] | LostRow, key: str, error: Exception) -> dict[str, Any]:
     """Return the entry of a failed row in a stage's file; `key` is such as `race_error`."""
     data = row.data or {}
-    named = {name: data[name] for name in ("id", "prompt") if name in data}
-    return {**(named or {"line": row.line}), key: str(error)}
+    fields = {name: data[name] for name in ("id", "prompt") if name in data}
+    return {**(fields or {"line": row.line}), key: str(error)}
 
 
 def _explain_loss(path: Path, row: LostRow) -> str:
     """Return an earlier stage's error of the row, else the row's own problem."""
-    said = _find_earlier_error(row)
-    if said is None:
+    earlier_error = _find_earlier_error(row)
+    if earlier_error is None:
         return row.message
-    return f"{path}:{row.line}:1: {said}"
+    return f"{path}:{row.line}:1: {earlier_error}"
 
 
 def _find_earlier_error(row: LostRow) -> str | None:
     """Return an earlier stage's error of the row, or None."""
-    said = (value for key, value in (row.data or {}).items() if key.endswith("_error") and isinstance(value, str))
-    return next(said, None)
+    errors = (value for key, value in (row.data or {}).items() if key.endswith("_error") and isinstance(value, str))
+    return next(errors, None)
 
 
 class Incomplete(AgentbenchError):
@@ -201,12 +201,12 @@ class Tasks:
             if domain is None and topic is None:
                 domain, topic = query.domain, query.topic
             level = query.complexity_level if level is None else level
-        found = self.defaults.place(domain, topic, level, self.domain_map, self._knows_domain)
-        if found.domain is None:
+        place = self.defaults.place(domain, topic, level, self.domain_map, self._knows_domain)
+        if place.domain is None:
             raise ConfigError(
                 "domain: found neither a domain nor a topic, expected one in the report's row or its query's"
             )
-        return found.domain, found.level, found.defaults
+        return place.domain, place.level, place.defaults
 
     def _knows_domain(self, name: str) -> bool:
         return self.annotations is not None and self.annotations.knows_domain(name)
@@ -234,9 +234,9 @@ def read_tasks(call: Call, *, compat_defaults: bool = True) -> Tasks:
 def warn_of_defaults(call: Call, file: Path, used: Iterable[Sequence[DefaultField]]) -> None:
     """Print the number of a file's reports that are scored with a default; `used` has the defaults of each report."""
     counts = Counter(name for defaults in used for name in defaults)
-    told = ", ".join(f"{name} of {count}" for name, count in sorted(counts.items()))
-    if told:
-        call.warn(f"{file}: scored with defaults: {told} {'report' if max(counts.values()) == 1 else 'reports'}")
+    fields = ", ".join(f"{name} of {count}" for name, count in sorted(counts.items()))
+    if fields:
+        call.warn(f"{file}: scored with defaults: {fields} {'report' if max(counts.values()) == 1 else 'reports'}")
 
 
 def run_part(part: Part, args: argparse.Namespace) -> int:
@@ -273,22 +273,22 @@ def outcome_document(
 
     A failed row has its reason under `error_key`, with its known values.
     """
-    found = []
+    items = []
     for row, result in zip(rows, results, strict=True):
         if isinstance(result, AgentbenchError):
-            known = result.value if isinstance(result, Incomplete) else {}
-            found.append({**failed_row(row, error_key, result), **known})
+            values = result.value if isinstance(result, Incomplete) else {}
+            items.append({**failed_row(row, error_key, result), **values})
         elif result is not None:
-            found.append(result)
+            items.append(result)
     failed = sum(isinstance(result, AgentbenchError) for result in results)
     return {
         "model": model,
         "n_total": len(rows),
-        "n_scored": len(found) - failed,
+        "n_scored": len(items) - failed,
         "n_failed": failed,
-        "n_not_reached": len(rows) - len(found),
-        **({"means": {name: average(row.get(name) for row in found).model_dump() for name in means}} if means else {}),
-        "results": found,
+        "n_not_reached": len(rows) - len(items),
+        **({"means": {name: average(row.get(name) for row in items).model_dump() for name in means}} if means else {}),
+        "results": items,
     }
 
 

@@ -166,20 +166,21 @@ def interaction_of(
     Without annotations, domain or level nothing is compared with an expert. Raises ConfigError for unknown ones,
     and for impossible recorded values. `compat` fills in the original's estimates.
     """
-    found, recorded = _checked(Recorded, row, ""), report.metrics.model_extra or {}
+    sections, recorded = _checked(Recorded, row, ""), report.metrics.model_extra or {}
     expert = None
     if compat:
-        expert = compat_expert(annotations, domain, level, found.task_metadata.task_type)
+        expert = compat_expert(annotations, domain, level, sections.task_metadata.task_type)
     # Without an expert the rest is scored anyway: this stage compares if it can.
     elif annotations is not None and domain is not None and level is not None:
         expert = task_of(annotations, config, domain, level).expert
-    task = _interaction(report, found, _checked(_Flat, recorded, "execution_metrics."), expert, compat=compat)
+    task = _interaction(report, sections, _checked(_Flat, recorded, "execution_metrics."), expert, compat=compat)
     if compat:
-        task = compat_interaction(task, report.prompt, report.article, measured=found.interaction_metrics is not None)
+        measured = sections.interaction_metrics is not None
+        task = compat_interaction(task, report.prompt, report.article, measured=measured)
     elif task.model_name is None:
         # Not in compat mode: the original's estimates name another model.
         task = replace(task, model_name=report.model)
-    return _score(str(report.id), found.task_metadata.title, task)
+    return _score(str(report.id), sections.task_metadata.title, task)
 
 
 def _interaction(
@@ -196,10 +197,10 @@ def _interaction(
     )
     length, coverage = recorded.quality_metrics.content_length, recorded.quality_metrics.information_coverage
     # A call of the original's may represent several (`call_count`).
-    calls = None if details.tool_calls is None else sum(each.call_count for each in details.tool_calls)
+    calls = None if details.tool_calls is None else sum(call.call_count for call in details.tool_calls)
     queries = None if details.search_queries is None else len(details.search_queries)
     if compat:
-        success = compat_success_rate([each.success_rate for each in details.tool_calls or ()])
+        success = compat_success_rate([call.success_rate for call in details.tool_calls or ()])
     else:
         success = _success(details.tool_calls or ())
     return Interaction(
@@ -231,12 +232,12 @@ def _interaction(
 
 def _success(calls: tuple[_ToolCall, ...]) -> float | None:
     """Return the share of successful calls, or None without calls, or if one has no result."""
-    total = sum(each.call_count for each in calls)
-    rates = [each.success_rate for each in calls]
+    total = sum(call.call_count for call in calls)
+    rates = [call.success_rate for call in calls]
     # One call without a recorded result makes the rate unknown.
     if not total or None in rates:
         return None
-    return sum((each.success_rate or 0.0) * each.call_count for each in calls) / total
+    return sum((call.success_rate or 0.0) * call.call_count for call in calls) / total
 
 
 def _score(task_id: str, title: str, task: Interaction) -> InteractionScore:
@@ -244,7 +245,7 @@ def _score(task_id: str, title: str, task: Interaction) -> InteractionScore:
     saved_hours, saved_usd, versus = time_saving_hours(task), cost_saving(task), versus_expert(task)
     seconds = task.total_duration_seconds
     tokens = (task.total_input_tokens, task.total_output_tokens)
-    missing = tuple(each.name for each in fields(task) if getattr(task, each.name) is None)
+    missing = tuple(field.name for field in fields(task) if getattr(task, field.name) is None)
     compared = {"time_savings_hours": saved_hours, "cost_saving_usd": saved_usd, "efficiency_vs_expert": versus}
     return InteractionScore(
         metrics={"task_id": task_id, "task_title": title, **asdict(task), **compared},
@@ -256,7 +257,7 @@ def _score(task_id: str, title: str, task: Interaction) -> InteractionScore:
                 "task_id": task_id,
                 "model_name": task.model_name,
                 "duration_minutes": None if seconds is None else round(seconds / 60, 2),
-                "total_tokens": None if None in tokens else sum(each or 0 for each in tokens),
+                "total_tokens": None if None in tokens else sum(count or 0 for count in tokens),
             },
             "efficiency": {
                 "time_savings_hours": _rounded(saved_hours),
@@ -283,13 +284,13 @@ def _score(task_id: str, title: str, task: Interaction) -> InteractionScore:
     )
 
 
-def _checked(form: type[M], found: Mapping[str, Any], prefix: str) -> M:
+def _checked(form: type[M], data: Mapping[str, Any], prefix: str) -> M:
     try:
-        return form.model_validate(found)
+        return form.model_validate(data)
     except ValidationError as error:
         problems = (
-            f"{prefix}{'.'.join(map(str, each['loc']))}: {each['msg'][:1].lower()}{each['msg'][1:]}"
-            for each in error.errors(include_url=False)
+            f"{prefix}{'.'.join(map(str, problem['loc']))}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+            for problem in error.errors(include_url=False)
         )
         # The row itself was read already, so that there is no line to name: the stage's file names the row.
         raise ConfigError("; ".join(problems)) from error
@@ -339,7 +340,7 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
     async def score(number: int, row: GoodRow[ReportRow] | LostRow) -> dict[str, Any]:
         value = require_value(row)
         domain, level = _placed(tasks, value)
-        found = interaction_of(
+        interaction = interaction_of(
             make_report(value, file.stem),
             tasks.annotations,
             domain,
@@ -348,23 +349,23 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
             value.model_extra or {},
             compat=call.args.compat,
         )
-        return {"id": value.id, "prompt": value.prompt, **found.model_dump()}
+        return {"id": value.id, "prompt": value.prompt, **interaction.model_dump()}
 
     await score_outcomes(call, "interaction", file, output, rows, score)
 
 
 def _placed(tasks: Tasks, row: ReportRow) -> tuple[str | None, int | str | None]:
     """Return the domain and complexity level, as far as known; the original has them below `task_metadata`."""
-    told = row.model_copy(update={name: value for name, value in _metadata(row).items() if getattr(row, name) is None})
-    if told.domain is None and told.topic is None and tasks.queries is None and tasks.defaults.domain is None:
-        return None, told.complexity_level
-    return tasks.domain_and_level(told)
+    task = row.model_copy(update={name: value for name, value in _metadata(row).items() if getattr(row, name) is None})
+    if task.domain is None and task.topic is None and tasks.queries is None and tasks.defaults.domain is None:
+        return None, task.complexity_level
+    return tasks.domain_and_level(task)
 
 
 def _metadata(row: ReportRow) -> dict[str, Any]:
-    found = (row.model_extra or {}).get("task_metadata")
-    if isinstance(found, dict):
-        return {name: found.get(name) for name in ("domain", "complexity_level")}
+    metadata = (row.model_extra or {}).get("task_metadata")
+    if isinstance(metadata, dict):
+        return {name: metadata.get(name) for name in ("domain", "complexity_level")}
     return {}
 
 

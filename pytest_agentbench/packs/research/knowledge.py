@@ -103,11 +103,11 @@ class KnowledgeBase:
         if (batch := self._lines[begin].batch) is not None:
             begin = self._batches[batch]
         # Of other tasks only: another report on the same task repeats its knowledge and reuses nothing.
-        known = (line for line in self._lines[:begin] if line.model == new.model and line.task != new.task)
+        earlier_lines = (line for line in self._lines[:begin] if line.model == new.model and line.task != new.task)
         if self._retention is not None:
             since = self._lines[begin].added - self._retention
-            known = (line for line in known if line.added >= since)
-        return list({each.id: each for line in known for each in line.units}.values())
+            earlier_lines = (line for line in earlier_lines if line.added >= since)
+        return list({unit.id: unit for line in earlier_lines for unit in line.units}.values())
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -171,9 +171,10 @@ class KnowledgeBase:
             if half:
                 text = self._repair_end(file, text, half)
         lines = text.split(b"\n")[:-1]
-        found = [self._parse_line(line, self._line_number + n) for n, line in enumerate(lines, 1) if line.strip()]
-        for each in found:
-            self._remember(each)
+        numbered = enumerate(lines, self._line_number + 1)
+        contributions = [self._parse_line(line, number) for number, line in numbered if line.strip()]
+        for contribution in contributions:
+            self._remember(contribution)
         self._line_number += len(lines)
         self._size += len(text)
 

@@ -113,17 +113,17 @@ def result_findings(path: Path, rows: Sequence[ResultRow]) -> Iterator[Finding]:
         if first != row.line:
             yield Finding(path, row.line, "error", "id", f"{name!r} of line {first} again", "one row for each")
     for name in (*SHARES, *AMOUNTS):
-        known: list[tuple[int, float]] = []
+        numbers: list[tuple[int, float]] = []
         for row in rows:
             score = row.value.get(name)
             if score is None:
                 continue
             if not _is_number(score) or (name in SHARES and not 0 <= score <= 1):
-                wanted = "a number from 0 to 1, or null" if name in SHARES else "a number, or null"
-                yield Finding(path, row.line, "error", name, repr(score), wanted)
+                expected = "a number from 0 to 1, or null" if name in SHARES else "a number, or null"
+                yield Finding(path, row.line, "error", name, repr(score), expected)
             else:
-                known.append((row.line, score))
-        yield from _far(path, name, known)
+                numbers.append((row.line, score))
+        yield from _far(path, name, numbers)
 
 
 def outliers(values: Sequence[float]) -> dict[int, float]:
@@ -138,10 +138,10 @@ def outliers(values: Sequence[float]) -> dict[int, float]:
     return {at: distance / unit for at, distance in enumerate(distances) if unit and distance / unit > LIMIT}
 
 
-def _far(path: Path, name: str, known: Sequence[tuple[int, float]]) -> Iterator[Finding]:
-    values = [value for _, value in known]
+def _far(path: Path, name: str, numbers: Sequence[tuple[int, float]]) -> Iterator[Finding]:
+    values = [value for _, value in numbers]
     for at, score in outliers(values).items():
-        line, value = known[at]
+        line, value = numbers[at]
         expected = f"about {median(values):.4g}, the median of {len(values)}"
         yield Finding(path, line, "review", name, f"{value:.4g} (modified z-score {score:.1f})", expected)
 
@@ -200,19 +200,19 @@ def lint(files: Files) -> Linted:
     if criteria is not None:
         linted.findings += _criteria_findings(criteria)
         linted.findings += swapped_findings(criteria, queries)
-    asked: list[Named] = [*([queries] if queries else []), *reports]
-    for table in asked:
+    tables: list[Named] = [*([queries] if queries else []), *reports]
+    for table in tables:
         linted.findings += language_findings(table)
     linted.findings += same_articles([*reports, *([references] if references else [])])
     for join in _joins(queries, criteria, references, reports):
         linted.findings += join_findings(join)
-    _annotated(files, asked, reports, linted)
+    _annotated(files, tables, reports, linted)
     for path in files.results:
         _results(path, linted)
     order = {path: number for number, path in enumerate(files.paths)}
     # A row of criteria may be found by itself and against its query: the same finding twice is one.
     unique = dict.fromkeys(linted.findings)
-    linted.findings = sorted(unique, key=lambda each: (order.get(each.path, len(order)), str(each.path), each.line))
+    linted.findings = sorted(unique, key=lambda item: (order.get(item.path, len(order)), str(item.path), item.line))
     return linted
 
 
@@ -233,12 +233,12 @@ def _criteria_findings(table: Table[RaceCriteria]) -> Iterator[Finding]:
     for row in table.rows:
         for problem in find_problems(row.value):
             yield Finding(table.path, row.line, "error", *problem)
-        seen: dict[str, str] = {}
+        dimensions: dict[str, str] = {}
         for name, criteria in row.value.criterions.items():
-            for each in criteria:
-                first = seen.setdefault(normalise_text(each.criterion), name)
+            for criterion in criteria:
+                first = dimensions.setdefault(normalise_text(criterion.criterion), name)
                 if first != name:
-                    found = f"{each.criterion!r}, which {first} has too"
+                    found = f"{criterion.criterion!r}, which {first} has too"
                     yield Finding(table.path, row.line, "warning", f"criterions.{name}", found, "one dimension for it")
 
 
@@ -252,12 +252,12 @@ def _joins(
 
     Reports need all that is given; criteria and references are of queries, and queries want them.
     """
-    given: dict[str, Table[Any] | None] = {"query": queries, "criteria": criteria, "reference": references}
+    partners_by_name: dict[str, Table[Any] | None] = {"query": queries, "criteria": criteria, "reference": references}
     for table in reports:
-        for what, partners in given.items():
+        for kind, partners in partners_by_name.items():
             if partners is not None:
                 # Criteria of queries without a report here are no mistake: the file serves many models.
-                yield Join(table, partners, what, "error", both_ways=what == "query")
+                yield Join(table, partners, kind, "error", both_ways=kind == "query")
     if queries is not None:
         if criteria is not None:
             yield Join(criteria, queries, "query", "warning", both_ways=True)
@@ -327,15 +327,15 @@ def run(args: argparse.Namespace) -> int:
         places = ", ".join(map(str, (QUERIES, CRITERIA, REFERENCES, ANNOTATIONS, RAW_DATA)))
         return refuse_usage("research lint", f"found no file of {places}; name one, such as --query-file FILE")
     linted = lint(files)
-    counts = Counter(each.severity for each in linted.findings)
+    counts = Counter(finding.severity for finding in linted.findings)
     if args.json:
         _print_json(linted, counts)
     else:
         for finding in linted.findings:
             print(printable(str(finding)))
-        read = f"{count_text(linted.files, 'file')}, {count_text(linted.rows, 'row')}"
+        totals = f"{count_text(linted.files, 'file')}, {count_text(linted.rows, 'row')}"
         problems = f"{count_text(counts['error'], 'error')}, {count_text(counts['warning'], 'warning')}"
-        print(f"{read}: {problems}, {counts['review']:,} to review")
+        print(f"{totals}: {problems}, {counts['review']:,} to review")
     if counts["error"]:
         return 1
     return 0
@@ -386,14 +386,14 @@ def _print_json(linted: Linted, counts: Counter[Severity]) -> None:
 
     findings = [
         {
-            "file": str(each.path),
-            "line": each.line,
-            "severity": each.severity,
-            "field": each.field,
-            "found": each.found,
-            "expected": each.expected,
+            "file": str(finding.path),
+            "line": finding.line,
+            "severity": finding.severity,
+            "field": finding.field,
+            "found": finding.found,
+            "expected": finding.expected,
         }
-        for each in linted.findings
+        for finding in linted.findings
     ]
     totals = {"files": linted.files, "rows": linted.rows}
     severities = {"errors": counts["error"], "warnings": counts["warning"], "review": counts["review"]}

@@ -53,11 +53,11 @@ def findings_of(message: str, path: Path) -> Iterator[Finding]:
     """Yield the lines of an error, `file:line:column: field: found ..., expected ...`, as findings."""
     for text in message.splitlines():
         place = _PLACE.match(text.removeprefix(str(path)))
-        line, field, said = (int(place[1]), place[2] or "", place[3]) if place else (1, "", text)
+        line, field, problem = (int(place[1]), place[2] or "", place[3]) if place else (1, "", text)
         # Errors of all rooms have this form; anything else stays whole as `found`.
-        parts = _FOUND.fullmatch(said)
-        found, expected = (parts[1], parts[2]) if parts else (said, "a row that can be read")
-        if said.startswith("missing;"):
+        parts = _FOUND.fullmatch(problem)
+        found, expected = (parts[1], parts[2]) if parts else (problem, "a row that can be read")
+        if problem.startswith("missing;"):
             found, expected = "nothing", "a value"
         yield Finding(path, line, "error", field, found, expected)
 
@@ -99,8 +99,8 @@ def row_findings(table: Table[R]) -> Iterator[Finding]:
     path = table.path
     if not len(table):
         yield Finding(path, 1, "error", "", "no row", "at least one")
-    for lost in table.lost:
-        yield from findings_of(lost.message, path)
+    for lost_row in table.lost:
+        yield from findings_of(lost_row.message, path)
     lines: dict[tuple[str, str], int] = {}
     for row in table.rows:
         if not row.value.prompt.strip():
@@ -111,20 +111,21 @@ def row_findings(table: Table[R]) -> Iterator[Finding]:
         for field, key in keys.items():
             first = lines.setdefault((field, key), row.line)
             if first != row.line:
-                shown = repr(row.value.id) if field == "id" else quoted(row.value.prompt)
-                yield Finding(path, row.line, "error", field, f"{shown} of line {first} again", "one row for each")
+                text = repr(row.value.id) if field == "id" else quoted(row.value.prompt)
+                yield Finding(path, row.line, "error", field, f"{text} of line {first} again", "one row for each")
 
 
 def language_findings(table: Table[QueryRow] | Table[ReportRow]) -> Iterator[Finding]:
     """Yield rows whose `language` is not that of their prompt, and reports in another language than their query."""
     for row in table.rows:
         value = row.value
-        said, seen = value.language, language_of(value.prompt)
+        declared, detected = value.language, language_of(value.prompt)
         # `zh` of a prompt with few Chinese characters may be meant: names and formulas can outnumber them.
-        if said is not None and said != seen and (said == "en" or not _has_chinese(value.prompt)):
-            yield Finding(table.path, row.line, "warning", "language", repr(said), f"{seen!r}, that of the prompt")
+        if declared is not None and declared != detected and (declared == "en" or not _has_chinese(value.prompt)):
+            expected = f"{detected!r}, the language of the prompt"
+            yield Finding(table.path, row.line, "warning", "language", repr(declared), expected)
         if isinstance(value, ReportRow) and value.article.strip():
-            yield from _article_language(table.path, row.line, value.article, said or seen)
+            yield from _article_language(table.path, row.line, value.article, declared or detected)
 
 
 def same_articles(tables: Iterable[Table[ReportRow] | Table[ReferenceRow]]) -> Iterator[Finding]:
@@ -141,10 +142,10 @@ def same_articles(tables: Iterable[Table[ReportRow] | Table[ReferenceRow]]) -> I
 
 
 def _article_language(path: Path, line: int, article: str, expected: Language) -> Iterator[Finding]:
-    found = language_of(clean_by_rules(article))
+    language = language_of(clean_by_rules(article))
     # For review: an English query may ask for a report in Chinese.
-    if found != expected:
-        yield Finding(path, line, "review", "article", f"a text in {found!r}", f"{expected!r}, that of the query")
+    if language != expected:
+        yield Finding(path, line, "review", "article", f"a text in {language!r}", f"{expected!r}, that of the query")
 
 
 def _has_chinese(text: str) -> bool:
@@ -173,14 +174,14 @@ def join_findings(join: Join) -> Iterator[Finding]:
     # Reversed, so that the first of several rows counts, as where stages join them.
     by_prompt = {prompt_key(row.value.prompt): row for row in reversed(join.partners.rows)}
     by_id = {str(row.value.id): row for row in reversed(join.partners.rows)}
-    found: set[str] = set()
+    matched: set[str] = set()
     alone: list[Finding] = []
     for row in join.rows.rows:
         same_prompt, same_id = by_prompt.get(prompt_key(row.value.prompt)), by_id.get(str(row.value.id))
         other = same_prompt or same_id
         place = (join.rows.path, row.line)
         if other is not None:
-            found.add(prompt_key(other.value.prompt))
+            matched.add(prompt_key(other.value.prompt))
         if same_prompt is not None and str(same_prompt.value.id) != str(row.value.id):
             where = f"{same_prompt.value.id!r}, which {join.partners.path}:{same_prompt.line} has for this prompt"
             yield Finding(*place, "error", "id", repr(row.value.id), where)
@@ -191,10 +192,10 @@ def join_findings(join: Join) -> Iterator[Finding]:
             expected = f"one in {join.partners.path}"
             alone.append(Finding(*place, join.missing, "prompt", f"no {join.what} for {row.value.id!r}", expected))
     yield from _together(join, alone)
-    lonely = [row.value.id for key, row in by_prompt.items() if key not in found]
+    lonely = [row.value.id for key, row in by_prompt.items() if key not in matched]
     if join.both_ways and lonely:
-        said = f"no row for {len(lonely)} of {len(by_prompt)} prompts of {join.partners.path} ({_names(lonely)})"
-        yield Finding(join.rows.path, 1, "warning", "prompt", said, "one for each")
+        problem = f"no row for {len(lonely)} of {len(by_prompt)} prompts of {join.partners.path} ({_names(lonely)})"
+        yield Finding(join.rows.path, 1, "warning", "prompt", problem, "one for each")
 
 
 def _together(join: Join, alone: list[Finding]) -> Iterator[Finding]:
@@ -202,15 +203,15 @@ def _together(join: Join, alone: list[Finding]) -> Iterator[Finding]:
     if join.missing == "error":
         yield from alone
     elif alone:
-        lines = {each.line for each in alone}
+        lines = {finding.line for finding in alone}
         ids = [row.value.id for row in join.rows.rows if row.line in lines]
-        said = f"no {join.what} for {len(ids)} of {len(join.rows.rows)} rows ({_names(ids)})"
-        yield Finding(join.rows.path, alone[0].line, join.missing, "prompt", said, f"one in {join.partners.path}")
+        problem = f"no {join.what} for {len(ids)} of {len(join.rows.rows)} rows ({_names(ids)})"
+        yield Finding(join.rows.path, alone[0].line, join.missing, "prompt", problem, f"one in {join.partners.path}")
 
 
 def _names(ids: list[RowId]) -> str:
-    shown = sorted(map(str, ids), key=lambda each: (len(each), each))
-    return ", ".join(shown[:_NAMED]) + (", ..." if len(shown) > _NAMED else "")
+    names = sorted(map(str, ids), key=lambda name: (len(name), name))
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 
 Named = Table[QueryRow] | Table[ReportRow]
@@ -308,16 +309,20 @@ def metrics_findings(table: Table[ReportRow], prices: Mapping[str, TokenPrice]) 
     # Stored reports are of the model that their file is named after, here as in sessions.
     price = prices.get(table.path.stem)
     for row in table.rows:
-        found = row.value.execution_metrics
-        if found is None:
+        metrics = row.value.execution_metrics
+        if metrics is None:
             yield Finding(table.path, row.line, "warning", "execution_metrics", "none", "the run's measurements")
             continue
         article = row.value.article
         own = count_article(article)
-        checks = (_lacking(found), _impossible(found, own.words), _uncounted(found, own, by_links="](" in article))
-        for field, said, expected in (each for check in checks for each in check):
-            yield Finding(table.path, row.line, "warning", f"execution_metrics.{field}", said, expected)
-        yield from _costs(table.path, row.line, found, price)
+        checks = (
+            _lacking(metrics),
+            _impossible(metrics, own.words),
+            _uncounted(metrics, own, by_links="](" in article),
+        )
+        for field, text, expected in (problem for check in checks for problem in check):
+            yield Finding(table.path, row.line, "warning", f"execution_metrics.{field}", text, expected)
+        yield from _costs(table.path, row.line, metrics, price)
     yield from _repeated(table)
 
 
@@ -378,8 +383,8 @@ def _costs(path: Path, line: int, metrics: ExecutionMetrics, price: TokenPrice |
         return
     expected = (usage.input_tokens * price.input_price_per_1k + usage.output_tokens * price.output_price_per_1k) / 1000
     if usage.total_cost_usd is not None and _far(usage.total_cost_usd, expected, COST_ERROR):
-        said = f"about {expected:.4g} for its tokens at the prices of {path.stem!r}"
-        yield Finding(path, line, "review", field, f"{usage.total_cost_usd:.4g}", said)
+        expected_cost = f"about {expected:.4g} for its tokens at the prices of {path.stem!r}"
+        yield Finding(path, line, "review", field, f"{usage.total_cost_usd:.4g}", expected_cost)
 
 
 def _repeated(table: Table[ReportRow]) -> Iterator[Finding]:

@@ -42,17 +42,18 @@ def swapped_findings(criteria: Table[RaceCriteria], queries: Table[QueryRow] | N
     weights = {word: log((len(prompts) + 1) / len(keys)) for word, keys in having.items() if len(keys) <= _MOST_PROMPTS}
     totals = {key: fsum(weights.get(word, 0.0) for word in prompt.words) for key, prompt in prompts.items()}
     for row in criteria.rows:
-        texts = (f"{each.criterion} {each.explanation}" for each in chain(*row.value.criterions.values()))
-        said, own_key = split_words(" ".join(texts)).words, prompt_key(row.value.prompt)
+        criteria_of_row = chain(*row.value.criterions.values())
+        texts = (f"{criterion.criterion} {criterion.explanation}" for criterion in criteria_of_row)
+        criteria_words, own_key = split_words(" ".join(texts)).words, prompt_key(row.value.prompt)
         matched: dict[str, float] = defaultdict(float)
         # Sorted, so that sums and the first of equals are the same in every call
-        for word in sorted(said & weights.keys()):
+        for word in sorted(criteria_words & weights.keys()):
             for key in having[word]:
                 matched[key] += weights[word]
         others = (key for key in matched if key != own_key)
         own, nearest = prompts[own_key], max(others, key=lambda key: matched[key] / totals[key], default=own_key)
         other = prompts[nearest]
-        if _is_of(other, own, said, weights):
+        if _is_of(other, own, criteria_words, weights):
             found = f"the words of query {other.id!r} ({quoted(other.text)})"
             yield Finding(criteria.path, row.line, "warning", "criterions", found, "criteria of the row's own prompt")
 
@@ -67,19 +68,19 @@ def _list_prompts(rows: Iterable[GoodRow[Any]]) -> dict[str, _Prompt]:
     return prompts
 
 
-def _is_of(other: _Prompt, own: _Prompt, said: frozenset[str], weights: Mapping[str, float]) -> bool:
-    if _share(other.words, said, weights) <= _share(own.words, said, weights) + _MARGIN:
+def _is_of(other: _Prompt, own: _Prompt, criteria_words: frozenset[str], weights: Mapping[str, float]) -> bool:
+    if _share(other.words, criteria_words, weights) <= _share(own.words, criteria_words, weights) + _MARGIN:
         return False
     # Variants of one query share most words: only their differing words can decide.
     of_other, of_own = other.words - own.words, own.words - other.words
-    if len(of_other & said) < _FEWEST_WORDS:
+    if len(of_other & criteria_words) < _FEWEST_WORDS:
         return False
-    return _share(of_other, said, weights) > _share(of_own, said, weights) + _MARGIN
+    return _share(of_other, criteria_words, weights) > _share(of_own, criteria_words, weights) + _MARGIN
 
 
-def _share(words: frozenset[str], said: frozenset[str], weights: Mapping[str, float]) -> float:
-    """Return the share of the words' weight, 0-1, that `said` has; 0 if none of them counts."""
+def _share(words: frozenset[str], criteria_words: frozenset[str], weights: Mapping[str, float]) -> float:
+    """Return the share of the words' weight, 0-1, that `criteria_words` has; 0 if none of them counts."""
     total = fsum(weights.get(word, 0.0) for word in words)
     if total:
-        return fsum(weights.get(word, 0.0) for word in words & said) / total
+        return fsum(weights.get(word, 0.0) for word in words & criteria_words) / total
     return 0.0

@@ -51,10 +51,10 @@ def heed_environment(args: argparse.Namespace, environ: Mapping[str, str]) -> No
     args.limit = args.limit or _number(environ, "LIMIT")
     if args.only is None:
         # Both together would mean no rows at all.
-        wanted = [name for name in ("zh", "en") if _flag(environ, f"ONLY_{name.upper()}")]
-        if len(wanted) > 1:
+        languages = [name for name in ("zh", "en") if _flag(environ, f"ONLY_{name.upper()}")]
+        if len(languages) > 1:
             raise ConfigError("found both ONLY_ZH and ONLY_EN, expected at most one")
-        args.only = wanted[0] if wanted else None
+        args.only = languages[0] if languages else None
 
 
 def _names(text: str) -> list[str]:
@@ -85,8 +85,8 @@ def _number(environ: Mapping[str, str], name: str) -> int | None:
 
 def target_models(args: argparse.Namespace) -> list[str]:
     """Return the models that are named, each once, else all that have a file of reports."""
-    named = list(dict.fromkeys(args.target_models or ()))
-    return named or sorted(file.stem for file in args.raw_data_dir.glob("*.jsonl"))
+    models = list(dict.fromkeys(args.target_models or ()))
+    return models or sorted(file.stem for file in args.raw_data_dir.glob("*.jsonl"))
 
 
 def plan_parts(call: Call, models: Sequence[str]) -> list[Part]:
@@ -195,10 +195,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _parts(text: str) -> list[Part]:
-    named = _names(text)
-    if not named or not {*named} <= {*PARTS}:
+    names = _names(text)
+    if not names or not {*names} <= {*PARTS}:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected some of {','.join(PARTS)}")
-    return [part for part in PARTS if part in named]
+    return [part for part in PARTS if part in names]
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
@@ -279,6 +279,6 @@ async def _score(call: Call, model: str, parts: Sequence[Part]) -> Outcome | Non
             call.mark_skipped(part)
             continue
         # Each for itself: reports without references still get their citations checked.
-        found = await call.attempt(part, stage.load().score_reports(call, reports, results / stage.folder / model))
-        outcome = found if isinstance(found, Outcome) else None
+        result = await call.attempt(part, stage.load().score_reports(call, reports, results / stage.folder / model))
+        outcome = result if isinstance(result, Outcome) else None
     return outcome

@@ -116,12 +116,12 @@ _SHARED = set(EfficiencyScore.model_fields) & set(PoetRow.model_fields)
 
 
 def _evidence(parts: Parts) -> dict[str, tuple[str, ...]]:
-    found = {
+    lines_by_part = {
         "race": () if parts.race is None else parts.race.evidence,
         "fact": () if parts.fact is None else parts.fact.evidence,
         "strategic": () if parts.strategic is None else _weakest_scores(parts.strategic),
     }
-    return {part: lines for part, lines in found.items() if lines}
+    return {part: lines for part, lines in lines_by_part.items() if lines}
 
 
 def _weakest_scores(strategic: StrategicScore) -> tuple[str, ...]:
@@ -237,9 +237,9 @@ def _parts(call: Call, tasks: Tasks, stages: StageResults, row: ReportRow, repor
     one.
     """
     # Computed again if possible: a stored efficiency may use earlier annotations.
-    found = stages.parts(row, efficiency=tasks.annotations is None)
+    stored_parts = stages.parts(row, efficiency=tasks.annotations is None)
     if tasks.annotations is None:
-        return found
+        return stored_parts
     try:
         domain, level, defaults = tasks.place(row)
         efficiency = efficiency_of(
@@ -253,8 +253,8 @@ def _parts(call: Call, tasks: Tasks, stages: StageResults, row: ReportRow, repor
             defaults=defaults,
         )
     except AgentbenchError as error:
-        return replace(found, why={**(found.why or {}), "efficiency": str(error)})
-    return replace(found, efficiency=efficiency)
+        return replace(stored_parts, why={**(stored_parts.why or {}), "efficiency": str(error)})
+    return replace(stored_parts, efficiency=efficiency)
 
 
 async def grade_report(grading: Grading) -> PoetRow:

@@ -61,8 +61,8 @@ def markdown_queries(text: str) -> list[RawQuery]:
 
     Text after the last quote is a note and left out; content without quotes is taken whole.
     """
-    found = []
-    line, counted = 1, 0
+    queries = []
+    line, counted_to = 1, 0
     sections = _SECTION.finditer(text)
     section = next(sections, None)
     topic = None
@@ -72,9 +72,9 @@ def markdown_queries(text: str) -> list[RawQuery]:
         end = _ENDS.search(text, heading.end())
         block = text[heading.end() : end.start() if end else len(text)].strip()
         # Counted on from the heading before: from the beginning each time, long files take quadratic time.
-        line, counted = line + text.count("\n", counted, heading.start()), heading.start()
-        found.append(RawQuery(int(heading[1]), _plain(heading[2]), _unquoted(block), line, topic))
-    return found
+        line, counted_to = line + text.count("\n", counted_to, heading.start()), heading.start()
+        queries.append(RawQuery(int(heading[1]), _plain(heading[2]), _unquoted(block), line, topic))
+    return queries
 
 
 def _plain(heading: str) -> str:
@@ -137,10 +137,10 @@ def read_queries(path: Path, warn: Callable[[str], None]) -> Queries:
 
 
 def _markdown(path: Path, text: str) -> Queries:
-    found = markdown_queries(text)
-    if not found:
+    queries = markdown_queries(text)
+    if not queries:
         raise ConfigError(f"{path}:1:1: found no query, expected headings such as `#### **Query 1: title**`")
-    for query in found:
+    for query in queries:
         fields = {"id": query.number, "title": query.title, "prompt": query.content, "topic": query.topic}
         yield _row(path, query.line, {name: value for name, value in fields.items() if value is not None})
 
@@ -244,8 +244,8 @@ def _row(path: Path, line: int, fields: dict[str, Any]) -> GoodRow[ProposedQuery
         query = ProposedQuery.model_validate({name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        said = (f"{path}:{line}:1: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems)
-        return LostRow(line, "\n".join(said), fields)
+        messages = (f"{path}:{line}:1: {'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
+        return LostRow(line, "\n".join(messages), fields)
     return GoodRow(line, query, fields)
 
 
@@ -298,14 +298,14 @@ def _is_usual(character: str) -> bool:
 
 def ids_in_use(reports: Sequence[Path], queries: Path) -> dict[str, RowId]:
     """Return the ids of queries in files of reports, else in the queries so far, by the keys of their prompts."""
-    found: dict[str, RowId] = {}
+    ids: dict[str, RowId] = {}
     for path in (*reports, queries):
         # An unreadable file of reports is reported once they are scored; a file of queries may not exist yet.
         with suppress(ConfigError):
             for row in read_research_rows(path, QueryRow):
                 if isinstance(row, GoodRow):
-                    found.setdefault(prompt_key(row.value.prompt), row.value.id)
-    return found
+                    ids.setdefault(prompt_key(row.value.prompt), row.value.id)
+    return ids
 
 
 def keep_ids(rows: Queries, ids: Mapping[str, RowId]) -> Queries:
@@ -313,15 +313,15 @@ def keep_ids(rows: Queries, ids: Mapping[str, RowId]) -> Queries:
 
     Reports are joined by ids too: under new ones none of them would be scored.
     """
-    taken = {str(each) for each in ids.values()}
+    used_ids = {str(row_id) for row_id in ids.values()}
     for row in rows:
         if isinstance(row, GoodRow):
             query = row.value
-            kept = ids.get(prompt_key(query.prompt))
-            if kept is None and str(query.id) in taken:
-                kept = hashed_id(query.prompt)
-            if kept is not None:
-                row = replace(row, value=query.model_copy(update={"id": kept}), data={**row.data, "id": kept})
+            old_id = ids.get(prompt_key(query.prompt))
+            if old_id is None and str(query.id) in used_ids:
+                old_id = hashed_id(query.prompt)
+            if old_id is not None:
+                row = replace(row, value=query.model_copy(update={"id": old_id}), data={**row.data, "id": old_id})
         yield row
 
 
@@ -335,7 +335,7 @@ def copy_former(path: Path, text: str) -> Path | None:
         if former == text.encode("utf-8", "backslashreplace"):
             return None
         copies = (path.with_name(f"{path.name}.{number}") for number in count(1))
-        copy = next(each for each in copies if not each.exists() or read_file(each) == former)
+        copy = next(candidate for candidate in copies if not candidate.exists() or read_file(candidate) == former)
         if copy.exists():
             return None
         return write_lines(copy, [former])

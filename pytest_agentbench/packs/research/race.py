@@ -82,18 +82,20 @@ def race_details(row_id: RowId, judged: RaceJudged) -> dict[str, Any]:
     draws = [
         {
             "overall_score": result.overall,
-            "judge_details": {name: [_entry(asdict(each)) for each in scores] for name, scores in said.items()},
+            "judge_details": {
+                name: [_entry(asdict(score)) for score in scores] for name, scores in judged_scores.items()
+            },
         }
-        for result, said in zip(judged.draws, judged.scored, strict=True)
+        for result, judged_scores in zip(judged.draws, judged.scored, strict=True)
     ]
     return {"id": row_id, "draws": draws}
 
 
 def _entry(scored: Mapping[str, Any]) -> dict[str, Any]:
-    said = {"criterion": scored["criterion"], "analysis": scored["analysis"]}
+    texts = {"criterion": scored["criterion"], "analysis": scored["analysis"]}
     if scored["reference"] is None:
-        return {**said, "target_score": scored["target"]}
-    return {**said, "article_1_score": scored["target"], "article_2_score": scored["reference"]}
+        return {**texts, "target_score": scored["target"]}
+    return {**texts, "article_1_score": scored["target"], "article_2_score": scored["reference"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +110,16 @@ class Partners:
     @classmethod
     def read(cls, call: Call, criteria: Path, references: Path | None, queries: Path | None) -> Partners:
         """Read the files and print problems of rows. Raises ConfigError if a file cannot be read."""
-        found = cls(
+        partners = cls(
             join_rows(call, criteria, RaceCriteria),
             join_rows(call, references, ReferenceRow) if references is not None else None,
             join_rows(call, queries, QueryRow) if queries is not None else None,
             call.config,
         )
-        for row in found.criteria:
+        for row in partners.criteria:
             for problem in find_problems(row):
                 call.warn(f"{criteria}: {row.id!r}: {problem}")
-        return found
+        return partners
 
     def language(self, report: ReportRow) -> Language:
         """Return the language of the report's query."""
@@ -130,8 +132,8 @@ class Partners:
         """
         if self.queries is not None:
             self.queries.partner(report)
-        found = self.criteria.partner(report)
-        criteria = _usable(found, self.config, f"{self.criteria.path}: {found.id!r}")
+        row_criteria = self.criteria.partner(report)
+        criteria = _usable(row_criteria, self.config, f"{self.criteria.path}: {row_criteria.id!r}")
         return RaceQuestion(
             case_id=case_id(report.id),
             language=self.language(report),
@@ -224,9 +226,9 @@ async def score_reports(call: Call, reports: Path, output: Path) -> None:
     """Judge the reports of a file. Raises ConfigError if a file cannot be read, or no judge is named."""
     args = call.args
     partners = Partners.read(call, args.criteria_file, _references(args), _queries(args))
-    found = list(read_research_rows(reports, ReportRow))
-    rows = chosen_rows(call, reports, found, partners.language)
-    if unanswered := partners.unanswered(found):
+    report_rows = list(read_research_rows(reports, ReportRow))
+    rows = chosen_rows(call, reports, report_rows, partners.language)
+    if unanswered := partners.unanswered(report_rows):
         call.warn(f"{reports}: found no report of these queries: {', '.join(repr(query.id) for query in unanswered)}")
     # Before anything is asked: a missing key, or a result that cannot be written, would be found only after paying.
     asking = await call.asking(reports)
@@ -316,13 +318,13 @@ def keep_evidence(score: RaceJudged) -> Mapping[str, Any]:
     criteria = (
         CriterionScore(
             dimension=name,
-            criterion=clip_middle(each.criterion, LONGEST_EVIDENCE),
-            target=each.target,
-            reference=each.reference,
-            analysis=clip_middle(each.analysis, LONGEST_EVIDENCE),
+            criterion=clip_middle(criterion_score.criterion, LONGEST_EVIDENCE),
+            target=criterion_score.target,
+            reference=criterion_score.reference,
+            analysis=clip_middle(criterion_score.analysis, LONGEST_EVIDENCE),
         )
         for name, scored in score.scored[0].items()
-        for each in scored
+        for criterion_score in scored
     )
     return {"criteria": tuple(islice(criteria, _MOST_CRITERIA))}
 

@@ -96,7 +96,7 @@ def race(
     weights = _shares(criteria.dimension_weight)
     target = _weighted({name: total[0] for name, total in totals.items()}, weights)
     if pointwise is None:
-        pointwise = all(each.reference is None for scores in scored.values() for each in scores)
+        pointwise = all(entry.reference is None for scores in scored.values() for entry in scores)
     if pointwise:
         # Pointwise there is nothing to share the points with: the share of all possible points takes its place.
         return _race({name: total[0] / TOP for name, total in totals.items()}, weights, target / TOP, target, None)
@@ -138,16 +138,16 @@ def require_all_criteria(criteria: RaceCriteria, scored: Mapping[RaceDimension, 
     """Raise UnmatchedCriteria unless every criterion is scored once, under its own text but for case and blanks."""
     missing, unknown, repeated = [], [], []
     for name in RACE_DIMENSIONS:
-        wanted = {normalise_text(each.criterion): each.criterion for each in criteria.criterions[name]}
-        found: set[str] = set()
-        for each in scored.get(name, ()):
-            key = normalise_text(each.criterion)
-            if key not in wanted:
-                unknown.append(each.criterion)
-            elif key in found:
-                repeated.append(each.criterion)
-            found.add(key)
-        missing += [text for key, text in wanted.items() if key not in found]
+        expected = {normalise_text(criterion.criterion): criterion.criterion for criterion in criteria.criterions[name]}
+        scored_keys: set[str] = set()
+        for entry in scored.get(name, ()):
+            key = normalise_text(entry.criterion)
+            if key not in expected:
+                unknown.append(entry.criterion)
+            elif key in scored_keys:
+                repeated.append(entry.criterion)
+            scored_keys.add(key)
+        missing += [text for key, text in expected.items() if key not in scored_keys]
     if missing or unknown or repeated:
         raise UnmatchedCriteria(missing, unknown, repeated)
 
@@ -159,21 +159,21 @@ def normalise_text(text: str) -> str:
 
 def _weigh_scores(criteria: Sequence[RaceCriterion], scored: Sequence[Scored], compat: bool) -> tuple[float, float]:
     """Return the weighted means of target and reference, 0-10; the latter is 0 without a reference."""
-    exact = {each.criterion: each.weight for each in criteria}
+    exact = {criterion.criterion: criterion.weight for criterion in criteria}
     weight_of = {normalise_text(text): weight for text, weight in exact.items()}
     target = reference = total = 0.0
-    for each in scored:
+    for entry in scored:
         # The very text first: two criteria may differ by case alone.
-        weight = exact.get(each.criterion)
+        weight = exact.get(entry.criterion)
         if weight is None:
-            weight = weight_of.get(normalise_text(each.criterion))
+            weight = weight_of.get(normalise_text(entry.criterion))
         # The original's: a part of the text, else the mean weight. A judge that words a criterion anew so weighs it
         # anew.
         if weight is None and compat:
-            weight = _find_weight(normalise_text(each.criterion), weight_of)
+            weight = _find_weight(normalise_text(entry.criterion), weight_of)
         assert weight is not None
-        target += each.target * weight
-        reference += (each.reference or 0.0) * weight
+        target += entry.target * weight
+        reference += (entry.reference or 0.0) * weight
         total += weight
     if not total:
         return 0.0, 0.0
@@ -181,15 +181,15 @@ def _weigh_scores(criteria: Sequence[RaceCriterion], scored: Sequence[Scored], c
     if scored[-1].reference is None:
         reference = 0.0
     return (
-        _keep_in_range(target / total, [each.target for each in scored]),
-        _keep_in_range(reference / total, [each.reference or 0.0 for each in scored]),
+        _keep_in_range(target / total, [entry.target for entry in scored]),
+        _keep_in_range(reference / total, [entry.reference or 0.0 for entry in scored]),
     )
 
 
 def _find_weight(text: str, weights: Mapping[str, float]) -> float:
-    for known, weight in weights.items():
+    for criterion, weight in weights.items():
         # The first that matches, in the order of the file, as the original does it.
-        if text in known or known in text:
+        if text in criterion or criterion in text:
             return weight
     return sum(weights.values()) / len(weights)
 
@@ -268,11 +268,11 @@ async def strip_apparatus(asking: Asking, question: RaceQuestion, cleaning: Clea
         return question
     texts = [question.article, *([] if question.reference is None else [question.reference])]
     if cleaning == "model":
-        asked = (
+        requests = (
             clean_by_model(asking, question.case_id, question.language, text, number=n)
             for n, text in enumerate(texts, 1)
         )
-        texts = await gather_all(*asked)
+        texts = await gather_all(*requests)
     else:
         texts = [clean_by_rules(text) for text in texts]
     return replace(question, article=texts[0], reference=texts[1] if len(texts) > 1 else None)
@@ -296,15 +296,15 @@ async def judge_race(
             raise Unscored(f"the {name} is empty")
     orders = (False, True) if position_swap and question.reference is not None else (False,)
     draws = [(number, swapped) for number in range(1, samples + 1) for swapped in orders]
-    asked = (_draw(asking, question, *draw, request, compat) for request, draw in enumerate(draws, 1))
-    scored = await gather_all(*asked)
+    requests = (_draw(asking, question, *draw, request, compat) for request, draw in enumerate(draws, 1))
+    scored = await gather_all(*requests)
     pointwise = question.reference is None
-    found = [race(question.criteria, each, compat=compat, pointwise=pointwise) for each in scored]
-    for share in (share for each in found for share in (each.overall, *each.dimensions.values())):
+    results = [race(question.criteria, scores, compat=compat, pointwise=pointwise) for scores in scored]
+    for share in (share for result in results for share in (result.overall, *result.dimensions.values())):
         # Only in compat mode, which takes scores beyond 0 to 10.
         if share is not None and not 0 <= share <= 1:
             raise Unscored(f"the judge's scores give a share of {share:g}, expected one from 0 to 1")
-    return _average_draws(found, scored, len(orders))
+    return _average_draws(results, scored, len(orders))
 
 
 async def _draw(
@@ -339,8 +339,8 @@ def criteria_text(criteria: RaceCriteria) -> str:
     for name in RACE_DIMENSIONS:
         lines = [
             # Weights stay out of sight: they are the arithmetic's, and a judge that knew them could count them twice.
-            f"- {_one_line(each.criterion)}\n  {_one_line(each.explanation)}".rstrip()
-            for each in criteria.criterions[name]
+            f"- {_one_line(criterion.criterion)}\n  {_one_line(criterion.explanation)}".rstrip()
+            for criterion in criteria.criterions[name]
         ]
         parts.append("\n".join([f"# {name}", *lines]))
     return "\n\n".join(parts)
@@ -372,12 +372,14 @@ def parse_scores(
         target, reference = reversed(names) if swapped else names
         return {name: _read_as_original(getattr(entries, name), target, reference) for name in RACE_DIMENSIONS}
     reply = read_json(text, form)
-    found = {name: tuple(_scored(each, swapped) for each in getattr(reply, name)) for name in RACE_DIMENSIONS}
+    scores_by_dimension = {
+        name: tuple(_scored(entry, swapped) for entry in getattr(reply, name)) for name in RACE_DIMENSIONS
+    }
     try:
-        require_all_criteria(criteria, found)
+        require_all_criteria(criteria, scores_by_dimension)
     except UnmatchedCriteria as error:
         raise InvalidReply(str(error)) from error
-    return {name: _match_criteria(criteria, name, scores) for name, scores in found.items()}
+    return {name: _match_criteria(criteria, name, scores) for name, scores in scores_by_dimension.items()}
 
 
 def _scored(entry: Any, swapped: bool) -> Scored:
@@ -394,7 +396,7 @@ def _read_as_original(entries: Any, target_name: str, reference_name: str) -> tu
     It skips an entry without a criterion or a target's score, and one with a score that is no number. A score of the
     reference may be missing. If the last entry that could be read has none, neither has the last score that counts.
     """
-    found: list[Scored] = []
+    scores: list[Scored] = []
     reference: float | None = None
     for entry in entries if isinstance(entries, list) else ():
         if not isinstance(entry, dict):
@@ -405,11 +407,11 @@ def _read_as_original(entries: Any, target_name: str, reference_name: str) -> tu
             continue
         criterion, analysis = entry.get("criterion"), entry.get("analysis")
         if isinstance(criterion, str) and criterion.strip() and target is not None:
-            said = analysis if isinstance(analysis, str) else ""
-            found.append(Scored(criterion.strip(), target, reference, said))
-    if found and reference is None:
-        found[-1] = replace(found[-1], reference=None)
-    return tuple(found)
+            reason = analysis if isinstance(analysis, str) else ""
+            scores.append(Scored(criterion.strip(), target, reference, reason))
+    if scores and reference is None:
+        scores[-1] = replace(scores[-1], reference=None)
+    return tuple(scores)
 
 
 def _number(value: Any) -> float | None:
@@ -423,9 +425,9 @@ def _number(value: Any) -> float | None:
 
 
 def _match_criteria(criteria: RaceCriteria, name: RaceDimension, scores: Sequence[Scored]) -> tuple[Scored, ...]:
-    by_key = {normalise_text(each.criterion): each for each in scores}
-    ordered = [(each.criterion, by_key[normalise_text(each.criterion)]) for each in criteria.criterions[name]]
-    return tuple(Scored(text, each.target, each.reference, each.analysis) for text, each in ordered)
+    by_key = {normalise_text(score.criterion): score for score in scores}
+    texts = [criterion.criterion for criterion in criteria.criterions[name]]
+    return tuple(replace(by_key[normalise_text(text)], criterion=text) for text in texts)
 
 
 def _average_draws(
@@ -443,7 +445,7 @@ def _average_draws(
         # Sample deviation (n - 1): few draws represent all possible ones.
         sd=stdev(known) if len(known) > 1 else None,
         draws=tuple(draws),
-        scored=tuple(dict(each) for each in scored),
+        scored=tuple(dict(scores) for scores in scored),
     )
 
 

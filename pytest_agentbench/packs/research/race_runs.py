@@ -33,8 +33,8 @@ def race_means(rows: Sequence[RaceRow]) -> dict[str, float | None]:
 
 def result_text(means: Means, suffix: str = "") -> str:
     """Return race_result.txt: five lines with four decimals, `null` if nothing is scored."""
-    said = {name: "null" if means[name] is None else f"{means[name]:.4f}" for name in LABELS}
-    return "".join(f"{label}{suffix}: {said[name]}\n" for name, label in LABELS.items())
+    texts = {name: "null" if means[name] is None else f"{means[name]:.4f}" for name in LABELS}
+    return "".join(f"{label}{suffix}: {texts[name]}\n" for name, label in LABELS.items())
 
 
 def print_means(rows: Sequence[RaceRow]) -> None:
@@ -86,7 +86,7 @@ def means_over_runs(runs: Sequence[Run]) -> tuple[dict[str, float | None], dict[
     of_runs = [race_means(run.rows) for run in runs]
     means, deviations = dict[str, float | None](), dict[str, float | None]()
     for name in LABELS:
-        known = [value for each in of_runs if (value := each[name]) is not None]
+        known = [value for run_means in of_runs if (value := run_means[name]) is not None]
         means[name], deviations[name] = mean_known(known), stdev(known) if len(known) > 1 else None
     return means, deviations
 
@@ -151,6 +151,6 @@ def _warn_of_other_tasks(call: Call, runs: Sequence[Run]) -> None:
     for run in runs:
         lacking = [repr(ids[key]) for key in ids.keys() - {prompt_key(row.prompt) for row in run.rows}]
         if lacking:
-            named = ", ".join(sorted(lacking)[:_MOST_NAMED])
+            names = ", ".join(sorted(lacking)[:_MOST_NAMED])
             more = f" and {len(lacking) - _MOST_NAMED} more" * (len(lacking) > _MOST_NAMED)
-            call.warn(f"{run.file}: has no scores of {named}{more}, which other runs have")
+            call.warn(f"{run.file}: has no scores of {names}{more}, which other runs have")

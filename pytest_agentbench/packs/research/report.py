@@ -93,8 +93,8 @@ class ResearchSection(ReportSection):
     ) -> tuple[str, Mapping[str, str]] | None:
         """Return for the terminal how many of each model's reports were scored with which default."""
         lines = {}
-        for model, found in models:
-            parts = (f"{name} of {count} of {found['reports']}" for name, count in sorted(found["defaults"].items()))
+        for model, part in models:
+            parts = (f"{name} of {count} of {part['reports']}" for name, count in sorted(part["defaults"].items()))
             lines[model] = ", ".join(parts)
         return "research reports scored with defaults", lines
 
@@ -104,16 +104,16 @@ class ResearchSection(ReportSection):
 
     def votes(self, case: Case, evaluation: Evaluation) -> Sequence[Mapping[str, Any]]:
         """Return the draws of RACE; `order` is `swapped` if the report and its reference were first alternately."""
-        found, scoring = evaluation.part(ResearchScores), task_of_case(case).scoring
+        evidence, scoring = evaluation.part(ResearchScores), task_of_case(case).scoring
         draws = next((metric.details.get("draws") for metric in evaluation.metrics if metric.name == "race"), None)
-        if found is None or found.judge_model is None or not draws:
+        if evidence is None or evidence.judge_model is None or not draws:
             return ()
-        compared = any(criterion.reference is not None for criterion in found.criteria)
+        compared = any(criterion.reference is not None for criterion in evidence.criteria)
         votes = {
             "judge": "race",
             "source": "research",
-            "model": found.judge_model,
-            "scripted": found.judge_scripted,
+            "model": evidence.judge_model,
+            "scripted": evidence.judge_scripted,
             "scores": draws,
             "pass_at": _EVEN if compared else None,
         }
@@ -137,72 +137,72 @@ _STANDING = ("race", "fact_accuracy", "efficiency", "strategic")
 
 def research_evidence(evaluation: Evaluation) -> list[str]:
     """Return the lines, [] if no score failed. Control characters in them are not escaped yet."""
-    found = evaluation.part(ResearchScores)
-    failed = {each.name for each in evaluation.metrics if each.passed is False}
+    evidence = evaluation.part(ResearchScores)
+    failed = {metric.name for metric in evaluation.metrics if metric.passed is False}
     parts = {part for part in PARTS if failed & set(SCORES[part])}
-    if found is None or not parts:
+    if evidence is None or not parts:
         return []
     lines = [_made_of(evaluation)] if "poet" in parts else []
     quality = "quality" in failed
     if "race" in parts or quality:
-        lines += _weakest_criteria(found.criteria, _dimensions(failed))
+        lines += _weakest_criteria(evidence.criteria, _dimensions(failed))
     if "fact" in parts or quality:
-        lines += _citations(found)
+        lines += _citations(evidence)
     if parts & {"efficiency", "interaction"}:
-        lines.append(_recorded(found))
+        lines.append(_recorded(evidence))
     if "strategic" in parts:
-        lines += _weakest_scores(found)
+        lines += _weakest_scores(evidence)
     return lines
 
 
 def _made_of(evaluation: Evaluation) -> str:
-    scores = {each.name: each.score for each in evaluation.metrics}
-    shown = (f"{name} {'not known' if scores.get(name) is None else f'{scores[name]:.3f}'}" for name in _STANDING)
-    return f"made of: {', '.join(shown)}"
+    scores = {metric.name: metric.score for metric in evaluation.metrics}
+    parts = (f"{name} {'not known' if scores.get(name) is None else f'{scores[name]:.3f}'}" for name in _STANDING)
+    return f"made of: {', '.join(parts)}"
 
 
 def _dimensions(failed: Collection[str]) -> Collection[str]:
     """Return those that failed, or all where RACE as a whole did."""
-    named = [name for name in RACE_DIMENSIONS if f"race_{name}" in failed]
+    failed_dimensions = [name for name in RACE_DIMENSIONS if f"race_{name}" in failed]
     # Where RACE as a whole failed, each dimension may be why.
-    if named and not {"race", "race_weighted_dims", "quality"} & set(failed):
-        return named
+    if failed_dimensions and not {"race", "race_weighted_dims", "quality"} & set(failed):
+        return failed_dimensions
     return RACE_DIMENSIONS
 
 
 def _weakest_criteria(criteria: Collection[CriterionScore], dimensions: Collection[str]) -> Iterator[str]:
     """Yield the criteria with the report's largest losses against its reference, or lowest scores without one."""
-    asked = [each for each in criteria if each.dimension in dimensions]
+    candidates = [criterion for criterion in criteria if criterion.dimension in dimensions]
     # The loss against the reference counts, not the score: a weak reference shares the weakness.
-    for each in sorted(asked, key=lambda each: each.target - (each.reference or 0))[:_MOST]:
-        against = f" against {each.reference:g}" if each.reference is not None else " of 10"
-        said = f" ({each.analysis})" if each.analysis.strip() else ""
-        yield f"{each.dimension}: {each.target:g}{against}: {each.criterion}{said}"
+    for criterion in sorted(candidates, key=lambda criterion: criterion.target - (criterion.reference or 0))[:_MOST]:
+        against = f" against {criterion.reference:g}" if criterion.reference is not None else " of 10"
+        analysis = f" ({criterion.analysis})" if criterion.analysis.strip() else ""
+        yield f"{criterion.dimension}: {criterion.target:g}{against}: {criterion.criterion}{analysis}"
 
 
-def _citations(found: ResearchScores) -> Iterator[str]:
+def _citations(evidence: ResearchScores) -> Iterator[str]:
     """Yield the first that a page does not support, before those whose page could not be read."""
-    bad = [each for label in ("unsupported", "unknown") for each in found.statements if each.label == label]
-    for each in bad[:_MOST]:
-        yield f"{each.label}: {each.fact} <{each.url}>"
+    bad = [item for label in ("unsupported", "unknown") for item in evidence.statements if item.label == label]
+    for statement in bad[:_MOST]:
+        yield f"{statement.label}: {statement.fact} <{statement.url}>"
     if len(bad) > _MOST:
-        yield f"... and {len(bad) - _MOST} more of {len(found.statements) + found.statements_left_out} citations"
+        yield f"... and {len(bad) - _MOST} more of {len(evidence.statements) + evidence.statements_left_out} citations"
 
 
-def _recorded(found: ResearchScores) -> str:
-    metrics, usage = found.execution_metrics, found.execution_metrics.token_usage
+def _recorded(evidence: ResearchScores) -> str:
+    metrics, usage = evidence.execution_metrics, evidence.execution_metrics.token_usage
     values = {
         "seconds": metrics.total_duration_seconds,
         "USD": usage.total_cost_usd,
         "input tokens": usage.input_tokens,
         "output tokens": usage.output_tokens,
     }
-    shown = [f"{value:,g} {name}" for name, value in values.items() if value is not None]
+    texts = [f"{value:,g} {name}" for name, value in values.items() if value is not None]
     if metrics.automation_level is not None:
-        shown.append(f"automation {metrics.automation_level:g}")
-    return f"recorded: {', '.join(shown) or 'nothing'}"
+        texts.append(f"automation {metrics.automation_level:g}")
+    return f"recorded: {', '.join(texts) or 'nothing'}"
 
 
-def _weakest_scores(found: ResearchScores) -> Iterator[str]:
-    for name, (score, reason) in sorted(found.strategic.items(), key=lambda each: each[1][0])[:_MOST]:
+def _weakest_scores(evidence: ResearchScores) -> Iterator[str]:
+    for name, (score, reason) in sorted(evidence.strategic.items(), key=lambda entry: entry[1][0])[:_MOST]:
         yield f"{name}: {score:g} of 5{f' ({reason})' if reason.strip() else ''}"

@@ -108,7 +108,9 @@ class ReportsFile(ConfigFile):
         # Without a scope the file is only checked by itself, as an editor does.
         if scope is None or reports is None:
             return reports
-        complain(((at,), text) for at, each in enumerate(reports) for text in find_data_file_problems(each, scope))
+        complain(
+            ((at,), text) for at, pattern in enumerate(reports) for text in find_data_file_problems(pattern, scope)
+        )
         complain(_shared_stems(reports, scope))
         return reports
 
@@ -165,13 +167,15 @@ def _shared_stems(reports: tuple[str, ...], scope: Scope) -> Iterator[tuple[Loc,
 
 def _threshold_problems(thresholds: Mapping[str, float], parts: tuple[Part, ...]) -> Iterator[tuple[Loc, str]]:
     stages = PART_STAGES.items()
-    scored = {name: part for part, stage in stages for name in stage.metrics if name not in stage.lower_is_better}
+    parts_by_score = {
+        name: part for part, stage in stages for name in stage.metrics if name not in stage.lower_is_better
+    }
     for name, least in thresholds.items():
-        if name not in scored:
-            known = ", ".join(score for score, part in scored.items() if part in parts)
-            yield (name,), f"found no score of that name, expected one of {known}"
-        elif scored[name] not in parts:
-            yield (name,), f"a score of {scored[name]}, which is not among the parts"
+        if name not in parts_by_score:
+            names = ", ".join(score for score, part in parts_by_score.items() if part in parts)
+            yield (name,), f"found no score of that name, expected one of {names}"
+        elif parts_by_score[name] not in parts:
+            yield (name,), f"a score of {parts_by_score[name]}, which is not among the parts"
         elif name not in UNBOUNDED and not 0 <= least <= 1:
             yield (name,), f"found {least:g}, expected a number from 0 to 1"
 

@@ -85,17 +85,18 @@ class _Details(Record):
     @property
     def first_draw(self) -> dict[RaceDimension, tuple[Scored, ...]]:
         """Return the scores of the first draw, from the article's point of view."""
-        found: dict[RaceDimension, tuple[Scored, ...]] = {}
+        scores: dict[RaceDimension, tuple[Scored, ...]] = {}
         for name, entries in self.draws[0].judge_details.items() if self.draws else ():
             targets = [
-                (each, each.article_1_score if each.target_score is None else each.target_score) for each in entries
+                (entry, entry.article_1_score if entry.target_score is None else entry.target_score)
+                for entry in entries
             ]
-            found[name] = tuple(
-                Scored(each.criterion, target, each.article_2_score, each.analysis)
-                for each, target in targets
+            scores[name] = tuple(
+                Scored(entry.criterion, target, entry.article_2_score, entry.analysis)
+                for entry, target in targets
                 if target is not None
             )
-        return found
+        return scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,33 +140,33 @@ class StageResults:
         return quality, "; ".join(f"{part}: {reason}" for part, reason in why.items())
 
     def _race(self, row: ReportRow) -> RacePart:
-        found = self._partner("race", self._race_rows, row).scored
+        race_row = self._partner("race", self._race_rows, row).scored
         # The report may have been replaced since under the same id and prompt.
-        self._require_same("race", row, found.article_digest)
+        self._require_same("race", row, race_row.article_digest)
         # `scored` raises if it is None.
-        assert found.overall_score is not None
-        dimensions = {name: getattr(found, name) for name in RACE_DIMENSIONS}
-        scores = [found.overall_score, *(value or 0.0 for value in dimensions.values())]
+        assert race_row.overall_score is not None
+        dimensions = {name: getattr(race_row, name) for name in RACE_DIMENSIONS}
+        scores = [race_row.overall_score, *(value or 0.0 for value in dimensions.values())]
         # More than 1 gets past the checks of an OriginalRaceRow only.
         top = COMPAT_RACE_MAX if max(scores) > 1 else 1.0
-        return RacePart(found.overall_score, dimensions, self._race_evidence.get(str(row.id), ()), top)
+        return RacePart(race_row.overall_score, dimensions, self._race_evidence.get(str(row.id), ()), top)
 
     def _fact(self, row: ReportRow) -> FactPart:
-        found: _Fact = self._partner("fact", self._fact_rows, row)
-        self._require_same("fact", row, found.article_digest)
-        if isinstance(found.part, str):
-            raise Unscored(found.part)
-        return found.part
+        fact: _Fact = self._partner("fact", self._fact_rows, row)
+        self._require_same("fact", row, fact.article_digest)
+        if isinstance(fact.part, str):
+            raise Unscored(fact.part)
+        return fact.part
 
     def _outcome(self, part: EvidencePart, row: ReportRow, form: type[S]) -> S:
-        found = self._partner(part, self._efficiency_rows if part == "efficiency" else self._strategic_rows, row)
-        known = {name: value for name, value in (found.model_extra or {}).items() if name in form.model_fields}
-        error = (found.model_extra or {}).get(f"{part}_error")
+        outcome = self._partner(part, self._efficiency_rows if part == "efficiency" else self._strategic_rows, row)
+        fields = {name: value for name, value in (outcome.model_extra or {}).items() if name in form.model_fields}
+        error = (outcome.model_extra or {}).get(f"{part}_error")
         # A row may have a reason for its incompleteness and its other figures too.
-        if error is not None and f"{part}_score" not in known:
+        if error is not None and f"{part}_score" not in fields:
             raise Unscored(str(error))
-        self._require_same(part, row, (found.model_extra or {}).get("article_digest"))
-        score = _validate_row(self._path(part), 1, known, form)
+        self._require_same(part, row, (outcome.model_extra or {}).get("article_digest"))
+        score = _validate_row(self._path(part), 1, fields, form)
         metrics = row.execution_metrics or ExecutionMetrics()
         # The article may be the same and the run's recorded values different.
         if isinstance(score, EfficiencyScore) and not score.rests_on(metrics):
@@ -246,16 +247,16 @@ def _read_outcomes(call: Call, path: Path) -> Joined[_Outcome] | None:
     rows = document.data.get("results") if isinstance(document.data, dict) else None
     if not isinstance(rows, list):
         raise ConfigError(f"{path}:1:1: results: missing, expected a list with an object for each report")
-    found = []
+    outcomes = []
     for number, row in enumerate(rows):
         # The document knows the line of each row of its list: problems name it.
         line = document.problem(("results", number), "").line
         try:
-            found.append((line, _validate_row(path, line, row, _Outcome)))
+            outcomes.append((line, _validate_row(path, line, row, _Outcome)))
         except ConfigError as error:
             if not _is_lost(row):
                 call.warn(str(error))
-    return Joined(path, found)
+    return Joined(path, outcomes)
 
 
 def _is_lost(row: Any) -> bool:

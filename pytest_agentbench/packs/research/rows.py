@@ -186,10 +186,10 @@ class Joined(Generic[P]):
 
     def partner(self, row: Prompted) -> P:
         """Return the row of the same prompt. Raises ConfigError if there is none, or if it has another id."""
-        found = self._rows.get(prompt_key(row.prompt))
-        if found is None:
+        entry = self._rows.get(prompt_key(row.prompt))
+        if entry is None:
             raise ConfigError(f"{self.path}: found no row with the prompt of {row.id!r} ({_short(row.prompt)})")
-        line, partner = found
+        line, partner = entry
         # A prompt with two ids means that files of two versions are mixed, and all other joins of them may be wrong.
         if str(partner.id) != str(row.id):
             raise ConfigError(
@@ -234,9 +234,9 @@ def read_material(task: ResearchTask) -> Material:
     )
 
 
-def place_of_row(path: Path, row: GoodRow[Any], said: str) -> RowPlace:
-    """Return the place of a row with the content `said`."""
-    digest = sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+def place_of_row(path: Path, row: GoodRow[Any], content: str) -> RowPlace:
+    """Return the place of a row with the content `content`."""
+    digest = sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
     return RowPlace(path, row.line, row.offset, row.size, digest)
 
 
@@ -251,7 +251,7 @@ def report_content(row: ReportRow) -> str:
 def criteria_content(row: RaceCriteria) -> str:
     """Return the part of criteria that can change scores."""
     criteria = {
-        name: [[each.criterion, each.explanation, each.weight] for each in group]
+        name: [[criterion.criterion, criterion.explanation, criterion.weight] for criterion in group]
         for name, group in row.criterions.items()
     }
     return json.dumps([row.dimension_weight, criteria], sort_keys=True)
@@ -262,7 +262,9 @@ def reference_content(row: ReferenceRow) -> str:
     return row.article
 
 
-def _read_row(place: RowPlace | None, record: type[StoredRow], said: Callable[[StoredRow], str]) -> StoredRow | None:
+def _read_row(
+    place: RowPlace | None, record: type[StoredRow], content_of: Callable[[StoredRow], str]
+) -> StoredRow | None:
     """Return the row at a place, None without one. Raises ConfigError if it has changed."""
     if place is None:
         return None
@@ -273,6 +275,6 @@ def _read_row(place: RowPlace | None, record: type[StoredRow], said: Callable[[S
             row = record.model_validate(parse_value(file.read(place.size)))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{place}: the row cannot be read any more; run again: {error}") from error
-    if sha256(said(row).encode("utf-8", "surrogatepass")).hexdigest() != place.digest:
+    if sha256(content_of(row).encode("utf-8", "surrogatepass")).hexdigest() != place.digest:
         raise ConfigError(f"{place}: the file was changed while the session ran; run again")
     return row

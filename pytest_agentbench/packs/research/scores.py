@@ -226,23 +226,23 @@ def race_lines(scored: Mapping[RaceDimension, Sequence[Scored]]) -> tuple[str, .
     # By the report's own points: the part to improve is the one with the fewest, independent of the
     # reference.
     entries = sorted(
-        ((each, name) for name, scores in scored.items() for each in scores), key=lambda entry: entry[0].target
+        ((score, name) for name, scores in scored.items() for score in scores), key=lambda entry: entry[0].target
     )
     return tuple(
-        f"{name}: {each.criterion}: {each.target:g}"
-        f"{'' if each.reference is None else f' (reference: {each.reference:g})'}"
-        f"{': ' if each.analysis else ''}{each.analysis}"
-        for each, name in entries[:MOST_LINES]
+        f"{name}: {score.criterion}: {score.target:g}"
+        f"{'' if score.reference is None else f' (reference: {score.reference:g})'}"
+        f"{': ' if score.analysis else ''}{score.analysis}"
+        for score, name in entries[:MOST_LINES]
     )
 
 
 def fact_lines(pages: Mapping[str, CitedPage]) -> tuple[str, ...]:
     """Return the statements that their pages do not back, one a line."""
-    found = (
+    lines = (
         f"{page.facts[verdict.idx]} ({url})"
         for url, page in pages.items()
         for verdict in page.validate_res or ()
         # Rows may be of other programs, whose numbers need not fit their statements.
         if verdict.result == "unsupported" and 0 <= verdict.idx < len(page.facts)
     )
-    return tuple(line for line, _ in zip(found, range(MOST_LINES), strict=False))
+    return tuple(line for line, _ in zip(lines, range(MOST_LINES), strict=False))

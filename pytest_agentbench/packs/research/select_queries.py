@@ -7,6 +7,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -77,12 +78,12 @@ class LackingScores(AgentbenchError):
 
 def query_value(scores: Mapping[str, float]) -> float:
     """Return `round(sum(s w) / sum(w), 2)` of scores of 1-5 by `key`. Raises LackingScores."""
-    missing = [each.key for each in QUERY_DIMENSIONS if each.key not in scores]
+    missing = [dimension.key for dimension in QUERY_DIMENSIONS if dimension.key not in scores]
     if missing:
         raise LackingScores(f"found no score of {', '.join(missing)}, expected all seven dimensions")
     # 1 but for rounding; the formula of seed 003 divides by it, and results are to be equal to the last bit.
-    total = sum(each.weight for each in QUERY_DIMENSIONS)
-    return round(sum(scores[each.key] * each.weight for each in QUERY_DIMENSIONS) / total, 2)
+    total = sum(dimension.weight for dimension in QUERY_DIMENSIONS)
+    return round(sum(scores[dimension.key] * dimension.weight for dimension in QUERY_DIMENSIONS) / total, 2)
 
 
 CSV_HEADER = ("排名", "Query编号", "Query标题", "总分", *(each.key for each in QUERY_DIMENSIONS), "Query内容")
@@ -133,7 +134,7 @@ class ScoredQuery(QueryRow):
         """Return the score of the seven, 1-5. Raises Unscored without any, LackingScores if some are missing."""
         if self.scoring_result is None:
             raise Unscored(self.select_error or "found neither scoring_result nor select_error")
-        return query_value({key: each.score for key, each in self.scoring_result.scores.items()})
+        return query_value({key: score.score for key, score in self.scoring_result.scores.items()})
 
 
 def scored_query(
@@ -162,8 +163,8 @@ def scores_row(query: ScoredQuery) -> dict[str, Any]:
 def failed_scores_row(data: Mapping[str, Any] | None, line: int, error: Exception) -> dict[str, Any]:
     """Return the row of a query without scores, from its known fields and the line of its file."""
     names = {"id": "query_number", "title": "query_title", "prompt": "query_content"}
-    known = {names.get(field, field): value for field, value in (data or {}).items()}
-    return {**(known or {"line": line}), "select_error": str(error)}
+    fields = {names.get(field, field): value for field, value in (data or {}).items()}
+    return {**(fields or {"line": line}), "select_error": str(error)}
 
 
 def csv_rows(queries: Sequence[ScoredQuery]) -> list[list[Any]]:
@@ -175,7 +176,7 @@ def csv_rows(queries: Sequence[ScoredQuery]) -> list[list[Any]]:
 
 def _csv_row(rank: int, query: ScoredQuery) -> list[Any]:
     assert query.scoring_result is not None
-    scores = [query.scoring_result.scores[each.key].score for each in QUERY_DIMENSIONS]
+    scores = [query.scoring_result.scores[dimension.key].score for dimension in QUERY_DIMENSIONS]
     return [rank, as_cell(query.id), as_cell(query.title), query.value, *scores, as_cell(query.prompt)]
 
 
@@ -189,7 +190,7 @@ def selected_row(query: ScoredQuery) -> dict[str, Any]:
         "query_title": query.title,
         "topic": query.topic,
         "overall_score": query.value,
-        "scores": {key: each.score for key, each in query.scoring_result.scores.items()},
+        "scores": {key: score.score for key, score in query.scoring_result.scores.items()},
         "domain_from": domain_from,
         "complexity_level_from": level_from,
     }
@@ -248,22 +249,23 @@ async def score_query(
     `scoring_result` has `scores` by dimension, each with its reason, and the `overall_score`.
     """
     wording = WORDINGS[language]
-    names = {each.letter: each.chinese if language == "zh" else each.english for each in QUERY_DIMENSIONS}
+    name = attrgetter("chinese" if language == "zh" else "english")
+    names = {dimension.letter: name(dimension) for dimension in QUERY_DIMENSIONS}
     scales = "\n".join(f"- {letter} ({name}): {wording.query_dimensions[letter]}" for letter, name in names.items())
     messages = asking.messages(language, "select", {"query": query}, {"scales": scales})
     scores, classification = await asking(_JUDGED_STAGE, case_id, messages, _FORMAT, _parse, version=PROMPT_VERSION)
-    value = query_value({key: each.score for key, each in scores.items()})
-    said = {key: {"score": each.score, "reason": each.reason} for key, each in scores.items()}
-    return {"scores": said, "overall_score": value}, classification
+    value = query_value({key: score.score for key, score in scores.items()})
+    scores_by_key = {key: {"score": score.score, "reason": score.reason} for key, score in scores.items()}
+    return {"scores": scores_by_key, "overall_score": value}, classification
 
 
 def _parse(text: str) -> tuple[dict[str, _Score], Classification]:
-    found = parse_objects(text, (each.letter for each in QUERY_DIMENSIONS), _Score)
+    scores = parse_objects(text, (dimension.letter for dimension in QUERY_DIMENSIONS), _Score)
     # Domain and level in the same request: a second one would show the judge the same query again.
-    told = validate_form(read_json_object(text), _Classification)
+    classification = validate_form(read_json_object(text), _Classification)
     return (
-        {each.key: found[each.letter] for each in QUERY_DIMENSIONS},
-        Classification(domain=told.domain or None, complexity_level=told.complexity_level),
+        {dimension.key: scores[dimension.letter] for dimension in QUERY_DIMENSIONS},
+        Classification(domain=classification.domain or None, complexity_level=classification.complexity_level),
     )
 
 
@@ -391,13 +393,13 @@ async def select_scored(call: Call, file: Path, output: Path) -> None:
 def _write_kept(call: Call, scored: Sequence[ScoredQuery], output: Path) -> tuple[Path, ...]:
     """Return the files of the queries that reach the threshold, in the order of the input."""
     # In the order of the input and under their own ids, which a rank would change with every new query.
-    kept = [query for query in scored if query.value >= call.args.threshold]
+    selected = [query for query in scored if query.value >= call.args.threshold]
     files = []
     if call.args.export_selected:
-        files.append(write_rows(output / SELECTED, [selected_row(query) for query in kept]))
+        files.append(write_rows(output / SELECTED, [selected_row(query) for query in selected]))
     if call.args.convert_to_jsonl is not None:
         path = call.args.convert_to_jsonl
-        text = format_rows(query_row(query, language_of_row(query)) for query in kept)
+        text = format_rows(query_row(query, language_of_row(query)) for query in selected)
         if (copy := copy_former(path, text)) is not None:
             files.append(copy)
             call.warn(f"{path}: its former rows are kept in {copy}")
@@ -409,6 +411,6 @@ def _tell(call: Call, scored: Sequence[ScoredQuery]) -> None:
     """Print how many queries are kept, also at both thresholds of the seed."""
     # Seed 003 names both, in different places: people who compare with it look for either.
     for threshold in sorted({*_NAMED_THRESHOLDS, call.args.threshold}):
-        kept = sum(query.value >= threshold for query in scored)
-        chosen = " (chosen)" if threshold == call.args.threshold else ""
-        print(f"kept at {threshold}: {kept} of {len(scored)}{chosen}")
+        count = sum(query.value >= threshold for query in scored)
+        mark = " (chosen)" if threshold == call.args.threshold else ""
+        print(f"kept at {threshold}: {count} of {len(scored)}{mark}")

@@ -105,17 +105,17 @@ class ResearchSession:
 
     async def close(self) -> None:
         """Close the source of pages."""
-        for opened in self._pages.values():
-            if opened.done() and not opened.cancelled() and opened.exception() is None:
-                await opened.result().__aexit__(None, None, None)
+        for pages in self._pages.values():
+            if pages.done() and not pages.cancelled() and pages.exception() is None:
+                await pages.result().__aexit__(None, None, None)
 
 
 def _stamp(path: Path) -> _Stamp:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return 0, 0
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 STORED_METRICS = "execution_metrics"

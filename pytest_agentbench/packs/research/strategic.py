@@ -106,7 +106,7 @@ async def judge_strategic(
 
 def _parse(text: str) -> dict[str, tuple[float, str]]:
     scores = parse_objects(text, STRATEGIC_SCORES, _Score)
-    return {name: (each.score, each.reason) for name, each in scores.items()}
+    return {name: (score.score, score.reason) for name, score in scores.items()}
 
 
 async def draw_knowledge(asking: Asking, case_id: str, language: Language, article: str, most: int) -> list[Unit]:
@@ -114,8 +114,8 @@ async def draw_knowledge(asking: Asking, case_id: str, language: Language, artic
     messages = asking.messages(language, "knowledge", {"article": article}, {"most": most})
 
     def parse(text: str) -> list[Unit]:
-        units = (make_unit(each.text, each.quality) for each in read_json(text, _Knowledge).units[:most])
-        return list({each.id: each for each in units}.values())
+        units = (make_unit(entry.text, entry.quality) for entry in read_json(text, _Knowledge).units[:most])
+        return list({unit.id: unit for unit in units}.values())
 
     return await asking(KNOWLEDGE_STAGE, case_id, messages, _KNOWLEDGE_FORMAT, parse, version=PROMPT_VERSION)
 
@@ -124,16 +124,16 @@ async def confirm_reuse(
     asking: Asking, case_id: str, language: Language, article: str, candidates: Sequence[Unit]
 ) -> list[Unit]:
     """Return the known units that the article states, according to the judge. Raises Unscored."""
-    shown = "\n".join(json.dumps({"id": each.id, "text": each.text}, ensure_ascii=False) for each in candidates)
-    messages = asking.messages(language, "reuse", {"article": article, "known": shown})
-    by_id = {each.id: each for each in candidates}
+    known_units = "\n".join(json.dumps({"id": unit.id, "text": unit.text}, ensure_ascii=False) for unit in candidates)
+    messages = asking.messages(language, "reuse", {"article": article, "known": known_units})
+    by_id = {unit.id: unit for unit in candidates}
 
     def parse(text: str) -> list[Unit]:
         reused = dict.fromkeys(read_json(text, _Reuse).reused)
-        unknown = [each for each in reused if each not in by_id]
+        unknown = [unit_id for unit_id in reused if unit_id not in by_id]
         if unknown:
-            raise make_invalid_reply([f"reused: there is no known unit {each!r}" for each in unknown])
-        return [by_id[each] for each in reused]
+            raise make_invalid_reply([f"reused: there is no known unit {unit_id!r}" for unit_id in unknown])
+        return [by_id[unit_id] for unit_id in reused]
 
     return await asking(REUSE_STAGE, case_id, messages, _REUSE_FORMAT, parse, version=PROMPT_VERSION)
 
@@ -162,10 +162,10 @@ async def strategic_of(
     are of one `batch`, and do not see each other's additions.
     """
     settings = config.knowledge_base_settings
-    judged = await judge_strategic(asking, report.case_id, report.language, report.prompt, report.article)
+    scores_with_reasons = await judge_strategic(asking, report.case_id, report.language, report.prompt, report.article)
     most = settings.max_knowledge_units_per_task
     drawn = await draw_knowledge(asking, report.case_id, report.language, report.article, most)
-    good = [each for each in drawn if each.quality >= settings.min_knowledge_quality_threshold]
+    good = [unit for unit in drawn if unit.quality >= settings.min_knowledge_quality_threshold]
     async with turn or nullcontext():
         # Between the two requests: a call that is repeated finds its own units there, and asks nothing else than the
         # first.
@@ -178,36 +178,36 @@ async def strategic_of(
         reused = await confirm_reuse(asking, report.case_id, report.language, report.article, candidates)
     else:
         reused = []
-    scores = {name: score for name, (score, _) in judged.items()}
+    scores = {name: score for name, (score, _) in scores_with_reasons.items()}
     value = strategic_value(scores, config.strategic_weights)
     return StrategicScore(
         strategic_score=clamped(value),
         scores=scores,
-        score_reasons={name: reason for name, (_, reason) in judged.items()},
+        score_reasons={name: reason for name, (_, reason) in scores_with_reasons.items()},
         known=len(known),
         created=tuple(created),
         repeated=len(good) - len(created),
         below_quality=len(drawn) - len(good),
         reused=tuple(reused),
-        knowledge_creation_value=knowledge_creation_value([each.quality for each in created]),
+        knowledge_creation_value=knowledge_creation_value([unit.quality for unit in created]),
     )
 
 
 def new_units(drawn: Sequence[Unit], known: Sequence[Unit], likeness: float) -> list[Unit]:
     """Return the drawn units that are less alike than this (0-1) to every known and every earlier drawn one."""
     new: list[Unit] = []
-    for each in drawn:
-        words = _words(each.text)
-        if all(each.id != other.id and words.likeness(_words(other.text)) < likeness for other in (*known, *new)):
-            new.append(each)
+    for unit in drawn:
+        words = _words(unit.text)
+        if all(unit.id != other.id and words.likeness(_words(other.text)) < likeness for other in (*known, *new)):
+            new.append(unit)
     return new
 
 
 def found_units(article: str, known: Sequence[Unit], settings: KnowledgeBaseSettings) -> list[Unit]:
     """Return the known units that three sentences of the article have the words of, so that it may state them."""
     passages, share = Passages(article), settings.knowledge_similarity_threshold
-    found = [each for each in known if passages.contain(_words(each.text), share)]
-    return sorted(found, key=lambda each: -passages.share_of(_words(each.text)))[:_MOST_CANDIDATES]
+    candidates = [unit for unit in known if passages.contain(_words(unit.text), share)]
+    return sorted(candidates, key=lambda unit: -passages.share_of(_words(unit.text)))[:_MOST_CANDIDATES]
 
 
 REPORT = PART_STAGES["strategic"].rows
@@ -265,7 +265,7 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
     async def score(number: int, row: GoodRow[ReportRow] | LostRow) -> dict[str, Any]:
         try:
             report = make_report(require_value(row), model)
-            found = await strategic_of(asking, report, base, config, turns.wait_turn(number))
+            strategic_score = await strategic_of(asking, report, base, config, turns.wait_turn(number))
         finally:
             # Also for a row that has failed, or all rows behind it would wait for ever.
             turns.finish(number)
@@ -274,9 +274,9 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
             "id": report.id,
             "prompt": report.prompt,
             "article_digest": article_digest(report.article),
-            **found.model_dump(),
-            "knowledge_units_created": len(found.created),
-            "knowledge_units_reused": len(found.reused),
+            **strategic_score.model_dump(),
+            "knowledge_units_created": len(strategic_score.created),
+            "knowledge_units_reused": len(strategic_score.reused),
             "complexity_adaptability": adaptability,
             "reasons": {"complexity_adaptability": why} if why else {},
         }
@@ -336,8 +336,8 @@ def list_metrics(grading: Grading) -> Metrics:
     short = "an expert takes less than half an hour, or no efficiency is scored"
     reason = NO_QUALITY if row.quality_score is None else short
     yield "complexity_adaptability", adapted, describe_score(adapted, reason)
-    drawn = {"reused": len(strategic.reused), "repeated": strategic.repeated, "below_quality": strategic.below_quality}
-    yield "knowledge_units", float(len(strategic.created)), drawn
+    counts = {"reused": len(strategic.reused), "repeated": strategic.repeated, "below_quality": strategic.below_quality}
+    yield "knowledge_units", float(len(strategic.created)), counts
     yield "knowledge_creation_value", strategic.knowledge_creation_value, {}
 
 
@@ -348,5 +348,5 @@ def keep_evidence(score: StrategicScore) -> Mapping[str, Any]:
             name: (value, clip_middle(score.score_reasons.get(name, ""), LONGEST_EVIDENCE))
             for name, value in score.scores.items()
         },
-        "knowledge": tuple((clip_middle(each.text, LONGEST_EVIDENCE), each.quality) for each in score.created),
+        "knowledge": tuple((clip_middle(unit.text, LONGEST_EVIDENCE), unit.quality) for unit in score.created),
     }

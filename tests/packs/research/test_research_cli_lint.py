@@ -273,9 +273,9 @@ def test_copied_metrics_and_copied_articles(lint):
     write("r.jsonl", query(article=ARTICLE))
     lines = lint("--input-file", "gpt.jsonl", "--reference-file", "r.jsonl")[1]
     expected = (
-        "gpt.jsonl:2: review: execution_metrics: found 60 seconds and 0.07 USD, as on line 1, expected what this "
+        "gpt.jsonl:2: review: execution_metrics: found 60 seconds and 0.07 USD, as on line 1, expected the "
     )
-    assert f"{expected}run measured" in lines
+    assert f"{expected}measurements of this run" in lines
     copies = [line for line in lines if ": article: " in line]
     assert copies == [
         "r.jsonl:1: warning: article: found the text of gpt.jsonl:1, expected a report of its own",
@@ -299,7 +299,7 @@ def test_a_language_that_is_not_the_prompts(lint, language, prompt, expected):
     assert found == (
         []
         if expected is None
-        else [f"q.jsonl:1: warning: language: found '{language}', expected {expected}, that of the prompt"]
+        else [f"q.jsonl:1: warning: language: found '{language}', expected {expected}, the language of the prompt"]
     )
 
 

@@ -158,7 +158,7 @@ def poet_report(
     # sort is stable: reports of one score stay in the order of the input, and reports of two calls can be compared.
     ranked.sort(key=attrgetter("overall_poet_score"), reverse=True)
     overall = average(row.overall_poet_score for row in rows)
-    classes = [performance_class(each.overall_poet_score, thresholds) for each in ranked]
+    classes = [performance_class(report.overall_poet_score, thresholds) for report in ranked]
     top, bottom = _ends(len(ranked), config.reporting_settings)
     return PoetReport(
         model=model,
@@ -267,14 +267,14 @@ def _costs(rows: Sequence[PoetRow], spent: Mapping[str, Spent]) -> Costs:
         saved_hours=add_up(row.time_saving_hours for row in rows),
         input_tokens=add_up(row.input_tokens for row in rows),
         output_tokens=add_up(row.output_tokens for row in rows),
-        judge={stage: _judge_cost(each) for stage, each in spent.items() if each.requests},
+        judge={stage: _judge_cost(cost) for stage, cost in spent.items() if cost.requests},
     )
 
 
 def _judge_cost(spent: Spent) -> JudgeCost:
-    known = {name: getattr(spent, name) for name in JudgeCost.model_fields}
+    figures = {name: getattr(spent, name) for name in JudgeCost.model_fields}
     # If no request had a cost, 0 would be an invention.
-    return JudgeCost(**{**known, "cost_usd": spent.cost_usd if spent.unknown < spent.requests else None})
+    return JudgeCost(**{**figures, "cost_usd": spent.cost_usd if spent.unknown < spent.requests else None})
 
 
 def _missing(rows: Sequence[PoetRow]) -> dict[Missing, tuple[Lack, ...]]:
@@ -283,7 +283,7 @@ def _missing(rows: Sequence[PoetRow]) -> dict[Missing, tuple[Lack, ...]]:
         part: tuple(Lack(task_id=row.task_id, reason=row.reasons[part]) for row in rows if part in row.reasons)
         for part in parts
     }
-    return {part: found for part, found in lacks.items() if found}
+    return {part: entries for part, entries in lacks.items() if entries}
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,19 +311,19 @@ class Comparison(Record):
 
 def comparison(models: Sequence[Scored]) -> Comparison | None:
     """Return the distances of models from the best; None if fewer than two models have a score."""
-    known = [each for each in models if each.report.n_scored]
-    if len(known) < 2:
+    candidates = [model for model in models if model.report.n_scored]
+    if len(candidates) < 2:
         return None
     # Models with at least five scores first: the best of two reports is luck.
-    best = max(known, key=_rank)
+    best = max(candidates, key=_rank)
     reference = _by_task(best)
-    found = []
-    for each in (other for other in models if other is not best):
-        own = _by_task(each)
+    differences = []
+    for model in (other for other in models if other is not best):
+        own = _by_task(model)
         # Paired by task: how hard tasks are is the same for both, and drops out of the interval.
         values = [own[task] - reference[task] for task in own if task in reference]
-        found.append(Difference(model=each.report.model, difference=average(values)))
-    return Comparison(best=best.report.model, n=best.report.n_scored, differences=tuple(found))
+        differences.append(Difference(model=model.report.model, difference=average(values)))
+    return Comparison(best=best.report.model, n=best.report.n_scored, differences=tuple(differences))
 
 
 def _rank(model: Scored) -> tuple[bool, float]:

@@ -34,8 +34,8 @@ MOST_LINES, LONGEST_LINE = 5, 400
 
 
 def _short(lines: tuple[str, ...]) -> tuple[str, ...]:
-    kept = (" ".join(line.split()) for line in lines[:MOST_LINES])
-    return tuple(shorten_text(line, LONGEST_LINE) for line in kept)
+    shortened = (" ".join(line.split()) for line in lines[:MOST_LINES])
+    return tuple(shorten_text(line, LONGEST_LINE) for line in shortened)
 
 
 Lines = Annotated[tuple[str, ...], AfterValidator(_short)]
@@ -145,15 +145,15 @@ def format_apart(value: float, other: float, form: str = "f") -> tuple[str, str]
     """Return two numbers with enough decimals to differ. `form`: `f`, or `%` for percents."""
     # `0.80, below the threshold 0.80` would look like a mistake of ours.
     for digits in range(0 if form == "%" else 2, _MOST_DIGITS):
-        shown = f"{value:.{digits}{form}}", f"{other:.{digits}{form}}"
-        if value == other or shown[0] != shown[1]:
+        texts = f"{value:.{digits}{form}}", f"{other:.{digits}{form}}"
+        if value == other or texts[0] != texts[1]:
             break
-    return shown
+    return texts
 
 
 def format_classed(value: float, thresholds: Iterable[float]) -> str:
     """Return a score next to its class: never rounded up to a threshold that it does not reach."""
-    above = min((each for each in thresholds if each > value), default=None)
+    above = min((threshold for threshold in thresholds if threshold > value), default=None)
     if above is None:
         return format_share(value)
     return format_apart(value, above)[0]
@@ -206,8 +206,8 @@ def format_line(text: object) -> str:
     text.
     """
     # Cut before it is split: the text may have megabytes. Twice the length, because blanks are removed.
-    shown = " ".join(str(text)[: 2 * LONGEST].split())
-    return visible(shorten_text(shown, LONGEST))
+    line = " ".join(str(text)[: 2 * LONGEST].split())
+    return visible(shorten_text(line, LONGEST))
 
 
 COSTS = {
@@ -273,11 +273,11 @@ def average(values: Iterable[float | None], tasks: Iterable[object] | None = Non
     known = [(task, value) for task, value in pairs if value is not None]
     if not known:
         return Mean(n=0, mean=None, ci95=None, lowest=None, highest=None)
-    found, groups = [value for _, value in known], group_by_task(known)
+    numbers, groups = [value for _, value in known], group_by_task(known)
     # Over tasks: reports on one task resemble each other, and each of them as an observation would make the interval
     # too narrow.
     interval = mean_interval(groups) if len(groups) >= FEWEST_FOR_INTERVAL else None
-    return Mean(n=len(found), mean=mean_of(found), ci95=interval, lowest=min(found), highest=max(found))
+    return Mean(n=len(numbers), mean=mean_of(numbers), ci95=interval, lowest=min(numbers), highest=max(numbers))
 
 
 def group_by_task(values: Iterable[tuple[object, T]]) -> list[list[T]]:

@@ -77,29 +77,29 @@ def _shown(numbers: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, s
         "usd": format_usd,
         "hours": format_hours,
     }
-    shown = {name: form(numbers[name]) for name, form in forms.items() if name in numbers}
+    texts = {name: form(numbers[name]) for name, form in forms.items() if name in numbers}
     if "accuracy" in numbers:
-        shown["accuracy"], shown["threshold"] = format_apart(numbers["accuracy"], numbers["threshold"], "%")
+        texts["accuracy"], texts["threshold"] = format_apart(numbers["accuracy"], numbers["threshold"], "%")
     if "share" in numbers:
-        shown["share"], shown["limit"] = format_apart(numbers["share"], MOST_UNREADABLE, "%")
+        texts["share"], texts["limit"] = format_apart(numbers["share"], MOST_UNREADABLE, "%")
     if "low" in numbers:
-        shown["interval"] = format_interval((numbers["low"], numbers["high"]), labels["to"])
-    return shown
+        texts["interval"] = format_interval((numbers["low"], numbers["high"]), labels["to"])
+    return texts
 
 
 def _incomplete(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
     """Find reports without a composite."""
-    found = [row.task_id for row in rows if row.overall_poet_score is None]
-    if found:
-        yield Finding({"n": len(found), "of": len(rows)}, tuple(found))
+    task_ids = [row.task_id for row in rows if row.overall_poet_score is None]
+    if task_ids:
+        yield Finding({"n": len(task_ids), "of": len(rows)}, tuple(task_ids))
 
 
 def _unfit(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
     """Find reports whose composite is below acceptable."""
     scored = [(row.overall_poet_score, row.task_id) for row in rows if row.overall_poet_score is not None]
     threshold = thresholds["acceptable"]
-    if found := _lowest_first((score, task) for score, task in scored if score < threshold):
-        yield Finding({"n": len(found), "of": len(scored), "threshold": threshold}, found)
+    if task_ids := _lowest_first((score, task) for score, task in scored if score < threshold):
+        yield Finding({"n": len(task_ids), "of": len(scored), "threshold": threshold}, task_ids)
 
 
 def _inaccurate_citations(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
@@ -129,9 +129,9 @@ def _unreadable_citations(rows: Sequence[PoetRow], thresholds: Thresholds) -> It
 def _uncited(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
     """Find reports whose citations were counted and that have none."""
     counted = [row for row in rows if row.citations_known is not None]
-    found = tuple(row.task_id for row in counted if not row.citations_known and row.citations_unknown == 0)
-    if found:
-        yield Finding({"n": len(found), "of": len(counted)}, found)
+    task_ids = tuple(row.task_id for row in counted if not row.citations_known and row.citations_unknown == 0)
+    if task_ids:
+        yield Finding({"n": len(task_ids), "of": len(counted)}, task_ids)
 
 
 def _slower(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
@@ -146,10 +146,10 @@ def _dearer(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding
 
 def _attended(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
     """Find reports with an automation below good."""
-    known = [(row.automation_rate, row.task_id) for row in rows if row.automation_rate is not None]
+    rates = [(row.automation_rate, row.task_id) for row in rows if row.automation_rate is not None]
     threshold = thresholds["good"]
-    if found := _lowest_first((rate, task) for rate, task in known if rate < threshold):
-        yield Finding({"n": len(found), "of": len(known), "threshold": threshold}, found)
+    if task_ids := _lowest_first((rate, task) for rate, task in rates if rate < threshold):
+        yield Finding({"n": len(task_ids), "of": len(rates), "threshold": threshold}, task_ids)
 
 
 def _weakest_dimension(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
@@ -191,9 +191,9 @@ def _weak_domains(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[F
     fewest = FEWEST_FOR_INTERVAL
     n = len(_average_by_task(scored))
     # Both sides have to be large enough: a domain of nearly all reports has nothing to be compared with.
-    compared = {name: found for name, found in domains.items() if fewest <= len(_average_by_task(found)) <= n - fewest}
-    for domain, found in compared.items():
-        own = _average_by_task(found)
+    compared = {name: pairs for name, pairs in domains.items() if fewest <= len(_average_by_task(pairs)) <= n - fewest}
+    for domain, pairs in compared.items():
+        own = _average_by_task(pairs)
         rest = _average_by_task([(score, row) for score, row in scored if row.domain != domain])
         distance, ends = mean_of(own) - mean_of(rest), difference_interval(own, rest, comparisons=len(compared))
         if ends is None or ends[1] >= 0 or distance > -SMALLEST_DISTANCE:
@@ -206,7 +206,7 @@ def _weak_domains(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[F
             "distance": distance,
         }
         numbers: Numbers = {"domain": domain, **figures, "low": ends[0], "high": ends[1], "compared": len(compared)}
-        yield Finding(numbers, _lowest_first((score, row.task_id) for score, row in found))
+        yield Finding(numbers, _lowest_first((score, row.task_id) for score, row in pairs))
 
 
 def _average_by_task(scored: Sequence[tuple[float, PoetRow]]) -> list[float]:
@@ -241,11 +241,11 @@ RULES: Mapping[str, Find] = {
 
 def _negative(values: Sequence[tuple[float | None, RowId]], name: str) -> Iterable[Finding]:
     known = [(value, task) for value, task in values if value is not None]
-    found = [each for each in known if each[0] < 0]
-    if found:
-        lost = -fsum(value for value, _ in found)
-        yield Finding({"n": len(found), "of": len(known), name: lost}, _lowest_first(found))
+    negative = [entry for entry in known if entry[0] < 0]
+    if negative:
+        loss = -fsum(value for value, _ in negative)
+        yield Finding({"n": len(negative), "of": len(known), name: loss}, _lowest_first(negative))
 
 
 def _lowest_first(values: Iterable[tuple[float, RowId]]) -> tuple[RowId, ...]:
-    return tuple(task for _, task in sorted(values, key=lambda each: each[0]))
+    return tuple(task for _, task in sorted(values, key=lambda entry: entry[0]))

@@ -176,8 +176,8 @@ class _ReportText(_Text):
         if overall.ci95 is not None:
             notes.insert(0, f"{labels['interval']} {self._interval(overall)}")
         label = labels[self._report.performance_class]
-        shown = format_classed(overall.mean, self._report.thresholds.values())
-        return f"{labels['overall_poet_score']}: {shown} ({', '.join(notes)}), {label}"
+        score = format_classed(overall.mean, self._report.thresholds.values())
+        return f"{labels['overall_poet_score']}: {score} ({', '.join(notes)}), {label}"
 
     def _scores(self) -> None:
         report, labels = self._report, self._labels
@@ -192,12 +192,12 @@ class _ReportText(_Text):
         self._heading(f"RACE, {labels['citations']}")
         self._means(report.race_dimensions.items())
         self._line(labels["race_note"])
-        cited = report.citations
-        parts = [f"{getattr(cited, name)} {labels[name]}" for name in ("supported", "unsupported", "unknown")]
-        accuracy = f"{labels['accuracy_pooled']} {format_share(cited.accuracy)}"
-        if cited.ci95 is not None:
-            accuracy += f" ({labels['interval']} {format_interval(cited.ci95, labels['to'])})"
-        self._line(f"{labels['citations']}: {', '.join(parts)}; {accuracy}; n = {cited.n}")
+        citations = report.citations
+        parts = [f"{getattr(citations, name)} {labels[name]}" for name in ("supported", "unsupported", "unknown")]
+        accuracy = f"{labels['accuracy_pooled']} {format_share(citations.accuracy)}"
+        if citations.ci95 is not None:
+            accuracy += f" ({labels['interval']} {format_interval(citations.ci95, labels['to'])})"
+        self._line(f"{labels['citations']}: {', '.join(parts)}; {accuracy}; n = {citations.n}")
 
     def _costs(self) -> None:
         costs, labels = self._report.costs, self._labels
@@ -212,10 +212,10 @@ class _ReportText(_Text):
         self._line(labels["costs_note"])
         if costs.judge:
             spent = costs.judge.values()
-            requests, unknown = sum(each.requests for each in spent), sum(each.unknown for each in spent)
+            requests, unknown = sum(cost.requests for cost in spent), sum(cost.unknown for cost in spent)
             # Unknown costs are counted in the same line, not taken for 0.
-            known = [each.cost_usd for each in spent if each.cost_usd is not None]
-            parts = [format_usd(sum(known) if known else None), f"{labels['requests']}: {requests}"]
+            costs_usd = [cost.cost_usd for cost in spent if cost.cost_usd is not None]
+            parts = [format_usd(sum(costs_usd) if costs_usd else None), f"{labels['requests']}: {requests}"]
             parts += [f"{labels['no_cost']}: {unknown}"] * bool(unknown)
             self._line(f"{labels['judge']}: {', '.join(parts)}")
 
@@ -244,11 +244,11 @@ class _ReportText(_Text):
             self._heading(labels[title])
             rows = [
                 (
-                    format_line(each.task_id),
-                    format_line(each.domain or labels["untold"]),
-                    format_share(each.overall_poet_score),
+                    format_line(report.task_id),
+                    format_line(report.domain or labels["untold"]),
+                    format_share(report.overall_poet_score),
                 )
-                for each in ranked
+                for report in ranked
             ]
             self._table([labels[name] for name in ("task", "domain", "score")], rows)
 
@@ -259,9 +259,9 @@ class _ReportText(_Text):
             self._line(
                 labels["recommendations_none"].format(n=report.n_total - report.n_not_reached - len(report.lost))
             )
-        for number, each in enumerate(report.recommendations, start=1):
-            self._line(f"{number}. {format_line(each.text)}")
-            self._line(f"   {labels['tasks']}: {self._named([format_line(task) for task in each.task_ids])}")
+        for number, advice in enumerate(report.recommendations, start=1):
+            self._line(f"{number}. {format_line(advice.text)}")
+            self._line(f"   {labels['tasks']}: {self._named([format_line(task) for task in advice.task_ids])}")
 
     def _missing(self) -> None:
         report, labels = self._report, self._labels
@@ -288,32 +288,32 @@ class _ReportText(_Text):
             self._line(f"   {self._labels['more'].format(n=n - MOST_TASKS)}")
 
     def _named(self, tasks: Sequence[str]) -> str:
-        named = ", ".join(tasks[:MOST_TASKS])
+        names = ", ".join(tasks[:MOST_TASKS])
         if tasks[MOST_TASKS:]:
-            return f"{named} {self._labels['more'].format(n=len(tasks) - MOST_TASKS)}"
-        return named
+            return f"{names} {self._labels['more'].format(n=len(tasks) - MOST_TASKS)}"
+        return names
 
     def _means(self, means: Iterable[tuple[str, Mean]]) -> None:
         labels = self._labels
         rows = [
             (
                 labels[name],
-                format_count(each.n),
-                format_share(each.mean),
-                self._interval(each),
-                format_share(each.lowest),
-                format_share(each.highest),
+                format_count(mean.n),
+                format_share(mean.mean),
+                self._interval(mean),
+                format_share(mean.lowest),
+                format_share(mean.highest),
             )
-            for name, each in means
+            for name, mean in means
         ]
         self._table(["", *(labels[name] for name in ("n", "mean", "interval", "lowest", "highest"))], rows)
 
 
-def _with_n(shown: str, n: int, of: int) -> str:
+def _with_n(text: str, n: int, of: int) -> str:
     """Return a figure with its n, if it differs from the n next to it."""
     if n == of:
-        return shown
-    return f"{shown} (n = {n})"
+        return text
+    return f"{text} (n = {n})"
 
 
 def group_name(group: Group, title: str, labels: Mapping[str, str]) -> str:

@@ -104,16 +104,16 @@ def write_comparison(
         )
         for model, rows in models.items()
     ]
-    counts = {name: sum(getattr(each.report, name) for each in scored) for name in COUNTS}
+    counts = {name: sum(getattr(model_scores.report, name) for model_scores in scored) for name in COUNTS}
     made = made or datetime.now(UTC)
-    compared = comparison(scored)
+    compared_models = comparison(scored)
     document = {
         "made": made.isoformat(timespec="seconds"),
         **counts,
-        "comparison": None if compared is None else compared.model_dump(mode="json"),
-        "models": [each.report.model_dump(mode="json") for each in scored],
+        "comparison": None if compared_models is None else compared_models.model_dump(mode="json"),
+        "models": [model_scores.report.model_dump(mode="json") for model_scores in scored],
     }
-    text = comparison_text([each.report for each in scored], compared, made, language)
+    text = comparison_text([model_scores.report for model_scores in scored], compared_models, made, language)
     return (
         write_text(folder / f"{COMPARISON}.json", format_document(document)),
         write_text(folder / f"{COMPARISON}.txt", text),
@@ -147,8 +147,8 @@ def _summary(report: PoetReport, rows: Sequence[PoetRow]) -> dict[str, Any]:
 
 
 def _detailed(report: PoetReport, rows: Sequence[PoetRow]) -> dict[str, Any]:
-    shown = [row.model_dump(mode="json") for row in rows]
-    return {**_counts(report), "weights": report.weights, "lost": list(report.lost), "results": shown}
+    results = [row.model_dump(mode="json") for row in rows]
+    return {**_counts(report), "weights": report.weights, "lost": list(report.lost), "results": results}
 
 
 def _counts(report: PoetReport) -> dict[str, Any]:
@@ -176,11 +176,11 @@ def write_models_comparison(call: Call, outcomes: Mapping[str, Outcome], output:
     """Write the comparison of several models; nothing for a single one."""
     if len(outcomes) > 1:
         files = write_comparison(
-            {model: each.rows for model, each in outcomes.items()},
+            {model: outcome.rows for model, outcome in outcomes.items()},
             output,
             call.config,
-            {model: each.spent for model, each in outcomes.items()},
-            lost={model: each.lost for model, each in outcomes.items()},
+            {model: outcome.spent for model, outcome in outcomes.items()},
+            lost={model: outcome.lost for model, outcome in outcomes.items()},
             language=call.args.report_language,
             race_max=weights_of(call.config, compat=call.args.compat).race_max,
         )
@@ -201,11 +201,11 @@ async def write_model_report(
     """
 
     async def score(row: S) -> PoetRow:
-        found = row_of(row)
-        if found.overall_poet_score is None:
-            reasons = "; ".join(f"{part}: {reason}" for part, reason in found.reasons.items())
-            raise Incomplete(f"no composite: {reasons}", found)
-        return found
+        poet_row = row_of(row)
+        if poet_row.overall_poet_score is None:
+            reasons = "; ".join(f"{part}: {reason}" for part, reason in poet_row.reasons.items())
+            raise Incomplete(f"no composite: {reasons}", poet_row)
+        return poet_row
 
     def write(results: Sequence[PoetRow | AgentbenchError | None]) -> tuple[Path, ...]:
         outcome = _outcome(results, spent)
@@ -225,9 +225,9 @@ async def write_model_report(
 
 
 def _outcome(results: Sequence[PoetRow | AgentbenchError | None], spent: Mapping[str, Spent]) -> Outcome:
-    found = [result.value if isinstance(result, Incomplete) else result for result in results]
-    rows = (each for each in found if each is not None and not isinstance(each, AgentbenchError))
-    return Outcome(tuple(rows), tuple(str(each) for each in found if isinstance(each, AgentbenchError)), spent)
+    values = [result.value if isinstance(result, Incomplete) else result for result in results]
+    rows = (value for value in values if value is not None and not isinstance(value, AgentbenchError))
+    return Outcome(tuple(rows), tuple(str(value) for value in values if isinstance(value, AgentbenchError)), spent)
 
 
 _REPORT = "report.json"
@@ -260,8 +260,8 @@ def report_on_session(args: argparse.Namespace) -> int:
     Raises ConfigError if the session has no reports, or has scored them in different ways.
     """
     # A session has scored by its own files: an option that is given and not heeded would be believed to count.
-    if found := [name for name, default in _OF_SESSION.items() if getattr(args, name) != default]:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in found)
+    if refused := [name for name, default in _OF_SESSION.items() if getattr(args, name) != default]:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in refused)
         return refuse_usage("research poet", f"found {names} next to --session, which has its own values; leave it out")
     session, call = Session(args.session), Call("poet", args)
     session.tell(call)
@@ -280,7 +280,7 @@ async def _reports(call: Call, session: Session) -> None:
     outcomes = {}
     for model, reports in models.items():
         call.begin_model(model if len(models) > 1 else None)
-        chosen = [each for each in reports if args.only in (None, each.language)][: args.limit]
+        chosen = [report for report in reports if args.only in (None, report.language)][: args.limit]
         folder = output if args.model is not None and args.output_dir is not None else output / file_stem(model)
         outcomes[model] = await write_model_report(call, model, chosen, row_of_item, _label, folder, _spent(chosen))
     write_models_comparison(call, outcomes, output)
@@ -321,12 +321,12 @@ class Session:
         supported).
         """
         # Ids are unique in a file: with several files, the case ids distinguish their rows.
-        named = len({row["dataset"] for row in self._rows}) > 1
-        found: dict[str, list[ScoredItem]] = defaultdict(list)
+        several_files = len({row["dataset"] for row in self._rows}) > 1
+        items: dict[str, list[ScoredItem]] = defaultdict(list)
         for row in self._rows:
             if not _is_left_out(row):
-                found[row["model_id"]].append(self._item(row, named=named))
-        return dict(found)
+                items[row["model_id"]].append(self._item(row, named=several_files))
+        return dict(items)
 
     @cached_property
     def scored_by(self) -> tuple[PoetConfig, bool]:
@@ -335,9 +335,9 @@ class Session:
         Raises ConfigError.
         """
         ways: list[tuple[dict[str, Any], bool]] = []
-        for each in (each for reports in self.models.values() for each in reports):
+        for item in (item for reports in self.models.values() for item in reports):
             # Two configurations weigh parts differently, and a mean over both is of nothing.
-            if each.scores is not None and (way := (each.scores.config, each.scores.compat)) not in ways:
+            if item.scores is not None and (way := (item.scores.config, item.scores.compat)) not in ways:
                 ways.append(way)
         if len(ways) > 1:
             raise ConfigError(
@@ -367,9 +367,9 @@ class Session:
             task_id = f"{task_id}-r{row['repetition']}"
         # The message first: it has the provider's or the judge's own words.
         scores, lost = None, row["message"] or f"the run ended {row['status'] or row['outcome']}"
-        if (wanted := row["research"]["evaluation"]) is not None:
+        if (fingerprint := row["research"]["evaluation"]) is not None:
             try:
-                scores = self._scores(row, wanted)
+                scores = self._scores(row, fingerprint)
             except AgentbenchError as error:
                 lost = str(error)
         return ScoredItem(row["nodeid"], task_id, row["model_id"], row["fields"].get("language"), scores, lost)
@@ -377,13 +377,13 @@ class Session:
     def _scores(self, row: Row, fingerprint: str) -> ResearchScores:
         """Return the stored scores. Raises ConfigError if the evaluation is no longer stored, or was replaced."""
         for path, evaluation in self._evaluations(row):
-            found = evaluation.part(ResearchScores)
-            if evaluation.fingerprint == fingerprint and found is not None:
-                scores = {each.name: each.score for each in evaluation.metrics if each.name in _NAMES}
+            evidence = evaluation.part(ResearchScores)
+            if evaluation.fingerprint == fingerprint and evidence is not None:
+                scores = {metric.name: metric.score for metric in evaluation.metrics if metric.name in _NAMES}
                 # Judged again after the report was written: its rows would mix two judgements.
                 if any(row["metrics"].get(name, score) != score for name, score in scores.items()):
                     raise ConfigError(f"{path}: has other scores than {self.part.name}: the report was judged again")
-                return found
+                return evidence
         raise ConfigError(
             f"{self._contents.output}: found no evaluation {fingerprint[:12]}, which {self.part.name} names; name the "
             "output folder of that session, or run it again"
@@ -417,10 +417,10 @@ def row_of_item(item: ScoredItem) -> PoetRow:
 
 def _spent(reports: Sequence[ScoredItem]) -> Mapping[str, Spent]:
     """Return the judges' cost for the reports, by stage."""
-    found: dict[str, Spent] = defaultdict(Spent)
-    for stage, cost in (entry for each in reports if each.scores for entry in each.scores.judge.items()):
-        found[stage].add(Spent(**cost.model_dump()))
-    return dict(found)
+    costs: dict[str, Spent] = defaultdict(Spent)
+    for stage, cost in (entry for report in reports if report.scores for entry in report.scores.judge.items()):
+        costs[stage].add(Spent(**cost.model_dump()))
+    return dict(costs)
 
 
 def _is_left_out(row: Row) -> bool:

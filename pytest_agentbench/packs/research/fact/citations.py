@@ -85,22 +85,22 @@ def list_references(article: str) -> dict[str, str]:
 
     Entries begin with `[1]`, `[^1]:` or, below a heading for references, with `1.`.
     """
-    found: dict[str, str] = {}
-    _add(found, _REFERENCE, article)
+    references: dict[str, str] = {}
+    _add(references, _REFERENCE, article)
     lines = article.split("\n")
     # Below the last such heading only: `1.` begins a step of a list everywhere else.
     last = max((number for number, line in enumerate(lines) if REFERENCES_HEADING.match(line)), default=len(lines))
-    _add(found, _NUMBERED, "\n".join(lines[last + 1 :]))
-    return found
+    _add(references, _NUMBERED, "\n".join(lines[last + 1 :]))
+    return references
 
 
 def group_by_page(citations: Iterable[Citation]) -> dict[str, list[str]]:
     """Return the statements of each page by its canonical address, each once, in their order."""
     pages: dict[str, dict[str, str]] = {}
-    for each in citations:
-        facts = pages.setdefault(canonical_url(each.url), {})
+    for citation in citations:
+        facts = pages.setdefault(canonical_url(citation.url), {})
         # Exact repetitions go before a judge is asked; it is asked about those that only mean the same.
-        facts.setdefault(" ".join(each.fact.split()), each.fact)
+        facts.setdefault(" ".join(citation.fact.split()), citation.fact)
     return {url: list(facts.values()) for url, facts in pages.items()}
 
 
@@ -109,17 +109,17 @@ def _escaped(text: str) -> str:
     return _PERCENT_ESCAPE.sub(_escape, quote(text, safe=_KEPT, errors="surrogatepass"))
 
 
-def _escape(found: re.Match[str]) -> str:
-    character = chr(int(found[0][1:], 16))
+def _escape(match: re.Match[str]) -> str:
+    character = chr(int(match[0][1:], 16))
     if character in _UNRESERVED:
         return character
-    return found[0].upper()
+    return match[0].upper()
 
 
-def _add(found: dict[str, str], pattern: re.Pattern[str], text: str) -> None:
+def _add(references: dict[str, str], pattern: re.Pattern[str], text: str) -> None:
     for entry in pattern.finditer(text):
         for number in _NUMBER.findall(entry["markers"]):
-            found.setdefault(number, entry["url"])
+            references.setdefault(number, entry["url"])
 
 
 # DNS bounds a label by 63 characters; the bounds also keep the pattern linear in hostile text.
@@ -148,20 +148,20 @@ class Addresses:
             self._pages.add(page)
             self._likes.setdefault(_fold_address(page), page)
 
-    def find(self, said: str) -> str | None:
-        """Return `said` if the article has that page, else the article's page that differs only in spelling, else None.
+    def find(self, text: str) -> str | None:
+        """Return `text` if the article has that page, else the article's page that differs only in spelling, else None.
 
         Scheme, `www.`, capitals and a slash at the end are spelling. A text that is not a web address has to be in the
         article unchanged.
         """
-        address = f"https://{said}" if said[:4].lower() == "www." else said
+        address = f"https://{text}" if text[:4].lower() == "www." else text
         page = canonical_url(address)
         if page.startswith(("https://", "http://")):
             if page in self._pages:
                 return address
             return self._likes.get(_fold_address(page))
-        if said and "//" not in said and said.casefold() in self._article:
-            return said
+        if text and "//" not in text and text.casefold() in self._article:
+            return text
         return None
 
 
@@ -171,10 +171,10 @@ def resolve_addresses(citations: Iterable[Citation], article: str) -> list[Citat
     """
     if not (cited := list(citations)):
         return []
-    known, listed = Addresses(article), list_references(article)
+    addresses, references = Addresses(article), list_references(article)
     # A judge may invent a plausible address; its page, if fetched, would be one that nobody cites.
-    found = (known.find(each.url) or listed.get(each.ref_idx, "") for each in cited)
-    return [Citation(each.fact, each.ref_idx, url) for each, url in zip(cited, found, strict=True)]
+    urls = (addresses.find(citation.url) or references.get(citation.ref_idx, "") for citation in cited)
+    return [Citation(citation.fact, citation.ref_idx, url) for citation, url in zip(cited, urls, strict=True)]
 
 
 def _addresses(article: str) -> Iterator[str]:
@@ -254,8 +254,8 @@ async def _extract(asking: Asking, case_id: str, language: Language, piece: str,
             divisible=len(part) >= 2 * _SMALLEST_PIECE,
         )
 
-    entries = (each for _, part in await ask_by_halves(piece, _SMALLEST_PIECE, reply) for each in part.citations)
-    return [Citation(each.fact, each.ref_idx.strip("[]【】^ "), each.url) for each in entries]
+    entries = (entry for _, part in await ask_by_halves(piece, _SMALLEST_PIECE, reply) for entry in part.citations)
+    return [Citation(entry.fact, entry.ref_idx.strip("[]【】^ "), entry.url) for entry in entries]
 
 
 def _parse(text: str) -> Any:
@@ -420,32 +420,32 @@ def compute_statistics(counts: Sequence[Counts], n_failed: int = 0) -> Statistic
     """
     # The original leaves reports without citations out of its means, which favours reports with few
     # citations. Its three figures are kept for comparison; ours over all reports are next to them.
-    cited = [each for each in counts if each.total or each.skipped]
+    cited = [count for count in counts if count.total or count.skipped]
     supported, known = sum(c.supported for c in counts), sum(c.known for c in counts)
-    accuracies = [each.accuracy for each in counts if each.accuracy is not None]
-    rich = [each.per_1000_words for each in counts if each.per_1000_words is not None]
+    accuracies = [count.accuracy for count in counts if count.accuracy is not None]
+    rich = [count.per_1000_words for count in counts if count.per_1000_words is not None]
     return Statistics(
-        total_citations=mean_known(each.known for each in cited),
-        total_valid_citations=mean_known(each.supported for each in cited),
+        total_citations=mean_known(count.known for count in cited),
+        total_valid_citations=mean_known(count.supported for count in cited),
         valid_rate=supported / known if known else None,
         macro_accuracy=mean_known(accuracies),
-        total_citations_all=mean_known(each.known for each in counts),
-        total_valid_citations_all=mean_known(each.supported for each in counts),
+        total_citations_all=mean_known(count.known for count in counts),
+        total_valid_citations_all=mean_known(count.supported for count in counts),
         supported_per_1000_words=mean_known(rich),
         n_total=len(counts) + n_failed,
         n_with_citations=len(cited),
         n_failed=n_failed,
         supported=supported,
         unsupported=known - supported,
-        unknown=sum(each.unknown for each in counts),
-        without_url=sum(each.without_url for each in counts),
+        unknown=sum(count.unknown for count in counts),
+        without_url=sum(count.without_url for count in counts),
     )
 
 
-def format_result(found: Statistics, *, compat: bool = False) -> str:
+def format_result(statistics: Statistics, *, compat: bool = False) -> str:
     """Return fact_result.txt: the original's three lines, `compat` these alone; then ours.
 
     Unknown is null.
     """
-    values = {name: getattr(found, name) for name in (_ORIGINAL if compat else _ORIGINAL + _OURS)}
+    values = {name: getattr(statistics, name) for name in (_ORIGINAL if compat else _ORIGINAL + _OURS)}
     return "".join(f"{name}: {'null' if value is None else value}\n" for name, value in values.items())

@@ -96,12 +96,12 @@ async def score_reports(call: Call, reports: Path, output: Path) -> None:
 
 async def _run_stage(call: Call, stage: str, source: Path, target: Path, languages: _Languages) -> None:
     """Add a stage's results to each row. Rows that failed before are copied."""
-    with ExitStack() as opened:
-        stored = opened.enter_context(StoredRows(source))
+    with ExitStack() as files:
+        stored = files.enter_context(StoredRows(source))
         rows = dict(enumerate(chosen_rows(call, source, stored.heads(), languages.of)))
         add = await _open_stage(call, stage, source)
-        ended = opened.enter_context(EndedRows(target))
-        reached: list[bool] = []
+        ended = files.enter_context(EndedRows(target))
+        readable_pages: list[bool] = []
 
         async def score(number: int) -> int:
             # Raised here and not below: a traceback would hold the frames that hold the row with all its pages.
@@ -120,7 +120,7 @@ async def _run_stage(call: Call, stage: str, source: Path, target: Path, languag
             ended.add(number, {**_drop_errors(data, stage), **added})
             if stage == "scrape":
                 cited = added["citations_deduped"].items()
-                reached.extend([CitedPage.model_validate(page).readable for url, page in cited if url])
+                readable_pages.extend([CitedPage.model_validate(page).readable for url, page in cited if url])
             return None
 
         await call.score(
@@ -131,8 +131,8 @@ async def _run_stage(call: Call, stage: str, source: Path, target: Path, languag
             write=lambda results: (ended.write(),),
         )
         # If every single page failed, this machine's network is a likelier cause than the reports.
-        if reached and not any(reached):
-            call.mark_broken(f"0 of {len(reached)} cited pages could be read; {target} has the reason for each")
+        if readable_pages and not any(readable_pages):
+            call.mark_broken(f"0 of {len(readable_pages)} cited pages could be read; {target} has the reason for each")
 
 
 def _report(
@@ -200,12 +200,12 @@ def _find_lost_reports(
 ) -> list[LostRow]:
     """Return the reports without a row: the program that wrote the rows has lost them silently."""
     prompts = [row.value.prompt if isinstance(row, GoodRow) else (row.data or {}).get("prompt") for row in rows]
-    known = {prompt_key(prompt) for prompt in prompts if isinstance(prompt, str)}
-    found = chosen_rows(call, reports, read_research_rows(reports, QueryRow), languages.of)
+    known_prompts = {prompt_key(prompt) for prompt in prompts if isinstance(prompt, str)}
+    report_rows = chosen_rows(call, reports, read_research_rows(reports, QueryRow), languages.of)
     return [
         LostRow(row.line, f"{reports}:{row.line}:1: the report {row.value.id!r} has no row in {source}")
-        for row in found
-        if isinstance(row, GoodRow) and prompt_key(row.value.prompt) not in known
+        for row in report_rows
+        if isinstance(row, GoodRow) and prompt_key(row.value.prompt) not in known_prompts
     ]
 
 
@@ -232,8 +232,8 @@ async def _open_stage(call: Call, stage: str, source: Path) -> _Adding:
     """Return the function that adds a stage's results to a row."""
     if stage == "scrape":
         return partial(_scrape, await call.pages(source))
-    judged = {"extract": _extract, "deduplicate": _deduplicate, "validate": _validate}
-    return partial(judged[stage], await call.asking(source))
+    judged_stages = {"extract": _extract, "deduplicate": _deduplicate, "validate": _validate}
+    return partial(judged_stages[stage], await call.asking(source))
 
 
 async def _extract(asking: Asking, row: FactRow, report: Report) -> Mapping[str, Any]:
@@ -243,7 +243,7 @@ async def _extract(asking: Asking, row: FactRow, report: Report) -> Mapping[str,
 async def _deduplicate(asking: Asking, row: FactRow, report: Report) -> Mapping[str, Any]:
     if row.citations is None:
         raise ConfigError("citations: missing, expected those that `agentbench research fact extract` adds")
-    citations = [Citation(each.fact, each.ref_idx, each.url) for each in row.citations]
+    citations = [Citation(entry.fact, entry.ref_idx, entry.url) for entry in row.citations]
     return {"citations_deduped": dump_pages(await deduplicate_pages(asking, report, citations))}
 
 
@@ -272,15 +272,15 @@ def _add_error(data: Mapping[str, Any], stage: str, error: AgentbenchError) -> M
     if find_failure(data, STAGES[: STAGES.index(stage)]) is not None:
         return data
     # Labels of the other pages are kept, in the file too: they are paid for.
-    found = {"citations_deduped": dump_pages(error.pages)} if isinstance(error, FactPagesFailed) else {}
-    return {**_drop_errors(data, stage), **found, f"{stage}_error": str(error)}
+    pages = {"citations_deduped": dump_pages(error.pages)} if isinstance(error, FactPagesFailed) else {}
+    return {**_drop_errors(data, stage), **pages, f"{stage}_error": str(error)}
 
 
 def _drop_errors(data: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
     """Return the row without its errors of this stage and later ones."""
     # Of later stages too: they concerned the results that this stage replaces.
-    since = {f"{each}_error" for each in STAGES[STAGES.index(stage) :]}
-    return {name: value for name, value in data.items() if name not in since}
+    error_keys = {f"{later_stage}_error" for later_stage in STAGES[STAGES.index(stage) :]}
+    return {name: value for name, value in data.items() if name not in error_keys}
 
 
 _AT_ONCE = 50

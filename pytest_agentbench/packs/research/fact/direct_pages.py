@@ -112,14 +112,14 @@ async def page_text(readers: Readers, reply: Reply, way: str) -> str:
     if kind is None:
         raise FetchError(f"{where}found neither text nor PDF, though declared as {reply.media_type[:80]!r}")
     try:
-        read = await readers.read(
+        page = await readers.read(
             kind, reply.body, host_of(reply.url), charset=reply.charset or "", limit=MAX_TEXT, links=False
         )
     except UnreadableError as error:
         raise FetchError(f"{where}its {kind.upper() if kind != 'text' else 'text'} {error}") from error
-    if not read.text.strip():
+    if not page.text.strip():
         raise FetchError(f"{where}{_NOTHING[kind]}")
-    return joined(read.title, read.description, read.text, read.length - len(read.text))
+    return joined(page.title, page.description, page.text, page.length - len(page.text))
 
 
 def joined(title: str, description: str, text: str, left_out: int) -> str:
@@ -134,7 +134,7 @@ def _kind(reply: Reply) -> Kind | None:
     # Readers of PDF take its mark anywhere in the first 1,024 bytes (PDF Reference 1.7, appendix H, note 13).
     if start.lstrip().startswith(b"%pdf-") or (reply.media_type == _PDF and b"%pdf-" in start):
         return "pdf"
-    if any(each in start for each in _HTML_STARTS):
+    if any(mark in start for mark in _HTML_STARTS):
         return "html"
     wide = (reply.charset or "").lower().startswith("utf-16") or start.startswith((b"\xff\xfe", b"\xfe\xff"))
     if b"\0" in start and not wide:

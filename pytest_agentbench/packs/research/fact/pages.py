@@ -98,9 +98,9 @@ class Jina:
             raise FetchError(f"the name {host_of(target)} cannot be resolved") from error
         async with self._free:
             status, reply = await self._ask(str(target))
-        said = str(reply.get("readableMessage") or reply.get("message") or "")[:300].replace(self._key, REDACTED)
+        problem = str(reply.get("readableMessage") or reply.get("message") or "")[:300].replace(self._key, REDACTED)
         if status != 200:
-            raise FetchError(f"the Jina reader answered HTTP {status}{': ' if said else ''}{said}")
+            raise FetchError(f"the Jina reader answered HTTP {status}{': ' if problem else ''}{problem}")
         data = reply.get("data")
         if not isinstance(data, dict) or not isinstance(data.get("content"), str):
             raise FetchError("the Jina reader answered without the page's content")
@@ -116,9 +116,9 @@ class Jina:
     async def _ask(self, url: str) -> tuple[int, Mapping[str, Any]]:
         """Return status and JSON of its answer, after a wait if it asks for one (429) or fails (5xx)."""
         wait = _FIRST_JINA_WAIT
-        for left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(_TRIES)):
             status, retry_after, reply = await self._post(url)
-            if left == 0 or not (status == 429 or status >= 500):
+            if tries_left == 0 or not (status == 429 or status >= 500):
                 break
             if retry_after is not None and retry_after > _LONGEST_JINA_WAIT:
                 break
@@ -218,8 +218,8 @@ class KeptPages:
         """Return another session's page of the meantime, else the result of `fetch`; and whether it is stored now."""
         # Looked up again inside: a waiter for the claim finds the page that its holder has fetched.
         async with self._claim(key):
-            if (known := self.find(key)) is not None:
-                return known, True
+            if (stored_text := self.find(key)) is not None:
+                return stored_text, True
             content = await fetch(url)
             page = KeptPage(key=key, url=url, fetched_at=datetime.now(UTC), content=content)
             return content, self._keep(page)
@@ -337,8 +337,8 @@ class Pages:
         """
         address = canonical_url(url)
         if (task := self._asked.get(address)) is None:
-            if self._kept is not None and (known := self._kept.find(self._key(address))) is not None:
-                return known
+            if self._kept is not None and (stored_text := self._kept.find(self._key(address))) is not None:
+                return stored_text
             # One task for all who ask; `shield` keeps one of them, when it is cancelled, from ending it for the
             # others.
             task = self._asked[address] = asyncio.create_task(self._content(address))

@@ -59,11 +59,11 @@ class StoredRows:
             return {"line": row.line}
         self._file.seek(row.offset)
         try:
-            found = parse_value(self._file.read(row.size))
+            content = parse_value(self._file.read(row.size))
         except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(f"{self._path}:{row.line}:1: the row cannot be read any more; run again") from error
-        assert isinstance(found, dict)
-        return found
+        assert isinstance(content, dict)
+        return content
 
 
 class EndedRows:

@@ -58,6 +58,10 @@ _FORMAT = structured(
 )
 
 
+def _is_label(value: Any) -> bool:
+    return _lower(value) in LABELS
+
+
 def _lower(value: Any) -> Any:
     if isinstance(value, str):
         return value.strip().lower()
@@ -95,21 +99,21 @@ async def validate(
     parts = _parts(page)
 
     async def labels(group: list[str], first: int) -> list[Label]:
-        said: list[set[Label]] = [set() for _ in group]
+        labels_by_fact: list[set[Label]] = [set() for _ in group]
         for number, part in enumerate(parts, first):
             # A statement that a part has backed needs no further part.
-            left = [at for at, each in enumerate(said) if "supported" not in each]
+            open_facts = [at for at, labels_so_far in enumerate(labels_by_fact) if "supported" not in labels_so_far]
             ask = partial(_validate, asking, case_id, language, part, request=number)
-            found = await ask_list_by_halves([group[at] for at in left], 1, ask) if left else []
-            for at, label in zip(left, found, strict=True):
-                said[at].add(label)
-        return [_merge_labels(each) for each in said]
+            label_groups = await ask_list_by_halves([group[at] for at in open_facts], 1, ask) if open_facts else []
+            for at, label in zip(open_facts, label_groups, strict=True):
+                labels_by_fact[at].add(label)
+        return [_merge_labels(fact_labels) for fact_labels in labels_by_fact]
 
     # Numbers are given out before anything is asked, so that a script's replies do not depend on which group is
     # quicker.
     firsts = range(request, request + len(groups) * len(parts), len(parts))
-    found = await gather_all(*(labels(group, first) for group, first in zip(groups, firsts, strict=True)))
-    return [label for group in found for label in group]
+    label_groups = await gather_all(*(labels(group, first) for group, first in zip(groups, firsts, strict=True)))
+    return [label for group in label_groups for label in group]
 
 
 def requests_for(page: str, facts: Sequence[str]) -> int:
@@ -132,17 +136,17 @@ def _parts(page: str) -> list[str]:
 
 def _part(text: str, start: int) -> str:
     before = f"[... {start:,} characters before this part ...]\n" if start else ""
-    left = max(0, len(text) - start - _SHOWN)
-    after = f"\n[... {left:,} characters behind this part ...]" if left else ""
+    rest = max(0, len(text) - start - _SHOWN)
+    after = f"\n[... {rest:,} characters behind this part ...]" if rest else ""
     return f"{before}{text[start : start + _SHOWN]}{after}"
 
 
-def _merge_labels(said: set[Label]) -> Label:
+def _merge_labels(labels: set[Label]) -> Label:
     """Return the label of a statement from all parts of a page."""
-    if "supported" in said:
+    if "supported" in labels:
         return "supported"
     # One undecided part leaves it open: the supporting text may be there.
-    if said == {"unsupported"}:
+    if labels == {"unsupported"}:
         return "unsupported"
     return "unknown"
 
@@ -154,7 +158,7 @@ async def _validate(
 
     def parse(text: str) -> list[Label]:
         results = read_json(text, _Reply).results
-        counts = Counter(each.idx for each in results)
+        counts = Counter(entry.idx for entry in results)
         # To take the first of two labels, or `unknown` for a missing one, would be a score that nobody has judged.
         wrong = [number for number in range(len(facts)) if counts[number] != 1]
         unknown = sorted(counts.keys() - set(range(len(facts))))
@@ -163,7 +167,7 @@ async def _validate(
                 f"- results: expected each idx from 0 to {len(facts) - 1} once; "
                 f"missing or repeated: {wrong}, not asked for: {unknown}"
             )
-        return [each.result for each in sorted(results, key=lambda each: each.idx)]
+        return [entry.result for entry in sorted(results, key=lambda entry: entry.idx)]
 
     return await asking(
         VALIDATE_STAGE,
@@ -259,11 +263,11 @@ class OriginalFactRow(FactRow):
                 addresses += 1
                 continue
             pages[url] = page
-            said = page.get("validate_res") if isinstance(page, Mapping) else None
-            if isinstance(said, list):
+            verdicts = page.get("validate_res") if isinstance(page, Mapping) else None
+            if isinstance(verdicts, list):
                 # A value that is not an object stays, and is reported.
-                good = [each for each in said if not isinstance(each, Mapping) or _lower(each.get("result")) in LABELS]
-                labels += len(said) - len(good)
+                good = [item for item in verdicts if not isinstance(item, Mapping) or _is_label(item.get("result"))]
+                labels += len(verdicts) - len(good)
                 pages[url] = {**page, "validate_res": good}
         return {**data, "citations_deduped": pages, "skipped_addresses": addresses, "skipped_labels": labels}
 
@@ -299,8 +303,8 @@ async def score_fact(asking: Asking, pages: Contents, report: Report) -> FactSco
     """Return all stages, on one report. Raises Unscored."""
     citations = await extract_citations(asking, report)
     cited = await scrape_pages(pages, await deduplicate_pages(asking, report, citations))
-    found = await validate_pages(asking, report, cited)
-    return FactScore(citations, found, count_pages(found, report.article))
+    validated = await validate_pages(asking, report, cited)
+    return FactScore(citations, validated, count_pages(validated, report.article))
 
 
 async def extract_citations(asking: Asking, report: Report) -> tuple[Citation, ...]:
@@ -333,7 +337,7 @@ async def scrape_pages(pages: Contents, cited: Mapping[str, CitedPage]) -> dict[
             return page
         return page.model_copy(update={"url_content": await pages.content(url) if url else NO_URL})
 
-    found = await gather_all(*(page(url, each) for url, each in cited.items()))
+    found = await gather_all(*(page(url, cited_page) for url, cited_page in cited.items()))
     return dict(zip(cited, found, strict=True))
 
 
@@ -352,9 +356,9 @@ async def validate_pages(asking: Asking, report: Report, cited: Mapping[str, Cit
         results = tuple(Verdict(idx=idx, result=label) for idx, label in enumerate(labels))
         return page.model_copy(update={"validate_res": results, "validate_error": None})
 
-    found = await gather_all(*(page(each, request) for each, request in zip(cited.values(), firsts, strict=True)))
+    found = await gather_all(*(page(*pair) for pair in zip(cited.values(), firsts, strict=True)))
     pages = dict(zip(cited, found, strict=True))
-    if any(each.validate_error is not None for each in found):
+    if any(checked_page.validate_error is not None for checked_page in found):
         raise FactPagesFailed(pages)
     return pages
 
@@ -380,7 +384,7 @@ def count_row(row: FactRow) -> Counts:
             raise Unscored(f"citations_deduped: {url}: validate_error: {page.validate_error}")
         if original and page.validate_res is not None:
             continue
-        labelled = {each.idx for each in page.validate_res or ()}
+        labelled = {verdict.idx for verdict in page.validate_res or ()}
         # Rows of other programs may have labels twice, or not for every statement: shares of these would be shares of
         # nothing.
         if not len(labelled) == len(page.validate_res or ()) == len(page.facts):
@@ -400,7 +404,7 @@ def count_row(row: FactRow) -> Counts:
 
 def count_pages(pages: Mapping[str, CitedPage], article: str) -> Counts:
     """Return the labels of pages that are all compared, with the article's length."""
-    labels: Counter[Label] = Counter(each.result for page in pages.values() for each in page.validate_res or ())
+    labels: Counter[Label] = Counter(verdict.result for page in pages.values() for verdict in page.validate_res or ())
     return Counts(
         supported=labels["supported"],
         unsupported=labels["unsupported"],
