@@ -26,7 +26,7 @@ from pytest_agentbench.models.ledger import Ledger, Spent
 from pytest_agentbench.models.routes import missing_key, resolve_model
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.packs.research.asking import Asking, Unscored
-from pytest_agentbench.packs.research.config import PoetConfig, read_poet_config
+from pytest_agentbench.packs.research.config import read_poet_config
 from pytest_agentbench.packs.research.prompts import PROMPTS
 from pytest_agentbench.packs.research.records import RowId
 from pytest_agentbench.packs.research.stages import QUESTIONS
@@ -358,11 +358,11 @@ class Call:
 
     def __init__(self, command: str, args: argparse.Namespace) -> None:
         self.command, self.args = command, args
-        config = getattr(args, "config", None)
-        self.config = read_poet_config(config) if config is not None else PoetConfig()
+        self.config = read_poet_config(getattr(args, "config", None))
         self.ledger = Ledger(QUESTIONS, getattr(args, "max_cost", None))
         self.ends: list[StageOutcome] = []
-        self.begin_model(None)
+        self.model: str | None = None
+        self._before = self.ledger.snapshot()
         self._opened = AsyncExitStack()
         self._asking: Asking | None = None
         self._pages: Contents | None = None
@@ -370,9 +370,9 @@ class Call:
         self._warned: set[str] = set()
         self._told: set[tuple[str | None, str, str]] = set()
 
-    def begin_model(self, model: str | None) -> None:
-        """Assign further scores to this model's reports; None: to the only model, which needs no name."""
-        self.model, self._before = model, self.ledger.snapshot()
+    def begin_model(self, model: str, *, models: int) -> None:
+        """Assign further scores to the reports of one of several models; the only one needs no name."""
+        self.model, self._before = model if models > 1 else None, self.ledger.snapshot()
 
     @property
     def spent(self) -> Mapping[str, Spent]:

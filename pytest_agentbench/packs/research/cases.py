@@ -165,15 +165,15 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
     `allow_outside`: its paths may leave the root. Raises ConfigError with all that is wrong with them.
     """
     from pytest_agentbench.packs.research.annotations import TaskDefaults, read_annotations
-    from pytest_agentbench.packs.research.config import PoetConfig, read_poet_config
+    from pytest_agentbench.packs.research.config import read_poet_config
 
     scope = root.scope(path.parent, known, allow_outside=allow_outside)
     file = load_in(path, ReportsFile, scope)
     root.require_servers(path, map_servers(file.mcp_servers))
-    annotations = _path(path.parent, file.annotations) if file.annotations is not None else None
-    config = _path(path.parent, file.config) if file.config is not None else None
+    annotations = _optional_path(path.parent, file.annotations)
+    config = _optional_path(path.parent, file.config)
     defaults = TaskDefaults.choose(file.default_domain, file.default_complexity, compat=bool(file.compat))
-    read_config = read_poet_config(config) if config is not None else PoetConfig()
+    read_config = read_poet_config(config)
     return Reports(
         path=path,
         name=_name(file, path, naming_folder(path, root)),
@@ -228,18 +228,23 @@ def report_case(reports: Reports, item: ReportItem) -> Case:
     """Return the case of a report. Its texts are read by `read_material`."""
     facts = {"language": item.language, "topic": item.topic, "domain": item.domain, "level": item.complexity_level}
     # A stored report needs nothing of a runner's input, so a change of it does not touch stored scores.
-    runs = item.article is None
+    file = reports.file
+    runner: dict[str, Any] = {"runner": _STORED, "context": {}, "tools": (), "mcp_servers": {}}
+    if item.article is None:
+        runner = {
+            "runner": file.runner,
+            "context": file.context,
+            "tools": named_tools(file.context),
+            "mcp_servers": map_servers(file.mcp_servers),
+        }
     return Case(
         case_id=item.case_id,
         title=short_title(item.prompt),
         path=reports.path,
         dataset=reports.name,
         tags=item.tags,
-        runner=reports.file.runner if runs else _STORED,
         messages=(Message(role="user", content=item.prompt),),
-        context=reports.file.context if runs else {},
-        tools=named_tools(reports.file.context) if runs else (),
-        mcp_servers=map_servers(reports.file.mcp_servers) if runs else {},
+        **runner,
         metadata={name: value for name, value in facts.items() if value is not None},
         parts={
             RESEARCH: ResearchTask(
@@ -329,9 +334,14 @@ def _item(reports: Reports, row: ReportRow | QueryRow, query: QueryRow | None, a
         complexity_level=level,
         defaults=defaults,
         article=article,
-        criteria=partners.criteria.partner(row).place if partners.criteria is not None else None,
-        reference=partners.references.partner(row).place if partners.references is not None else None,
+        criteria=_place(partners.criteria, row),
+        reference=_place(partners.references, row),
     )
+
+
+def _place(partners: Joined[_Partner] | None, row: ReportRow | QueryRow) -> RowPlace | None:
+    """Return the place of the row's partner. Raises ConfigError if it is missing."""
+    return None if partners is None else partners.partner(row).place
 
 
 def _annotated(
@@ -411,6 +421,10 @@ def _named_place(path: Path) -> Path:
     if stem:
         return path.with_name(stem)
     return path.parent
+
+
+def _optional_path(folder: Path, text: str | None) -> Path | None:
+    return None if text is None else _path(folder, text)
 
 
 def _path(folder: Path, text: str) -> Path:

@@ -243,8 +243,10 @@ class PoetConfig(_Section):
         return settings
 
 
-def read_poet_config(path: Path) -> PoetConfig:
-    """Raise ConfigError with all that is wrong with the file."""
+def read_poet_config(path: Path | None) -> PoetConfig:
+    """Return the configuration of a file, the seed's without one. Raises ConfigError with all problems of the file."""
+    if path is None:
+        return PoetConfig()
     return validate(read_document(path), PoetConfig, Scope(str(path.parent)))
 
 

@@ -83,8 +83,10 @@ def chosen_rows(
             if row_language not in call.config.evaluation_settings.language_support:
                 skipped.append(f"{row.value.id!r} ({row_language})")
                 continue
-        # Lost rows stay among the rows: they count as failed, and --limit counts them.
-        rows.append(row if isinstance(row, GoodRow) else replace(row, message=_explain_loss(path, row)))
+            rows.append(row)
+        else:
+            # Lost rows stay among the rows: they count as failed, and --limit counts them.
+            rows.append(replace(row, message=_explain_loss(path, row)))
         if limited and len(rows) == call.args.limit:
             break
     if empty:
@@ -108,6 +110,11 @@ def language_by_query(queries: Joined[QueryRow] | None, report: ReportRow) -> La
 def join_rows(call: Call, path: Path, record: type[P]) -> Joined[P]:
     """Return the rows of a file by their prompts; unusable ones are printed. Raises ConfigError, like input_rows."""
     return join_briefs(call, path, record, lambda row: row)
+
+
+def join_optional(call: Call, path: Path | None, record: type[P]) -> Joined[P] | None:
+    """Return the rows of a file like `join_rows`, None without a file."""
+    return None if path is None else join_rows(call, path, record)
 
 
 def join_briefs(call: Call, path: Path, record: type[P], brief: Callable[[P], Q]) -> Joined[Q]:
@@ -200,7 +207,8 @@ class Tasks:
             query = self.queries.partner(row)
             if domain is None and topic is None:
                 domain, topic = query.domain, query.topic
-            level = query.complexity_level if level is None else level
+            if level is None:
+                level = query.complexity_level
         place = self.defaults.place(domain, topic, level, self.domain_map, self._knows_domain)
         if place.domain is None:
             raise ConfigError(
@@ -225,7 +233,7 @@ def read_tasks(call: Call, *, compat_defaults: bool = True) -> Tasks:
     queries = args.query_file or (QUERIES if QUERIES.is_file() else None)
     return Tasks(
         defaults.complete(annotations_of(folder, call.config)) if annotated else None,
-        None if queries is None else join_rows(call, queries, QueryRow),
+        join_optional(call, queries, QueryRow),
         dict(args.domain_map or ()),
         defaults,
     )
@@ -234,9 +242,10 @@ def read_tasks(call: Call, *, compat_defaults: bool = True) -> Tasks:
 def warn_of_defaults(call: Call, file: Path, used: Iterable[Sequence[DefaultField]]) -> None:
     """Print the number of a file's reports that are scored with a default; `used` has the defaults of each report."""
     counts = Counter(name for defaults in used for name in defaults)
-    fields = ", ".join(f"{name} of {count}" for name, count in sorted(counts.items()))
-    if fields:
-        call.warn(f"{file}: scored with defaults: {fields} {'report' if max(counts.values()) == 1 else 'reports'}")
+    if counts:
+        fields = ", ".join(f"{name} of {count}" for name, count in sorted(counts.items()))
+        noun = "report" if max(counts.values()) == 1 else "reports"
+        call.warn(f"{file}: scored with defaults: {fields} {noun}")
 
 
 def run_part(part: Part, args: argparse.Namespace) -> int:

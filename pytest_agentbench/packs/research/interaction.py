@@ -196,6 +196,7 @@ def _interaction(
         more.interaction_details,
     )
     length, coverage = recorded.quality_metrics.content_length, recorded.quality_metrics.information_coverage
+    expert_hours, expert_rate = (None, None) if expert is None else (expert.hours, expert.hourly_rate_usd)
     # A call of the original's may represent several (`call_count`).
     calls = None if details.tool_calls is None else sum(call.call_count for call in details.tool_calls)
     queries = None if details.search_queries is None else len(details.search_queries)
@@ -225,8 +226,8 @@ def _interaction(
         coverage_completeness=_first(flat.coverage_completeness, coverage.coverage_completeness),
         user_satisfaction_rating=_first(flat.user_satisfaction_rating, details.user_feedback.satisfaction_rating),
         user_interruptions=_first(flat.user_interruptions, details.user_feedback.interruptions),
-        expert_time_hours=None if expert is None else expert.hours,
-        expert_hourly_rate_usd=None if expert is None else expert.hourly_rate_usd,
+        expert_time_hours=expert_hours,
+        expert_hourly_rate_usd=expert_rate,
     )
 
 

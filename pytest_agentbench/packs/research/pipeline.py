@@ -263,7 +263,7 @@ async def _pipeline(call: Call, models: list[str], parts: Sequence[Part]) -> Non
             await stage.load().prepare_queries(call)
     outcomes = {}
     for model in models:
-        call.begin_model(model if len(models) > 1 else None)
+        call.begin_model(model, models=len(models))
         if (outcome := await _score(call, model, parts)) is not None:
             outcomes[model] = outcome
     write_models_comparison(call, outcomes, args.output_dir / "poet")

@@ -116,11 +116,13 @@ _SHARED = set(EfficiencyScore.model_fields) & set(PoetRow.model_fields)
 
 
 def _evidence(parts: Parts) -> dict[str, tuple[str, ...]]:
-    lines_by_part = {
-        "race": () if parts.race is None else parts.race.evidence,
-        "fact": () if parts.fact is None else parts.fact.evidence,
-        "strategic": () if parts.strategic is None else _weakest_scores(parts.strategic),
-    }
+    lines_by_part: dict[str, tuple[str, ...]] = {}
+    if parts.race is not None:
+        lines_by_part["race"] = parts.race.evidence
+    if parts.fact is not None:
+        lines_by_part["fact"] = parts.fact.evidence
+    if parts.strategic is not None:
+        lines_by_part["strategic"] = _weakest_scores(parts.strategic)
     return {part: lines for part, lines in lines_by_part.items() if lines}
 
 
@@ -207,7 +209,7 @@ async def _models(call: Call) -> None:
     output = args.output_dir or args.results_dir / "poet"
     outcomes = {}
     for file in files:
-        call.begin_model(file.stem if len(files) > 1 else None)
+        call.begin_model(file.stem, models=len(files))
         outcomes[file.stem] = await score_reports(call, file, output / file.stem)
     write_models_comparison(call, outcomes, output)
 

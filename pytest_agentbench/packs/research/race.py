@@ -30,6 +30,7 @@ from pytest_agentbench.packs.research.criteria import find_problems, find_unusab
 from pytest_agentbench.packs.research.inputs import (
     chosen_rows,
     failed_row,
+    join_optional,
     join_rows,
     language_by_query,
     name_row,
@@ -112,8 +113,8 @@ class Partners:
         """Read the files and print problems of rows. Raises ConfigError if a file cannot be read."""
         partners = cls(
             join_rows(call, criteria, RaceCriteria),
-            join_rows(call, references, ReferenceRow) if references is not None else None,
-            join_rows(call, queries, QueryRow) if queries is not None else None,
+            join_optional(call, references, ReferenceRow),
+            join_optional(call, queries, QueryRow),
             call.config,
         )
         for row in partners.criteria:

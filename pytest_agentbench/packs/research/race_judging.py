@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, isfinite
 from statistics import stdev
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, create_model
 
@@ -207,6 +207,7 @@ def _race(
 
 
 STAGE = "race"
+T = TypeVar("T")
 
 _Score = Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)]
 
@@ -318,7 +319,7 @@ async def _draw(
         prompt, form = "race_pairwise", _PAIRS
         both = (question.article, question.reference)
         # Judges tend to favour the first of two texts: asked in both orders, the means are free of that.
-        first, second = reversed(both) if swapped else both
+        first, second = _order(both, swapped)
         material = {"article_1": first, "article_2": second}
     messages = asking.messages(question.language, prompt, {"query": question.query, **material, "criteria": criteria})
     return await asking(
@@ -331,6 +332,12 @@ async def _draw(
         draw=number,
         request=request,
     )
+
+
+def _order(pair: tuple[T, T], swapped: bool) -> tuple[T, T]:
+    """Return a pair in the order of articles, or of the report and its reference: both orders swap alike."""
+    first, second = pair
+    return (second, first) if swapped else (first, second)
 
 
 def criteria_text(criteria: RaceCriteria) -> str:
@@ -369,7 +376,7 @@ def parse_scores(
     if compat:
         entries = read_json(text, _ANY)
         names = ("target_score", "") if form is _SINGLES else ("article_1_score", "article_2_score")
-        target, reference = reversed(names) if swapped else names
+        target, reference = _order(names, swapped)
         return {name: _read_as_original(getattr(entries, name), target, reference) for name in RACE_DIMENSIONS}
     reply = read_json(text, form)
     scores_by_dimension = {
@@ -386,7 +393,7 @@ def _scored(entry: Any, swapped: bool) -> Scored:
     if isinstance(entry, _Single):
         return Scored(entry.criterion, entry.target_score, None, entry.analysis)
     scores = entry.article_1_score, entry.article_2_score
-    target, reference = reversed(scores) if swapped else scores
+    target, reference = _order(scores, swapped)
     return Scored(entry.criterion, target, reference, entry.analysis)
 
 

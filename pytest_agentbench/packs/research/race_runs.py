@@ -111,7 +111,7 @@ async def stored_scores(call: Call, files: Sequence[Path], output: Path) -> None
         return
     runs = []
     for number, file in enumerate(files, 1):
-        call.begin_model(f"run {number}")
+        call.begin_model(f"run {number}", models=len(files))
         runs.append(await _read_run(call, file, None))
     _warn_of_other_tasks(call, runs)
     means, deviations = means_over_runs(runs)

@@ -117,6 +117,7 @@ class StageResults:
 
     def __init__(self, call: Call, folder: Path, model: str) -> None:
         self._call, self._folder, self._model = call, folder, model
+        self._outcomes: dict[EvidencePart, Joined[_Outcome] | None] = {}
 
     def parts(self, row: ReportRow, *, efficiency: bool) -> Parts:
         """Return a report's existing parts, and why the rest is missing. `efficiency`: whether that is included."""
@@ -159,7 +160,7 @@ class StageResults:
         return fact.part
 
     def _outcome(self, part: EvidencePart, row: ReportRow, form: type[S]) -> S:
-        outcome = self._partner(part, self._efficiency_rows if part == "efficiency" else self._strategic_rows, row)
+        outcome = self._partner(part, self._outcome_rows(part), row)
         fields = {name: value for name, value in (outcome.model_extra or {}).items() if name in form.model_fields}
         error = (outcome.model_extra or {}).get(f"{part}_error")
         # A row may have a reason for its incompleteness and its other figures too.
@@ -208,13 +209,10 @@ class StageResults:
             return join_briefs(self._call, path, record, _summarise_fact)
         return None
 
-    @cached_property
-    def _efficiency_rows(self) -> Joined[_Outcome] | None:
-        return _read_outcomes(self._call, self._path("efficiency"))
-
-    @cached_property
-    def _strategic_rows(self) -> Joined[_Outcome] | None:
-        return _read_outcomes(self._call, self._path("strategic"))
+    def _outcome_rows(self, part: EvidencePart) -> Joined[_Outcome] | None:
+        if part not in self._outcomes:
+            self._outcomes[part] = _read_outcomes(self._call, self._path(part))
+        return self._outcomes[part]
 
     @cached_property
     def _race_evidence(self) -> dict[str, tuple[str, ...]]:

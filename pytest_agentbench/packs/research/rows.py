@@ -225,13 +225,11 @@ def read_material(task: ResearchTask) -> Material:
     report = _read_row(task.article, ReportRow, report_content)
     criteria = _read_row(task.criteria, RaceCriteria, criteria_content)
     reference = _read_row(task.reference, ReferenceRow, reference_content)
-    return Material(
-        article=report.article if report is not None else None,
-        metrics=(report.execution_metrics if report is not None else None) or ExecutionMetrics(),
-        row=(report.model_extra if report is not None else None) or {},
-        criteria=criteria,
-        reference=reference.article if reference is not None else None,
-    )
+    reference_text = None if reference is None else reference.article
+    if report is None:
+        return Material(None, ExecutionMetrics(), {}, criteria, reference_text)
+    metrics = report.execution_metrics or ExecutionMetrics()
+    return Material(report.article, metrics, report.model_extra or {}, criteria, reference_text)
 
 
 def place_of_row(path: Path, row: GoodRow[Any], content: str) -> RowPlace:

@@ -46,11 +46,11 @@ class ResearchSession:
 
     def config(self, scoring: ResearchScoring) -> PoetConfig:
         """Return the weights. Raises ConfigError."""
-        from pytest_agentbench.packs.research.config import PoetConfig, read_poet_config
+        from pytest_agentbench.packs.research.config import read_poet_config
 
         path = scoring.config
         if path is None:
-            return PoetConfig()
+            return read_poet_config(None)
         # Time and size, not the content: this is asked for each report.
         key = path, _stamp(path)
         if key not in self._configs:

@@ -278,8 +278,8 @@ def test_copied_metrics_and_copied_articles(lint):
     assert f"{expected}measurements of this run" in lines
     copies = [line for line in lines if ": article: " in line]
     assert copies == [
-        "r.jsonl:1: warning: article: found the text of gpt.jsonl:1, expected a report of its own",
-        "gpt.jsonl:2: warning: article: found the text of gpt.jsonl:1, expected a report of its own",
+        "r.jsonl:1: warning: article: found the text of gpt.jsonl:1, expected a different report",
+        "gpt.jsonl:2: warning: article: found the text of gpt.jsonl:1, expected a different report",
     ]
 
 

@@ -279,7 +279,7 @@ async def _reports(call: Call, session: Session) -> None:
     output = args.output_dir or RESULTS / "poet"
     outcomes = {}
     for model, reports in models.items():
-        call.begin_model(model if len(models) > 1 else None)
+        call.begin_model(model, models=len(models))
         chosen = [report for report in reports if args.only in (None, report.language)][: args.limit]
         folder = output if args.model is not None and args.output_dir is not None else output / file_stem(model)
         outcomes[model] = await write_model_report(call, model, chosen, row_of_item, _label, folder, _spent(chosen))

@@ -53,7 +53,7 @@ from pytest_agentbench.packs.research.fact.rows import (
     scrape_pages,
     validate_pages,
 )
-from pytest_agentbench.packs.research.inputs import chosen_rows, join_rows, language_of_row, name_row, require_value
+from pytest_agentbench.packs.research.inputs import chosen_rows, join_optional, language_of_row, name_row, require_value
 from pytest_agentbench.packs.research.records import CitedStatement, Language, QueryRow, Report
 from pytest_agentbench.packs.research.rows import GoodRow, Joined, LostRow, prompt_key, read_research_rows
 from pytest_agentbench.packs.research.scores import LONGEST_EVIDENCE, describe_score
@@ -213,12 +213,13 @@ class _Languages:
     """Languages of rows: of each that of its query, where queries are given."""
 
     def __init__(self, call: Call, queries: Path | None) -> None:
-        self._queries: Joined[QueryRow] | None = None if queries is None else join_rows(call, queries, QueryRow)
+        self._queries: Joined[QueryRow] | None = join_optional(call, queries, QueryRow)
 
     def expected(self, row: QueryRow) -> Language:
         """Return the query of a row. Raises ConfigError if the queries lack it."""
-        partner = self._queries.partner(row) if self._queries is not None else None
-        return (partner.language if partner is not None else None) or language_of_row(row)
+        if self._queries is None:
+            return language_of_row(row)
+        return self._queries.partner(row).language or language_of_row(row)
 
     def of(self, row: QueryRow) -> Language:
         """Return the same, by the row alone where its query is missing."""
