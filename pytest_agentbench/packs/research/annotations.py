@@ -131,6 +131,7 @@ class Annotations:
         level = self.levels[number]
         if level.difficulty_score is not None:
             return level
+        # Files without difficulties number their levels from the easiest to the hardest.
         return level.model_copy(update={"difficulty_score": number})
 
     def level_number(self, name: int | str, names: Mapping[str, int]) -> int:

@@ -59,12 +59,12 @@ def efficiency(
     `hours` and `cost_usd` are the agent's. Of an expert of no hours, or of no cost, there is no share to be saved.
     """
     saved_hours, saved_usd = _difference(expert.hours, hours), _difference(expert.cost_usd, cost_usd)
-    time_saving, cost_saving = _share(saved_hours, expert.hours), _share(saved_usd, expert.cost_usd)
+    time_saving, cost_saving = share_of(saved_hours, expert.hours), share_of(saved_usd, expert.cost_usd)
     needed = {
         "total_duration_seconds": hours,
         "token_usage.total_cost_usd": cost_usd,
         "automation_level": automation,
-        # 0 is missing too: nothing can be saved of it. `_share` gives None for the same reason.
+        # 0 is missing too: nothing can be saved of it. `share_of` gives None for the same reason.
         "expert.hours": expert.hours or None,
         "expert.cost_usd": expert.cost_usd or None,
     }
@@ -86,7 +86,8 @@ def clamped(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def _share(part: float | None, whole: float | None) -> float | None:
+def share_of(part: float | None, whole: float | None) -> float | None:
+    """Return part / whole; None if one is unknown, or the whole is 0."""
     if part is None or not whole:
         return None
     return part / whole
@@ -165,7 +166,7 @@ def interaction_efficiency(task: Interaction) -> InteractionEfficiency:
     expert_cost = _product(task.expert_time_hours, task.expert_hourly_rate_usd)
     return InteractionEfficiency(
         time_efficiency=versus_expert(task),
-        cost_efficiency=_cap(_share(cost_saving(task), expert_cost), 1.0),
+        cost_efficiency=_cap(share_of(cost_saving(task), expert_cost), 1.0),
         automation_efficiency=task.automation_rate,
         quality_efficiency=_product(
             _difference(1, task.error_rate), task.user_satisfaction_rating, 1 / INTERACTION_TOP
@@ -462,7 +463,7 @@ def composite_value(
 
 
 def weights_of(config: PoetConfig, *, compat: bool = False) -> PoetWeights:
-    """Return the weights of a configuration. Its top of RACE's scale is the original's, heeded with `compat` only."""
+    """Return the weights of a configuration. Its divisor of RACE is used with `compat` only."""
     own, quality, tops = config.poet_weights, config.quality_value_weights, config.evaluation_parameters
     return PoetWeights(
         efficiency=own.efficiency_value,

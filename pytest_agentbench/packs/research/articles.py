@@ -45,7 +45,7 @@ _RULE = re.compile(r"^\s*[-_*=—]{3,}\s*$")
 
 
 def clean_by_rules(article: str) -> str:
-    """Return the article's text, cleaned by rules; a model may do the same on request."""
+    """Return the article's text, cleaned by rules (`clean_by_model`: by a model)."""
     text = _drop_references(article)
     # Images first: `[![alt](image)](link)` is a link around an image, and leaves nothing.
     text = _LINK.sub(_link_text, _IMAGE.sub("", text))

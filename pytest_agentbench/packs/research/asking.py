@@ -70,7 +70,7 @@ def read_texts(name: str) -> dict[str, Any]:
 
 
 # Also part of the fingerprints of graded items: a changed text with the old version would leave stored scores
-# standing.
+# valid.
 PROMPT_VERSION = "1"
 """Part of every stored reply's identity: raise it if a wording, an order or the shown material changes."""
 
@@ -200,8 +200,7 @@ class Asking:
 
         `values` are our own texts and numbers.
         """
-        text = self._prompts.find(prompt, language) if self._prompts is not None else None
-        if text is None:
+        if self._prompts is None or (text := self._prompts.find(prompt, language)) is None:
             return stage_messages(language, getattr(WORDINGS[language], prompt).format(**values), **material)
         blocks, boundary, how_to_read = _delimit(language, material)
         user = fill_prompt(text, values, {name: [block] for name, block in blocks.items()}, boundary)
@@ -224,7 +223,7 @@ class Asking:
         """Return the result of `parse` on the reply; a refused one (InvalidReply) is asked for again, with its
         mistakes.
 
-        `version` is that of the prompt and of the reply's parser, `draw` the number of one of several answers to the
+        `version` identifies the prompt and the parser of its reply, `draw` the number of one of several answers to the
         same question, `request` that of one of several questions, by which scripts answer each (default: `draw`).
         Raises Unscored; ReplyCut at once if the reply was cut off, as the next one would be: callers that can ask for
         less set `divisible`. The valid reply is stored, so a later call repeats only failed requests.
@@ -234,11 +233,12 @@ class Asking:
         send_request = chat_sender(self._client, case_id, response_format, options, self._request_seconds)
         # A script is free and may be edited: nothing of it is kept.
         judgements = None if self._client.model.scripted else self._kept
-        # Redacted before the key is computed: a key that hung on a secret would be another one after the secret
+        # Redacted before the key is computed: a key that depended on a secret would differ after the secret
         # changes.
         question = messages if self._redactor is None else self._redactor.value(messages)
         key = request_key(version, self._client.model, question, draw, stage=stage, options=self._options)
-        stored_reply = await self._known(judgements, key) if judgements is not None else None
+        stored_reply = await self._known(judgements, key)
+        # All replies to this question; the first may be a stored one, further ones answer to the mistakes before.
         replies: list[KeptReply] = []
         stopped: str | None = None
 
@@ -279,11 +279,11 @@ class Asking:
         redacted = content if self._redactor is None else self._redactor.text(content)
         return KeptReply(content=redacted, finish_reason=reply.finish_reason)
 
-    async def _known(self, judgements: Judgements, key: str) -> KeptReply | None:
+    async def _known(self, judgements: Judgements | None, key: str) -> KeptReply | None:
         """Return the reply that is kept here, or in the store that other machines share."""
         # With --agentbench-rejudge replies from before the session do not count, but replies of this session
         # to the same question do.
-        if self._anew is not None and key not in self._anew:
+        if judgements is None or (self._anew is not None and key not in self._anew):
             return None
         if (reply := judgements.find_reply(key)) is None and judgements.remote is not None:
             await judgements.pull(key)

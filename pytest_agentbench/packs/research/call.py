@@ -49,7 +49,7 @@ _MOST_FILES, _FEW = 24, 2
 class StageOutcome:
     """Outcome of a stage's rows. Those that are neither scored nor failed were not reached. `files` it wrote.
 
-    `broken`: the stage could not be run, or came to nothing.
+    `broken`: the stage could not be run, or has no result.
     """
 
     stage: str
@@ -69,7 +69,7 @@ class StageProgress:
         self._task = bar.add_task(stage, total=rows, said="") if bar is not None else None
 
     def note_failure(self, why: str, *, told: bool) -> None:
-        """Record that a row has ended without a score; the reason may be printed already (`told`)."""
+        """Record that a row has ended without a score; `told`: the reason is printed already."""
         self._failed += 1
         if not told:
             self._tell(f"{self._stage}: {printable(' '.join(why.split()))}")
@@ -126,9 +126,10 @@ def print_summary(ends: Sequence[StageOutcome], ledger: Ledger, seconds: float) 
     print(f"{'stage':<{width}}{'rows':>7}{'scored':>9}{'failed':>9}")
     for end in ends:
         not_reached = end.n_total - end.n_scored - end.n_failed
-        broken = "  without a result" if end.n_total else "  could not be run"
-        if end.broken:
-            more = broken
+        if end.broken and end.n_total:
+            more = "  without a result"
+        elif end.broken:
+            more = "  could not be run"
         elif not_reached:
             more = f"  {not_reached} not reached"
         else:
@@ -176,7 +177,7 @@ async def open_judge(
 ) -> AsyncIterator[Asking]:
     """Open the judge in the options, else OPENAI_MODEL.
 
-    Models and profiles are those of the folder of `file`, or of this one; a request takes at most `request_seconds`.
+    Models and profiles are from the folder of `file`, or the current one; a request takes at most `request_seconds`.
 
     Raises ConfigError if none is named, or its key is missing.
     """

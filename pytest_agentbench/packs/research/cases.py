@@ -322,7 +322,9 @@ def _item(reports: Reports, row: ReportRow | QueryRow, query: QueryRow | None, a
     language: Language = fields["language"] or language_of(row.prompt)
     domain, level, defaults = _annotated(reports, fields["domain"], fields["topic"], fields["complexity_level"])
     # Tags, so that `-m` and `-k` choose reports by language, topic, domain and level.
-    labels = [language, *filter(None, (fields["topic"], domain)), *([f"level-{level}"] if level is not None else [])]
+    labels = [language, *filter(None, (fields["topic"], domain))]
+    if level is not None:
+        labels.append(f"level-{level}")
     return ReportItem(
         case_id=f"{reports.name}.{legal_id(str(row.id))}",
         tags=tuple(sorted({*reports.file.tags, *labels})),
@@ -359,11 +361,11 @@ def _annotated(
     place = reports.defaults.place(domain, topic, level, file.domain_map, reports.knows_domain)
     # Found at collection, with the line of the row, and not by an error for each report once the session runs.
     if place.domain is None or place.level is None:
-        missing = "domain or topic" if place.domain is None else "complexity_level"
-        raise ConfigError(
-            f"found no {missing}, which an expert's hours depend on; set it in the report or its query, or set "
-            f"default_{'domain' if place.domain is None else 'complexity'}"
-        )
+        missing, default = "complexity_level", "default_complexity"
+        if place.domain is None:
+            missing, default = "domain or topic", "default_domain"
+        need = f"found no {missing}, which an expert's hours depend on"
+        raise ConfigError(f"{need}; set it in the report or its query, or set {default}")
     if not reports.knows_domain(place.domain):
         try:
             annotations.domain(place.domain)

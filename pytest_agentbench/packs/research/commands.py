@@ -42,7 +42,7 @@ RESULTS = Path("results")
 
 
 def add(parser: argparse._ActionsContainer, *names: str, **settings: Any) -> None:
-    """Add an option under each of its names, such as `--input_file`, and under the same with dashes."""
+    """Add an option under each of its names, such as `--input_file`, also with dashes: `--input-file`."""
     # Seed 003 writes options with underscores; both spellings of each stay valid.
     spellings = [spelling for name in names for spelling in (name.replace("_", "-"), name)]
     parser.add_argument(*dict.fromkeys(spellings), **settings)

@@ -51,7 +51,7 @@ class ConvertedReport:
 
 
 class Queries:
-    """Queries that reports answer, by id and by prompt. An id or prompt that several rows share finds none of them."""
+    """Queries that reports answer, by id and by prompt. An id or prompt of several rows is an error."""
 
     def __init__(self, path: Path, rows: Iterable[QueryRow]) -> None:
         self.path = path
@@ -144,6 +144,7 @@ def _query(path: Path, header: _FrontMatter, named_id: str | None, queries: Quer
                 "matter that has id and prompt"
             )
         return header.id, header.prompt
+    # The front matter first: it is written for the purpose, and a file's name may begin with a number by chance.
     if header.id is not None:
         query = queries.of_id(header.id)
     elif header.prompt is not None:

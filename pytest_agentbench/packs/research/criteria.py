@@ -132,7 +132,7 @@ async def dimension_weights(
 
 
 def average_weights(samples: list[dict[RaceDimension, float]]) -> dict[RaceDimension, float]:
-    """Return the mean of the samples, each as a share of its own sum."""
+    """Return the mean of the samples, each divided by its sum."""
     # Each sample as shares first: one that sums to 1.05 would count more than the others.
     shares = [{name: sample[name] / fsum(sample.values()) for name in RACE_DIMENSIONS} for sample in samples]
     means = {name: mean_of([share[name] for share in shares]) for name in RACE_DIMENSIONS}
@@ -274,6 +274,7 @@ class CriteriaFile:
                 written.append(format_rows([failed_row(row, ERROR, result)]))
             if key is not None and (stored_line is not None or result is not None):
                 placed.add(key)
+        # Lines without a readable prompt stay too: they may be somebody's notes.
         others = [f"{line}\n" for key, line in self.lines if key not in placed]
         write_text(self.path, "".join(written + others))
         notes = [f"criteria that were there before are replaced: {', '.join(replaced)}"] * bool(replaced)
@@ -281,9 +282,10 @@ class CriteriaFile:
 
 
 def _key_line(line: str) -> tuple[str | None, str]:
-    row = _parse_line(line)
-    prompt = row.get("prompt") if isinstance(row, dict) else None
-    return prompt_key(prompt) if isinstance(prompt, str) else None, line.rstrip("\r")
+    match _parse_line(line):
+        case {"prompt": str(prompt)}:
+            return prompt_key(prompt), line.rstrip("\r")
+    return None, line.rstrip("\r")
 
 
 def _has_error(line: str) -> bool:
@@ -373,7 +375,7 @@ def _reported_rows(call: Call, queries: Path, reported: Collection[str]) -> list
 
 async def prepare_queries(call: Call) -> None:
     """Make the criteria that the pipeline's reports lack; where that fails, only RACE cannot go on."""
-    # Without queries the criteria that are there have to do.
+    # Without queries only existing criteria can be used.
     if call.args.query_file is not None:
         await call.attempt("criteria", _make_for_reports(call, call.args.query_file))
 

@@ -1,4 +1,4 @@
-"""Stage efficiency: a report's time and cost, and those of an expert."""
+"""Stage efficiency: a report's time and cost against an expert's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from pytest_agentbench.packs.research.inputs import (
 )
 from pytest_agentbench.packs.research.records import DefaultField, ExecutionMetrics, Report, ReportRow, TokenUsage
 from pytest_agentbench.packs.research.results import StageResults
-from pytest_agentbench.packs.research.scores import NO_QUALITY, SECONDS_OF_HOUR, EfficiencyScore, describe_score
+from pytest_agentbench.packs.research.scores import NO_QUALITY, EfficiencyScore, describe_score
 from pytest_agentbench.packs.research.stages import PART_STAGES
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ def efficiency_of(
     metrics, weights = report.metrics, config.efficiency_weights
     # The recorded cost is the paid one: it includes discounts and paid tools, which prices by tokens do not.
     cost, source = ai_cost(metrics.token_usage, annotations, priced_as or report.model)
-    seconds, automation = metrics.total_duration_seconds, metrics.automation_level
-    hours = None if seconds is None else seconds / SECONDS_OF_HOUR
+    hours, automation = metrics.hours, metrics.automation_level
     parts = efficiency(task.expert, hours=hours, cost_usd=cost, automation=automation, weights=weights)
     score = parts.score
     # The original scores a report without an automation, but not one without time or cost.

@@ -120,7 +120,7 @@ async def score_report(request: GradeRequest) -> tuple[list[MetricResult], Resea
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Reason why a part came to nothing."""
+    """Reason why a part has no result."""
 
     reason: str
 

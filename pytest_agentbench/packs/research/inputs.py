@@ -97,7 +97,7 @@ def chosen_rows(
 
 
 def language_by_query(queries: Joined[QueryRow] | None, report: ReportRow) -> Language:
-    """Return the language of a report's query; that of the report if its query is missing."""
+    """Return the language of a report's query, or of the report if its query is missing."""
     if queries is None:
         return language_of_row(report)
     try:
@@ -221,7 +221,7 @@ class Tasks:
 
 
 def read_tasks(call: Call, *, compat_defaults: bool = True) -> Tasks:
-    """Raise ConfigError where files that are named, or are there, cannot be read.
+    """Return the annotations and queries of a call. Raises ConfigError for unreadable files.
 
     `compat_defaults`: compat mode has the original's default domain and level.
     """
@@ -290,15 +290,16 @@ def outcome_document(
         elif result is not None:
             items.append(result)
     failed = sum(isinstance(result, AgentbenchError) for result in results)
-    return {
+    document: dict[str, Any] = {
         "model": model,
         "n_total": len(rows),
         "n_scored": len(items) - failed,
         "n_failed": failed,
         "n_not_reached": len(rows) - len(items),
-        **({"means": {name: average(row.get(name) for row in items).model_dump() for name in means}} if means else {}),
-        "results": items,
     }
+    if means:
+        document["means"] = {name: average(row.get(name) for row in items).model_dump() for name in means}
+    return {**document, "results": items}
 
 
 async def score_outcomes(
@@ -312,7 +313,7 @@ async def score_outcomes(
 ) -> None:
     """Score the rows of a file of reports, and write the part's result file to the folder `output`.
 
-    `score` gets a row with its number, from 0. The file is that of `outcome_document`.
+    `score` gets a row with its number, from 0. The file is described at `outcome_document`.
     """
 
     async def score_numbered(numbered: tuple[int, GoodRow[ReportRow] | LostRow]) -> dict[str, Any]:
@@ -329,7 +330,7 @@ async def score_outcomes(
 
 
 def require_annotations(tasks: Tasks) -> Annotations:
-    """Raise ConfigError if there are none."""
+    """Return the annotations of the tasks. Raises ConfigError if there are none."""
     if tasks.annotations is None:
         raise ConfigError(f"{ANNOTATIONS}: there is no such folder; name the folder of annotations: --annotation-dir")
     return tasks.annotations

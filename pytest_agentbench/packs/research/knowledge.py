@@ -50,7 +50,7 @@ class Contribution(Record):
 
 
 def make_unit(text: str, quality: float) -> Unit:
-    """Return a unit, with the same id wherever it is drawn again."""
+    """Return a unit. Equal texts get equal ids, ignoring case and blanks."""
     text = _replace_surrogates(text)
     # By the text without case and blanks: the same sentence drawn twice is one unit.
     return Unit(id=sha256(" ".join(text.split()).casefold().encode()).hexdigest()[:12], text=text, quality=quality)

@@ -116,7 +116,7 @@ def row_findings(table: Table[R]) -> Iterator[Finding]:
 
 
 def language_findings(table: Table[QueryRow] | Table[ReportRow]) -> Iterator[Finding]:
-    """Yield rows whose `language` is not that of their prompt, and reports in another language than their query."""
+    """Yield rows whose `language` differs from their prompt's, and reports in another language than their query."""
     for row in table.rows:
         value = row.value
         declared, detected = value.language, language_of(value.prompt)
@@ -157,7 +157,7 @@ _NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Each row of `rows` needs its partner in `partners`, `what` such as `criteria`; a missing one has this severity.
+    """Rows that need a partner in another table (`what`, such as `criteria`); a missing one has this severity.
 
     `both_ways`: a partner without a row is reported too.
     """
@@ -177,6 +177,7 @@ def join_findings(join: Join) -> Iterator[Finding]:
     matched: set[str] = set()
     alone: list[Finding] = []
     for row in join.rows.rows:
+        # Stages join by the prompt alone; the id tells whether a row without a partner has a changed prompt.
         same_prompt, same_id = by_prompt.get(prompt_key(row.value.prompt)), by_id.get(str(row.value.id))
         other = same_prompt or same_id
         place = (join.rows.path, row.line)
@@ -202,6 +203,7 @@ def _together(join: Join, alone: list[Finding]) -> Iterator[Finding]:
     """Yield rows without a partner: each, unless that is no error."""
     if join.missing == "error":
         yield from alone
+    # One finding in place of one for each row: criteria and references are often made for some queries only.
     elif alone:
         lines = {finding.line for finding in alone}
         ids = [row.value.id for row in join.rows.rows if row.line in lines]
@@ -372,7 +374,7 @@ def _uncounted(metrics: ExecutionMetrics, own: ArticleCounts, *, by_links: bool)
 
 
 def _costs(path: Path, line: int, metrics: ExecutionMetrics, price: TokenPrice | None) -> Iterator[Finding]:
-    """Yield a cost that is not that of the tokens; discounts and paid tools may be why."""
+    """Yield a cost that differs from the price of the tokens; discounts and paid tools may be why."""
     usage = metrics.token_usage
     field = "execution_metrics.token_usage.total_cost_usd"
     if usage.input_tokens is None or usage.output_tokens is None:

@@ -30,7 +30,7 @@ class _Prompt:
 
 
 def swapped_findings(criteria: Table[RaceCriteria], queries: Table[QueryRow] | None) -> Iterator[Finding]:
-    """Yield rows of criteria with the words of another query of the two files, and not those of their own prompt.
+    """Yield rows of criteria with the words of another query of the two files instead of their prompt's.
 
     A word weighs more if fewer prompts have it (inverse document frequency).
     """
@@ -79,7 +79,7 @@ def _is_of(other: _Prompt, own: _Prompt, criteria_words: frozenset[str], weights
 
 
 def _share(words: frozenset[str], criteria_words: frozenset[str], weights: Mapping[str, float]) -> float:
-    """Return the share of the words' weight, 0-1, that `criteria_words` has; 0 if none of them counts."""
+    """Return the share of the words' weight, 0-1, that `criteria_words` has; 0 if no word counts."""
     total = fsum(weights.get(word, 0.0) for word in words)
     if total:
         return fsum(weights.get(word, 0.0) for word in words & criteria_words) / total

@@ -266,11 +266,11 @@ async def _pipeline(call: Call, models: list[str], parts: Sequence[Part]) -> Non
         call.begin_model(model, models=len(models))
         if (outcome := await _score(call, model, parts)) is not None:
             outcomes[model] = outcome
-    write_models_comparison(call, outcomes, args.output_dir / "poet")
+    write_models_comparison(call, outcomes, args.output_dir / PART_STAGES["poet"].folder)
 
 
 async def _score(call: Call, model: str, parts: Sequence[Part]) -> Outcome | None:
-    """Return the business report's rows of one model; a part that cannot be had keeps no other from being scored."""
+    """Return the business report's rows of one model; a failed part does not prevent the others."""
     reports, results = call.args.raw_data_dir / f"{model}.jsonl", call.args.output_dir
     outcome = None
     for part in call.args.parts or PARTS:

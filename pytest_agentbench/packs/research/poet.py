@@ -59,6 +59,7 @@ from pytest_agentbench.packs.research.scores import (
     fact_lines,
     race_lines,
 )
+from pytest_agentbench.packs.research.stages import PART_STAGES
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.grading import Grading, Metrics
@@ -198,15 +199,16 @@ def run(args: argparse.Namespace) -> int:
 
 async def _models(call: Call) -> None:
     args = call.args
+    results: Path = args.results_dir / PART_STAGES["poet"].folder
     if args.model is not None or args.input_file is not None:
         file = args.input_file or args.raw_data_dir / f"{args.model}.jsonl"
         model = args.model or file.stem
-        await score_reports(call, file, args.output_dir or args.results_dir / "poet" / model, model)
+        await score_reports(call, file, args.output_dir or results / model, model)
         return
     files = sorted(args.raw_data_dir.glob("*.jsonl"))
     if not files:
         raise ConfigError(f"{args.raw_data_dir}: found no file of reports <model>.jsonl; name one with --input-file")
-    output = args.output_dir or args.results_dir / "poet"
+    output = args.output_dir or results
     outcomes = {}
     for file in files:
         call.begin_model(file.stem, models=len(files))

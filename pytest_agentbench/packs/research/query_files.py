@@ -43,7 +43,7 @@ class ProposedQuery(QueryRow):
 
 @dataclass(frozen=True, slots=True)
 class RawQuery:
-    """A proposed query; `line` is that of its heading or row, from 1.
+    """A proposed query; `line` is the line of its heading or row, from 1.
 
     `topic` is its section, None outside of sections.
     """
@@ -311,7 +311,7 @@ def ids_in_use(reports: Sequence[Path], queries: Path) -> dict[str, RowId]:
 def keep_ids(rows: Queries, ids: Mapping[str, RowId]) -> Queries:
     """Yield the queries under the ids that other files use; others whose number is taken get a hashed id.
 
-    Reports are joined by ids too: under new ones none of them would be scored.
+    Reports are joined by ids too: with new ids no report would be scored.
     """
     used_ids = {str(row_id) for row_id in ids.values()}
     for row in rows:

@@ -65,16 +65,18 @@ def race_row(row_id: RowId, prompt: str, language: Language, judged: RaceJudged)
     Raises Unscored if the scores have no defined share.
     """
     # The original's rows have no language: the field is added only if the prompt would be detected wrongly.
-    spoken: dict[str, Any] = {} if language == language_of(prompt) else {"language": language}
-    sd = {} if judged.sd is None else {"race_sd": judged.sd}
+    optional: dict[str, Any] = {}
+    if language != language_of(prompt):
+        optional["language"] = language
+    if judged.sd is not None:
+        optional["race_sd"] = judged.sd
     return RaceRow(
         id=row_id,
         prompt=prompt,
         **judged.dimensions,
         overall_score=judged.overall,
         race_weighted_dims=judged.weighted_dimensions,
-        **spoken,
-        **sd,
+        **optional,
     ).scored
 
 
@@ -131,6 +133,7 @@ class Partners:
 
         Raises ConfigError if a partner is missing, has another id, or lacks a dimension.
         """
+        # For its errors alone: a report without a query, or with another id, belongs to other files.
         if self.queries is not None:
             self.queries.partner(report)
         row_criteria = self.criteria.partner(report)
@@ -154,7 +157,7 @@ class Partners:
 _MOST_CRITERIA = 100
 """Maximum criteria of a report whose scores an evaluation stores."""
 ROWS, DETAILS = PART_STAGES["race"].rows, "race_details.jsonl"
-_RESULTS = RESULTS / "race"
+_RESULTS = RESULTS / PART_STAGES["race"].folder
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -296,6 +296,7 @@ async def judge_race(
         if text is not None and not text.strip():
             raise Unscored(f"the {name} is empty")
     orders = (False, True) if position_swap and question.reference is not None else (False,)
+    # Both orders of a sample share its number, by which replies are stored; the messages distinguish them.
     draws = [(number, swapped) for number in range(1, samples + 1) for swapped in orders]
     requests = (_draw(asking, question, *draw, request, compat) for request, draw in enumerate(draws, 1))
     scored = await gather_all(*requests)
@@ -450,10 +451,15 @@ def _average_draws(
         dimensions={name: _mean([draw.dimensions[name] for draw in draws]) for name in RACE_DIMENSIONS},
         weighted_dimensions=_mean([draw.weighted_dimensions for draw in draws]),
         # Sample deviation (n - 1): few draws represent all possible ones.
-        sd=stdev(known) if len(known) > 1 else None,
+        sd=sample_deviation(known),
         draws=tuple(draws),
         scored=tuple(dict(scores) for scores in scored),
     )
+
+
+def sample_deviation(values: Sequence[float]) -> float | None:
+    """Return the sample standard deviation, None for fewer than two values."""
+    return stdev(values) if len(values) > 1 else None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import stdev
 from typing import Any
 
 from pytest_agentbench.bounded.writing import write_document, write_text
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.packs.research.call import Call, StageOutcome
 from pytest_agentbench.packs.research.inputs import input_rows, language_of_row, name_row, require_value
+from pytest_agentbench.packs.research.race_judging import sample_deviation
 from pytest_agentbench.packs.research.records import Language
 from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key
 from pytest_agentbench.packs.research.scores import LABELS, RaceRow
@@ -38,12 +38,14 @@ def result_text(means: Means, suffix: str = "") -> str:
 
 
 def print_means(rows: Sequence[RaceRow]) -> None:
-    """Print the means, also those of each language if there are several."""
+    """Print the means, for several languages also of each."""
     print(result_text(race_means(rows)), end="")
     by_language: dict[Language, list[RaceRow]] = {}
     for row in rows:
         by_language.setdefault(language_of_row(row), []).append(row)
-    for language, group in sorted(by_language.items()) if len(by_language) > 1 else ():
+    if len(by_language) < 2:
+        return
+    for language, group in sorted(by_language.items()):
         print(f"Overall Score ({language}, {len(group)} of {len(rows)}): {race_means(group)['overall_score']:.4f}")
 
 
@@ -87,7 +89,7 @@ def means_over_runs(runs: Sequence[Run]) -> tuple[dict[str, float | None], dict[
     means, deviations = dict[str, float | None](), dict[str, float | None]()
     for name in LABELS:
         known = [value for run_means in of_runs if (value := run_means[name]) is not None]
-        means[name], deviations[name] = mean_known(known), stdev(known) if len(known) > 1 else None
+        means[name], deviations[name] = mean_known(known), sample_deviation(known)
     return means, deviations
 
 
@@ -117,13 +119,15 @@ async def stored_scores(call: Call, files: Sequence[Path], output: Path) -> None
     means, deviations = means_over_runs(runs)
     difference = run_difference(*runs) if len(runs) == 2 else None
     text = f"{result_text(means)}Runs: {len(runs)}\n{result_text(deviations, ' SD')}"
-    text += "" if difference is None else f"Overall Score Difference: {difference}\n"
     document: dict[str, Any] = {
         "runs": [{"file": str(run.file), "n_scored": len(run.rows), "means": race_means(run.rows)} for run in runs],
         "mean": means,
         "sd": deviations,
-        "difference": None if difference is None else asdict(difference),
+        "difference": None,
     }
+    if difference is not None:
+        text += f"Overall Score Difference: {difference}\n"
+        document["difference"] = asdict(difference)
     written = write_text(output / RESULT, text), write_document(output / RUNS, document)
     call.ends.append(StageOutcome("runs", len(runs), len(runs), 0, written))
     print(text, end="")

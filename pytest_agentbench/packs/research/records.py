@@ -58,6 +58,12 @@ class ExecutionMetrics(Record):
     citation_count: Amount | None = None
     word_count: Amount | None = None
 
+    @property
+    def hours(self) -> float | None:
+        """Return the hours that the report took, or None."""
+        seconds = self.total_duration_seconds
+        return None if seconds is None else seconds / 3600
+
 
 Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 """A share, or one on another scale, such as percent. The bound keeps sums finite."""
@@ -226,7 +232,7 @@ def task_of_case(case: "Case") -> ResearchTask:
 
 
 class StageCost(Record):
-    """Cost of judging at one stage; `unknown` requests had no cost, and `cost_usd` is that of the others."""
+    """Cost of judging at one stage; `unknown` requests had no cost, and `cost_usd` is the cost of the others."""
 
     requests: int
     input_tokens: int
@@ -291,7 +297,7 @@ def count_article(article: str) -> ArticleCounts:
 class Report:
     """One report of one agent on one query.
 
-    `id` is the row's, `case_id` the name under which judges' scripts and cassettes know it, `model` that of the agent.
+    `id` is the row's, `case_id` the name under which judges' scripts and cassettes know it, `model` the agent's model.
     """
 
     id: RowId

@@ -14,7 +14,7 @@ from pytest_agentbench.packs.research.records import (
     ResearchScores,
     task_of_case,
 )
-from pytest_agentbench.packs.research.stages import PARTS, SCORES
+from pytest_agentbench.packs.research.stages import PART_STAGES, PARTS, SCORES
 from pytest_agentbench.reports.sections import Kind, ReportSection
 from pytest_agentbench.terminal_text import sendable
 
@@ -72,13 +72,13 @@ class ResearchSection(ReportSection):
     def row(self, case: Case, evaluation: Evaluation | None) -> dict[str, Any]:
         """Return the report's id in its file, and the fingerprint of the evaluation with its evidence."""
         row_id, defaults = task_of_case(case).row_id, task_of_case(case).defaults
-        scored = evaluation if evaluation is not None and evaluation.part(ResearchScores) is not None else None
-        return {
-            # As files have them, ids may hold halves of surrogate pairs, which report.json cannot.
-            "row_id": sendable(row_id) if isinstance(row_id, str) else row_id,
-            "evaluation": scored and scored.fingerprint,
-            **({"defaults": [*defaults]} if defaults else {}),
-        }
+        # As files have them, ids may hold halves of surrogate pairs, which report.json cannot.
+        part: dict[str, Any] = {"row_id": sendable(row_id) if isinstance(row_id, str) else row_id, "evaluation": None}
+        if evaluation is not None and evaluation.part(ResearchScores) is not None:
+            part["evaluation"] = evaluation.fingerprint
+        if defaults:
+            part["defaults"] = [*defaults]
+        return part
 
     def model(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         """Return how many of a model's reports were scored with which default; None if none was."""
@@ -119,8 +119,9 @@ class ResearchSection(ReportSection):
         }
         # Twice as many draws as samples: only then both orders were asked, as a report without a reference has but
         # one.
-        swapped = compared and scoring.position_swap and len(draws) == 2 * scoring.samples
-        return [votes | ({"order": "swapped"} if swapped else {})]
+        if compared and scoring.position_swap and len(draws) == 2 * scoring.samples:
+            votes["order"] = "swapped"
+        return [votes]
 
     def evidence(self, evaluation: Evaluation) -> Sequence[str]:
         """Return the evidence of the failed scores, in the original texts."""
@@ -131,7 +132,7 @@ SECTION = ResearchSection()
 
 _MOST = 3
 """Criteria, citations and judged scores that are named."""
-_STANDING = ("race", "fact_accuracy", "efficiency", "strategic")
+_STANDING = tuple(PART_STAGES[part].main_metric for part in PART_STAGES["poet"].made_of)
 """The scores that POET and quality are made of."""
 
 
@@ -175,9 +176,9 @@ def _weakest_criteria(criteria: Collection[CriterionScore], dimensions: Collecti
     candidates = [criterion for criterion in criteria if criterion.dimension in dimensions]
     # The loss against the reference counts, not the score: a weak reference shares the weakness.
     for criterion in sorted(candidates, key=lambda criterion: criterion.target - (criterion.reference or 0))[:_MOST]:
-        against = f" against {criterion.reference:g}" if criterion.reference is not None else " of 10"
-        analysis = f" ({criterion.analysis})" if criterion.analysis.strip() else ""
-        yield f"{criterion.dimension}: {criterion.target:g}{against}: {criterion.criterion}{analysis}"
+        against = " of 10" if criterion.reference is None else f" against {criterion.reference:g}"
+        reason = _in_brackets(criterion.analysis)
+        yield f"{criterion.dimension}: {criterion.target:g}{against}: {criterion.criterion}{reason}"
 
 
 def _citations(evidence: ResearchScores) -> Iterator[str]:
@@ -205,4 +206,8 @@ def _recorded(evidence: ResearchScores) -> str:
 
 def _weakest_scores(evidence: ResearchScores) -> Iterator[str]:
     for name, (score, reason) in sorted(evidence.strategic.items(), key=lambda entry: entry[1][0])[:_MOST]:
-        yield f"{name}: {score:g} of 5{f' ({reason})' if reason.strip() else ''}"
+        yield f"{name}: {score:g} of 5{_in_brackets(reason)}"
+
+
+def _in_brackets(reason: str) -> str:
+    return f" ({reason})" if reason.strip() else ""

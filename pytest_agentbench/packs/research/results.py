@@ -101,7 +101,7 @@ class _Details(Record):
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """A row of validated.jsonl without its pages; `part` is the reason as a text if there is none."""
+    """A row of validated.jsonl without its pages; `part` is a text with the reason if it has no score."""
 
     id: RowId
     prompt: str
@@ -161,6 +161,7 @@ class StageResults:
 
     def _outcome(self, part: EvidencePart, row: ReportRow, form: type[S]) -> S:
         outcome = self._partner(part, self._outcome_rows(part), row)
+        # A row has its id, further figures and reasons besides the fields of the score, which allows no others.
         fields = {name: value for name, value in (outcome.model_extra or {}).items() if name in form.model_fields}
         error = (outcome.model_extra or {}).get(f"{part}_error")
         # A row may have a reason for its incompleteness and its other figures too.

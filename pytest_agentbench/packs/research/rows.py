@@ -69,7 +69,7 @@ class GoodRow(Generic[R]):
 class LostRow:
     """An unusable row; `message` has a line `file:line:column: ...` for each problem.
 
-    `data` is its JSON value, None if it is not an object; its bytes' place is that of a GoodRow.
+    `data` is its JSON value, None if it is not an object; its bytes' place is as in a GoodRow.
     """
 
     line: int
@@ -122,7 +122,7 @@ def read_utf8(path: Path, limit: int) -> str:
 
 
 def mark_repeated(path: Path, rows: Iterable[GoodRow[D] | LostRow]) -> Iterator[GoodRow[D] | LostRow]:
-    """Yield the same, but a row that has the prompt or the id of one before it is lost."""
+    """Yield the rows; one with the prompt or the id of an earlier row becomes a LostRow."""
     prompts: dict[str, int] = {}
     ids: dict[str, int] = {}
     for row in rows:
@@ -181,11 +181,11 @@ class Joined(Generic[P]):
         return (row for _, row in self._rows.values())
 
     def __contains__(self, row: Prompted) -> bool:
-        """Return whether there is a row of the same prompt."""
+        """Return whether a row has this prompt."""
         return prompt_key(row.prompt) in self._rows
 
     def partner(self, row: Prompted) -> P:
-        """Return the row of the same prompt. Raises ConfigError if there is none, or if it has another id."""
+        """Return the row with this prompt. Raises ConfigError if it is missing or has another id."""
         entry = self._rows.get(prompt_key(row.prompt))
         if entry is None:
             raise ConfigError(f"{self.path}: found no row with the prompt of {row.id!r} ({_short(row.prompt)})")
@@ -240,7 +240,7 @@ def place_of_row(path: Path, row: GoodRow[Any], content: str) -> RowPlace:
 
 def report_content(row: ReportRow) -> str:
     """Return the part of a report that can change its scores."""
-    metrics = row.execution_metrics.model_dump(mode="json") if row.execution_metrics is not None else None
+    metrics = row.execution_metrics and row.execution_metrics.model_dump(mode="json")
     # Other fields may change without changing a score, so stored evaluations stay valid.
     further = {name: value for name, value in (row.model_extra or {}).items() if name in _RECORDED}
     return json.dumps([row.article, metrics, further], sort_keys=True)

@@ -85,9 +85,6 @@ class OriginalRaceRow(RaceRow):
     race_weighted_dims: NotNegative | None = None
 
 
-SECONDS_OF_HOUR = 3600.0
-
-
 class EfficiencyScore(Record):
     """A report's efficiency, 0-1, its parts and their data. `reasons` names the missing data of each None.
 
@@ -116,11 +113,10 @@ class EfficiencyScore(Record):
 
     def rests_on(self, metrics: ExecutionMetrics) -> bool:
         """Return whether it was computed of these metrics."""
-        seconds, usage = metrics.total_duration_seconds, metrics.token_usage
+        usage = metrics.token_usage
         mine = (self.hours, self.automation_rate, self.input_tokens, self.output_tokens)
-        hours = None if seconds is None else seconds / SECONDS_OF_HOUR
         recorded = self.ai_cost_usd if self.ai_cost == "recorded" else None
-        return mine == (hours, metrics.automation_level, usage.input_tokens, usage.output_tokens) and (
+        return mine == (metrics.hours, metrics.automation_level, usage.input_tokens, usage.output_tokens) and (
             recorded == usage.total_cost_usd
         )
 
@@ -228,12 +224,16 @@ def race_lines(scored: Mapping[RaceDimension, Sequence[Scored]]) -> tuple[str, .
     entries = sorted(
         ((score, name) for name, scores in scored.items() for score in scores), key=lambda entry: entry[0].target
     )
-    return tuple(
-        f"{name}: {score.criterion}: {score.target:g}"
-        f"{'' if score.reference is None else f' (reference: {score.reference:g})'}"
-        f"{': ' if score.analysis else ''}{score.analysis}"
-        for score, name in entries[:MOST_LINES]
-    )
+    return tuple(_race_line(name, score) for score, name in entries[:MOST_LINES])
+
+
+def _race_line(dimension: RaceDimension, score: Scored) -> str:
+    line = f"{dimension}: {score.criterion}: {score.target:g}"
+    if score.reference is not None:
+        line += f" (reference: {score.reference:g})"
+    if score.analysis:
+        line += f": {score.analysis}"
+    return line
 
 
 def fact_lines(pages: Mapping[str, CitedPage]) -> tuple[str, ...]:

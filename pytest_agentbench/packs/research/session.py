@@ -105,6 +105,7 @@ class ResearchSession:
 
     async def close(self) -> None:
         """Close the source of pages."""
+        # Pages that are still being opened, or failed to open, hold nothing yet.
         for pages in self._pages.values():
             if pages.done() and not pages.cancelled() and pages.exception() is None:
                 await pages.result().__aexit__(None, None, None)

@@ -19,8 +19,8 @@ Part = Literal["race", "fact", "efficiency", "strategic", "interaction", "poet"]
 class Stage:
     """A stage: a command of `agentbench research`, a step of its `run` and, if it scores reports, a part of items.
 
-    Its `module` has the command's `add_parser` and `run`. That of a stage of queries has `prepare_queries(call)`, a
-    step of the whole pipeline. That of a part has:
+    Its `module` has the command's `add_parser` and `run`. The module of a stage of queries has
+    `prepare_queries(call)`, a step of the whole pipeline. The module of a part has:
 
     - `async score_reports(call, file, output)`, the step on a file of reports, which writes to the folder `output`;
     - `async grade_report(grading)`, which gives the score of one item (grading.py), or raises AgentbenchError;

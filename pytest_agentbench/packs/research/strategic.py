@@ -315,6 +315,7 @@ class _Turns:
             while self._next < number and self._over[self._next].is_set():
                 self._next += 1
         yield
+        # Not in a `finally`: a row that fails here is finished by its caller.
         self.finish(number)
 
     def finish(self, number: int) -> None:

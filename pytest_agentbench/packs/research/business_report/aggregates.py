@@ -11,6 +11,7 @@ from typing import get_args
 from pydantic import Field
 
 from pytest_agentbench.models.ledger import Spent
+from pytest_agentbench.packs.research.arithmetic import share_of
 from pytest_agentbench.packs.research.business_report.figures import (
     FEWEST_FOR_INTERVAL,
     PART_FIELDS,
@@ -79,7 +80,7 @@ class Citations(Record):
 
 
 class JudgeCost(Record):
-    """Cost of judges at one stage; `unknown` requests had no cost, and `cost_usd` is that of the others."""
+    """Cost of judges at one stage; `unknown` requests had no cost, and `cost_usd` is the cost of the others."""
 
     requests: int
     input_tokens: int
@@ -105,7 +106,7 @@ class Costs(Record):
 class PoetReport(Record):
     """Business report of one model. `n_total` = scored + failed + not reached; failed ones lack a part.
 
-    `weights` are those of the configuration; `race_score_max` and `fact_accuracy_max` are the divisors of RACE and
+    `weights` are from the configuration; `race_score_max` and `fact_accuracy_max` are the divisors of RACE and
     citation accuracy. No report is both among the `top` and the `bottom` ones.
     `lost` are unreadable input rows, which count as failed. `classes` counts scored reports, `defaults` the
     reports whose domain or complexity level is a default.
@@ -146,8 +147,8 @@ def poet_report(
     language: Language = "en",
     race_max: float = 1.0,
 ) -> PoetReport:
-    """Return the report on a model's rows. `spent` is the judges' cost for them by stage; `language` that of
-    recommendations.
+    """Return the report on a model's rows. `spent` is the judges' cost for them by stage; `language` is for
+    the texts of recommendations.
 
     `race_max` is the divisor of RACE in the quality score. `lost` contains the reason of each input row without a
     PoetRow; `not_reached` counts the rows after an interruption.
@@ -252,7 +253,7 @@ def _citations(rows: Sequence[PoetRow]) -> Citations:
         supported=supported,
         unsupported=known - supported,
         unknown=sum(row.citations_unknown or 0 for row in checked),
-        accuracy=supported / known if known else None,
+        accuracy=share_of(supported, known),
         ci95=pass_rate_interval(of_tasks) if enough else None,
     )
 
@@ -295,7 +296,7 @@ class Scored:
 
 
 class Difference(Record):
-    """A model's POET score less the best one's over the tasks that both have; `ci95` that of the paired differences."""
+    """A model's POET score less the best one's over the tasks that both have, with the paired interval."""
 
     model: str
     difference: Mean

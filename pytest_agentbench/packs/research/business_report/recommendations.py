@@ -103,7 +103,7 @@ def _unfit(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]
 
 
 def _inaccurate_citations(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Find that of at least ten known citations a share below good holds."""
+    """Find a citation accuracy below good over at least ten known citations."""
     known = sum(row.citations_known or 0 for row in rows)
     supported = sum(row.citations_supported or 0 for row in rows if row.citations_known is not None)
     threshold = thresholds["good"]
@@ -117,7 +117,7 @@ def _inaccurate_citations(rows: Sequence[PoetRow], thresholds: Thresholds) -> It
 
 
 def _unreadable_citations(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Find that of at least ten citations more than a quarter have pages that could not be compared."""
+    """Find over a quarter of at least ten citations with pages that could not be compared."""
     unknown = sum(row.citations_unknown or 0 for row in rows)
     cited = unknown + sum(row.citations_known or 0 for row in rows)
     if cited < FEWEST_CITATIONS or unknown / cited <= MOST_UNREADABLE:
@@ -215,7 +215,7 @@ def _average_by_task(scored: Sequence[tuple[float, PoetRow]]) -> list[float]:
 
 
 def _unused_knowledge(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Find that at least five reports add knowledge, and none of them uses earlier knowledge."""
+    """Find that at least five reports add knowledge without using any earlier knowledge."""
     # Reuse is None without earlier knowledge: such reports could not have used any.
     adding = [row for row in rows if row.knowledge_units_created and row.knowledge_units_reused is not None]
     if len(adding) >= FEWEST_FOR_INTERVAL and not any(row.knowledge_units_reused for row in adding):

@@ -7,6 +7,7 @@ from datetime import datetime
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from pytest_agentbench.packs.research.arithmetic import share_of
 from pytest_agentbench.packs.research.business_report.aggregates import SCORES, Comparison, Group, PoetReport, Ranked
 from pytest_agentbench.packs.research.business_report.figures import (
     COSTS,
@@ -97,6 +98,7 @@ class _ComparisonText(_Text):
         self._line(labels["scores_note"])
         columns = ("model", "n", "n_scored", "overall_poet_score", "interval", "class", "saving_usd")
         self._table([labels[name] for name in columns], [self._overall(report) for report in reports])
+        # A second table: one with all columns would be wider than a terminal.
         self._line("")
         self._line(labels["n_note"])
         parts = [[format_line(report.model), *self._parts(report)] for report in reports]
@@ -206,7 +208,7 @@ class _ReportText(_Text):
         for name, show in COSTS.items():
             total = getattr(costs, name)
             # Over the reports with the figure, as the sum is: `n` is next to both.
-            mean = None if total.total is None else total.total / total.n
+            mean = share_of(total.total, total.n)
             rows.append((labels[name], format_count(total.n), show(total.total), show(mean)))
         self._table([labels[name] for name in ("figure", "n", "sum", "per_report")], rows)
         self._line(labels["costs_note"])

@@ -29,7 +29,7 @@ from pytest_agentbench.packs.research.commands import RAW_DATA, RESULTS, add
 from pytest_agentbench.packs.research.config import PoetConfig
 from pytest_agentbench.packs.research.inputs import Incomplete
 from pytest_agentbench.packs.research.records import Language, ResearchScores, RowId
-from pytest_agentbench.packs.research.stages import SCORES
+from pytest_agentbench.packs.research.stages import PART_STAGES, SCORES
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.store.contents import Contents
 from pytest_agentbench.store.documents import load_evaluation
@@ -110,7 +110,7 @@ def write_comparison(
     document = {
         "made": made.isoformat(timespec="seconds"),
         **counts,
-        "comparison": None if compared_models is None else compared_models.model_dump(mode="json"),
+        "comparison": compared_models and compared_models.model_dump(mode="json"),
         "models": [model_scores.report.model_dump(mode="json") for model_scores in scored],
     }
     text = comparison_text([model_scores.report for model_scores in scored], compared_models, made, language)
@@ -259,7 +259,7 @@ def report_on_session(args: argparse.Namespace) -> int:
 
     Raises ConfigError if the session has no reports, or has scored them in different ways.
     """
-    # A session has scored by its own files: an option that is given and not heeded would be believed to count.
+    # A session has scored by its own files: an ignored option would seem to count.
     if refused := [name for name, default in _OF_SESSION.items() if getattr(args, name) != default]:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in refused)
         return refuse_usage("research poet", f"found {names} next to --session, which has its own values; leave it out")
@@ -276,12 +276,14 @@ async def _reports(call: Call, session: Session) -> None:
     args, models = call.args, session.models
     if args.model is not None:
         models = {args.model: models[args.model]}
-    output = args.output_dir or RESULTS / "poet"
+    output = args.output_dir or RESULTS / PART_STAGES["poet"].folder
     outcomes = {}
     for model, reports in models.items():
         call.begin_model(model, models=len(models))
         chosen = [report for report in reports if args.only in (None, report.language)][: args.limit]
-        folder = output if args.model is not None and args.output_dir is not None else output / file_stem(model)
+        folder = output / file_stem(model)
+        if args.model is not None and args.output_dir is not None:
+            folder = output
         outcomes[model] = await write_model_report(call, model, chosen, row_of_item, _label, folder, _spent(chosen))
     write_models_comparison(call, outcomes, output)
 

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 
 from pytest_agentbench.judging.verdicts import structured
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
+from pytest_agentbench.packs.research.arithmetic import share_of
 from pytest_agentbench.packs.research.articles import REFERENCES_HEADING
 from pytest_agentbench.packs.research.asking import (
     PROMPT_VERSION,
@@ -172,7 +173,7 @@ def resolve_addresses(citations: Iterable[Citation], article: str) -> list[Citat
     if not (cited := list(citations)):
         return []
     addresses, references = Addresses(article), list_references(article)
-    # A judge may invent a plausible address; its page, if fetched, would be one that nobody cites.
+    # A judge may invent a plausible address; its page, if fetched, is cited in no report.
     urls = (addresses.find(citation.url) or references.get(citation.ref_idx, "") for citation in cited)
     return [Citation(citation.fact, citation.ref_idx, url) for citation, url in zip(cited, urls, strict=True)]
 
@@ -367,9 +368,7 @@ class Counts:
     @property
     def accuracy(self) -> float | None:
         """Return the share of known citations that hold, 0-1."""
-        if self.known:
-            return self.supported / self.known
-        return None
+        return share_of(self.supported, self.known)
 
     @property
     def total(self) -> int:
@@ -379,9 +378,7 @@ class Counts:
     @property
     def per_1000_words(self) -> float | None:
         """Return the supported citations for 1,000 words of the report (引用丰富度)."""
-        if self.words:
-            return 1000 * self.supported / self.words
-        return None
+        return share_of(1000 * self.supported, self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,7 +424,7 @@ def compute_statistics(counts: Sequence[Counts], n_failed: int = 0) -> Statistic
     return Statistics(
         total_citations=mean_known(count.known for count in cited),
         total_valid_citations=mean_known(count.supported for count in cited),
-        valid_rate=supported / known if known else None,
+        valid_rate=share_of(supported, known),
         macro_accuracy=mean_known(accuracies),
         total_citations_all=mean_known(count.known for count in counts),
         total_valid_citations_all=mean_known(count.supported for count in counts),

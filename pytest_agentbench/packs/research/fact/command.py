@@ -199,7 +199,7 @@ def _find_lost_reports(
     call: Call, source: Path, rows: Sequence[HeadRow], reports: Path, languages: _Languages
 ) -> list[LostRow]:
     """Return the reports without a row: the program that wrote the rows has lost them silently."""
-    prompts = [row.value.prompt if isinstance(row, GoodRow) else (row.data or {}).get("prompt") for row in rows]
+    prompts = [(row.data or {}).get("prompt") for row in rows]
     known_prompts = {prompt_key(prompt) for prompt in prompts if isinstance(prompt, str)}
     report_rows = chosen_rows(call, reports, read_research_rows(reports, QueryRow), languages.of)
     return [
@@ -210,19 +210,19 @@ def _find_lost_reports(
 
 
 class _Languages:
-    """Languages of rows: of each that of its query, where queries are given."""
+    """Languages of rows: the language of the query if queries are given, else of the row."""
 
     def __init__(self, call: Call, queries: Path | None) -> None:
         self._queries: Joined[QueryRow] | None = join_optional(call, queries, QueryRow)
 
     def expected(self, row: QueryRow) -> Language:
-        """Return the query of a row. Raises ConfigError if the queries lack it."""
+        """Return the language of a row. Raises ConfigError if the queries lack its query."""
         if self._queries is None:
             return language_of_row(row)
         return self._queries.partner(row).language or language_of_row(row)
 
     def of(self, row: QueryRow) -> Language:
-        """Return the same, by the row alone where its query is missing."""
+        """Return the language of a row; if its query is missing, from the row alone."""
         try:
             return self.expected(row)
         except ConfigError:
@@ -317,7 +317,7 @@ def _network(text: str) -> str:
     return text
 
 
-_RESULTS = RESULTS / "fact"
+_RESULTS = RESULTS / PART_STAGES["fact"].folder
 
 _STAGES = {
     "extract": "list the statements of each report that cite something",

@@ -211,8 +211,9 @@ class Sites:
         if (site := self._sites.get(origin)) is None:
             # A site without a public address is one's own, where politeness only costs time.
             public = any(map(is_public, addresses))
-            slots = asyncio.Semaphore(self._settings.per_site if public else self._settings.concurrency)
-            site = self._sites[origin] = _Site(origin, slots, self._settings.delay if public else 0.0)
+            settings = self._settings
+            at_once, delay = (settings.per_site, settings.delay) if public else (settings.concurrency, 0.0)
+            site = self._sites[origin] = _Site(origin, asyncio.Semaphore(at_once), delay)
         return site
 
     async def _allowed(self, site: _Site, url: httpx2.URL) -> None:
@@ -231,7 +232,7 @@ class Sites:
             raise FetchError(f"{where} {error}") from error
         if not says.allowed:
             raise FetchError(f"{where} keeps programs from this page")
-        # Crawl-delay is heeded up to ten seconds: with more, no second page would be read in its time.
+        # Crawl-delay counts up to ten seconds: with more, no second page would be read in its time.
         site.delay = max(site.delay, min(says.delay or 0.0, _LONGEST_DELAY))
 
     async def _rules(self, origin: str) -> _Rules:

@@ -100,7 +100,7 @@ class Jina:
             status, reply = await self._ask(str(target))
         problem = str(reply.get("readableMessage") or reply.get("message") or "")[:300].replace(self._key, REDACTED)
         if status != 200:
-            raise FetchError(f"the Jina reader answered HTTP {status}{': ' if problem else ''}{problem}")
+            raise FetchError(f"the Jina reader answered HTTP {status}: {problem}".removesuffix(": "))
         data = reply.get("data")
         if not isinstance(data, dict) or not isinstance(data.get("content"), str):
             raise FetchError("the Jina reader answered without the page's content")
@@ -179,7 +179,7 @@ class KeptPage(Record):
 class KeptPages:
     """A folder of pages that several sessions may share; closed by `close`.
 
-    A file is whole or not there. Nothing is kept of a page that could not be had. While a page is fetched, a byte of
+    A file is whole or not there. A failed page is not stored. While a page is fetched, a byte of
     the folder's file `.claims` is locked, by which other processes know to wait for it.
     """
 
@@ -295,7 +295,7 @@ class Pages:
     """Pages of one session: a context manager, at whose end fetching ends.
 
     `output` is the folder that keeps pages for later sessions and shares them with others that run now; None: this
-    session alone knows them. A page that could not be had is remembered by this session only: the next one asks again.
+    session alone knows them. A failed page is remembered by this session only: the next one asks again.
     """
 
     def __init__(self, output: Path | None, settings: PageSettings) -> None:
@@ -353,8 +353,10 @@ class Pages:
         except (FetchError, RefusedError) as error:
             return f"{SCRAPE_FAILED}{error}"
         except BaseException:
+            # A cancellation or a refused key is not the page's fault: later requests must not get this task's error.
             self._forget(address)
             raise
+        # Later requests read the stored file: the texts of a session's pages, in memory, could take gigabytes.
         if kept:
             self._forget(address)
         return content
@@ -373,7 +375,7 @@ class Pages:
         return KeptPages.key(address, self._source.version)
 
     def _forget(self, address: str) -> None:
-        """Forget the page: who asks next finds it in the folder, not in memory, or has it fetched again."""
+        """Remove the page from memory: the next request reads it from the folder, or fetches it again."""
         del self._asked[address]
 
 

@@ -26,6 +26,7 @@ class StoredRows:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        # Without a limit: rows are read one at a time.
         try:
             self._file = open_file(path, limit=None)
         except OSError as error:
@@ -43,7 +44,7 @@ class StoredRows:
         """Yield all rows, each validated. Raises ConfigError if the file cannot be read."""
         for row in read_research_rows(self._path, record):
             if isinstance(row, LostRow):
-                yield replace(row, data=None if row.data is None else _keep_head(row.data))
+                yield replace(row, data=row.data and _keep_head(row.data))
             else:
                 value = row.value
                 # Without validation: the row has just been checked whole.

@@ -229,7 +229,7 @@ class CitedPage(Record):
 
     @property
     def readable(self) -> bool:
-        """Return whether its content could be had."""
+        """Return whether the page was fetched and has content."""
         return bool(self.url_content) and not str(self.url_content).startswith(SCRAPE_FAILED)
 
 
@@ -404,6 +404,7 @@ def count_row(row: FactRow) -> Counts:
 
 def count_pages(pages: Mapping[str, CitedPage], article: str) -> Counts:
     """Return the labels of pages that are all compared, with the article's length."""
+    # The address "" has the statements that are cited without one; they are labelled `unknown`, and counted here too.
     labels: Counter[Label] = Counter(verdict.result for page in pages.values() for verdict in page.validate_res or ())
     return Counts(
         supported=labels["supported"],
@@ -416,11 +417,13 @@ def count_pages(pages: Mapping[str, CitedPage], article: str) -> Counts:
 
 def dump_pages(pages: Mapping[str, CitedPage]) -> dict[str, dict[str, Any]]:
     """Return the pages as in `citations_deduped`, without fields of later stages."""
+    # Unset fields and not None ones: a row that another program wrote keeps its explicit nulls.
     return {url: page.model_dump(mode="json", exclude_unset=True) for url, page in pages.items()}
 
 
 def _number_requests(pages: Iterable[CitedPage]) -> Sequence[int]:
     """Return the number of each page's first request, from 1, as if all pages were asked about."""
+    # Numbers of requests that turn out to be unnecessary stay unused: a scripted reply belongs to a fixed request.
     firsts, request = [], 1
     for page in pages:
         firsts.append(request)
