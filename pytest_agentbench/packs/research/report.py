@@ -39,15 +39,14 @@ _MODEL_SCHEMA = {
 }
 _ROW_SCHEMA = {
     "type": "object",
-    "description": "Of a research report: its id in its file, and the fingerprint of the evaluation that has what it "
-    "rests on.",
+    "description": "Of a research report: its id in its file, and the fingerprint of the evaluation with its evidence.",
     "additionalProperties": False,
     "required": ["row_id", "evaluation"],
     "properties": {
         "row_id": {"type": ["integer", "string"]},
         "evaluation": {"type": ["string", "null"]},
         "defaults": {
-            "description": "Which of domain and complexity level the report and its query do not tell.",
+            "description": "Which of domain and complexity level is a default, as report and query lack it.",
             "type": "array",
             "items": {"enum": [*get_args(DefaultField)]},
         },

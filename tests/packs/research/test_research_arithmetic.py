@@ -139,7 +139,7 @@ def test_two_reports_without_any_points_have_no_share() -> None:
 
 
 @given(st.floats(0, 100), amounts, st.none() | st.floats(0, 1000), st.none() | amounts, maybe)
-def test_efficiency_is_a_share_or_says_what_it_lacks(hours, rate, agent_hours, cost, automation) -> None:
+def test_efficiency_is_a_share_or_names_the_missing_data(hours, rate, agent_hours, cost, automation) -> None:
     found = efficiency(Expert(hours, rate), hours=agent_hours, cost_usd=cost, automation=automation)
     lacking = [agent_hours, cost, automation].count(None)
     nothing_to_save = (not hours) + (not hours * rate)
@@ -189,7 +189,7 @@ def test_a_slower_or_dearer_run_than_the_expert_saves_nothing() -> None:
     assert versus_expert(replace(task, total_duration_seconds=0)) == 1
 
 
-def test_a_duration_too_short_to_be_told_in_hours_is_no_slower_than_an_expert() -> None:
+def test_a_duration_that_rounds_to_zero_hours_is_not_slower_than_an_expert() -> None:
     """5e-324 seconds are 0 hours to a float."""
     assert versus_expert(Interaction(expert_time_hours=1, total_duration_seconds=5e-324)) == 1
     assert versus_expert(Interaction(expert_time_hours=1, total_duration_seconds=1e-300)) == 1

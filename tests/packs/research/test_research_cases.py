@@ -65,7 +65,7 @@ def test_without_stored_reports_each_query_is_a_case(project):
     assert read_material(case.research).article is None
 
 
-def test_the_name_is_the_folder_or_what_the_file_is_called(project, tmp_path):
+def test_the_name_is_the_folder_or_the_name_of_the_file(project, tmp_path):
     assert opened(project, name=None).name == tmp_path.name
     named = project.write("deep.reports.yaml", (tmp_path / "reports.yaml").read_text(encoding="utf-8"))
     assert open_reports(named, ConfigRoot(tmp_path)).name == "deep"
@@ -79,7 +79,7 @@ def test_a_list_of_rows_in_json_is_read_like_lines(project):
     assert [read_material(report_case(reports, item).research).article[:5] for item in items] == ["Chips"] * 2
 
 
-def test_a_case_is_told_once_however_many_models_report_on_it(project):
+def test_a_case_is_listed_once_for_any_number_of_models(project):
     project.rows("raw/claude.jsonl", report(1), report(2), '{"id": 3}')
     found = list(read_all_reports(opened(project)))
     assert [each.case_id for each in found if not isinstance(each, BadRow)] == ["drb.1", "drb.2"]

@@ -102,7 +102,7 @@ def test_criteria_that_do_not_add_up_are_asked_for_again(
 
 
 @pytest.mark.slow
-def test_a_query_without_criteria_is_named_and_only_what_is_missing_is_asked_again(
+def test_a_query_without_criteria_is_named_and_only_missing_replies_are_requested_again(
     judge: RaceJudge, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write("data/prompt_data/query.jsonl", *QUERIES, {"id": 3}, {"id": 4, "prompt": "What is  tea?"})

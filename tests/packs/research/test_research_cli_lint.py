@@ -272,9 +272,7 @@ def test_copied_metrics_and_copied_articles(lint):
     write("gpt.jsonl", first, second)
     write("r.jsonl", query(article=ARTICLE))
     lines = lint("--input-file", "gpt.jsonl", "--reference-file", "r.jsonl")[1]
-    expected = (
-        "gpt.jsonl:2: review: execution_metrics: found 60 seconds and 0.07 USD, as on line 1, expected the "
-    )
+    expected = "gpt.jsonl:2: review: execution_metrics: found 60 seconds and 0.07 USD, as on line 1, expected the "
     assert f"{expected}measurements of this run" in lines
     copies = [line for line in lines if ": article: " in line]
     assert copies == [
@@ -409,7 +407,7 @@ def test_criteria_of_another_query_are_found_by_their_words(order, swapped, lint
     ]
 
 
-def test_queries_tell_whose_criteria_stand_alone(lint):
+def test_swapped_criteria_are_found_by_the_words_of_queries_without_criteria(lint):
     queries = write("q.jsonl", *(query(number, prompt) for number, prompt in SUBJECTS.items()))
     file = write("c.jsonl", of_subject(3, 2))
     assert any("the words of query 2" in line for line in lint("--criteria-file", file, "--query-file", queries)[1])

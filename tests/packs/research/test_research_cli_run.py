@@ -285,7 +285,7 @@ def test_criteria_that_are_there_stay_as_they_are(project: Path, capsys: pytest.
     assert made["dimension_weight"] == pytest.approx(lacking["dimension_weight"])
 
 
-def test_selected_queries_are_what_is_scored(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_selected_queries_are_scored(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Domains and levels come from the judge then: raw queries have none."""
     queries = project / "data/prompt_data/query.jsonl"
     prompts = [json.loads(line)["prompt"] for line in queries.read_text(encoding="utf-8").splitlines()]

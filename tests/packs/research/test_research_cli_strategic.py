@@ -84,7 +84,9 @@ def texts(found: list[dict[str, Any]]) -> list[str]:
     return [each["text"] for each in found]
 
 
-def test_scores_knowledge_and_what_is_reused_of_it(reports: Reports, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_has_scores_new_knowledge_and_reused_knowledge(
+    reports: Reports, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert reports.run() == 0
     result = reports.result()
     assert [result[name] for name in ("n_total", "n_scored", "n_failed", "n_not_reached")] == [2, 2, 0, 0]
@@ -171,7 +173,7 @@ def test_a_unit_missing_from_the_article_is_not_reused_even_if_the_judge_names_i
     assert reports.result()["results"][1]["reused"] == []
 
 
-def test_the_judge_has_to_confirm_what_the_words_suggest(reports: Reports) -> None:
+def test_the_judge_has_to_confirm_reuse_that_the_words_suggest(reports: Reports) -> None:
     reports.said[2]["reuse"] = {"reused": []}
     assert reports.run() == 0
     assert reports.result()["results"][1]["reused"] == []
@@ -218,7 +220,7 @@ def test_a_reply_outside_its_form_is_an_error_and_never_a_middle_score(
     assert reason in capsys.readouterr().err
 
 
-def test_the_config_says_how_much_knowledge_is_taken_over(reports: Reports) -> None:
+def test_the_config_limits_the_knowledge_of_a_report(reports: Reports) -> None:
     config = reports.folder / "config.json"
     settings = {"max_knowledge_units_per_task": 1, "min_knowledge_quality_threshold": 0.85}
     config.write_text(

@@ -121,7 +121,7 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("lacks", RECORDED)
-def test_exactly_what_needs_a_value_is_null_without_it(rows: list[dict[str, Any]], lacks: str) -> None:
+def test_only_scores_that_need_a_value_are_null_without_it(rows: list[dict[str, Any]], lacks: str) -> None:
     stage_results(rows)
     more = dict.fromkeys(("error_rate", "coverage_completeness", "successful_tool_rate"), 0.5)
     counts = dict.fromkeys(("thinking_time_seconds", "search_queries_count", "user_satisfaction_rating"), 1)

@@ -51,7 +51,7 @@ def test_no_rows_are_no_work() -> None:
     assert table.results == []
 
 
-def test_a_bug_ends_it_all_and_what_has_ended_stays() -> None:
+def test_a_bug_ends_the_stage_and_finished_rows_stay() -> None:
     async def score(row: int) -> int:
         await asyncio.sleep(0)
         return 1 // (3 - row)
@@ -63,7 +63,7 @@ def test_a_bug_ends_it_all_and_what_has_ended_stays() -> None:
     assert table.results == [0, 0, 1, None, None, None]
 
 
-def test_an_interruption_leaves_what_has_ended() -> None:
+def test_an_interruption_keeps_finished_rows() -> None:
     async def interrupted() -> list[float | AgentbenchError | None]:
         reached = asyncio.Event()
 

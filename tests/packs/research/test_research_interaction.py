@@ -276,7 +276,7 @@ def test_an_expert_of_no_cost_leaves_no_share_of_it() -> None:
 # -- as the original has it -----------------------------------------------------------
 
 
-def test_the_original_makes_up_what_was_not_recorded() -> None:
+def test_compat_estimates_unrecorded_values() -> None:
     """Words by 1.3: 6 asked are 7 tokens, 5 said are 6."""
     found = scored({}, compat=True)
     expected = {

@@ -24,7 +24,7 @@ def texts(units: list) -> list[str]:
     return [each.text for each in units]
 
 
-def test_later_reports_of_the_model_know_what_earlier_ones_added(tmp_path: Path) -> None:
+def test_later_reports_of_a_model_know_the_units_of_earlier_ones(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "base.jsonl"
     assert KnowledgeBase(path).contribute(added("1", "Tin melts.", "Lead melts.")) == []
     base = KnowledgeBase(path)
@@ -47,7 +47,7 @@ def test_a_report_that_is_scored_again_adds_nothing_and_knows_the_same(tmp_path:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
-def test_reports_of_a_batch_know_what_stood_before_the_first_of_them(tmp_path: Path, order: tuple[int, ...]) -> None:
+def test_reports_of_a_batch_know_the_units_from_before_the_batch(tmp_path: Path, order: tuple[int, ...]) -> None:
     path = tmp_path / "base.jsonl"
     KnowledgeBase(path).contribute(added("0", "Iron rusts."))
     batch = [added(str(n), f"Fact {n}.", batch="a") for n in (1, 2, 3)]

@@ -92,7 +92,7 @@ def test_a_report_below_a_threshold_fails(project):
 
 
 @pytest.mark.slow
-def test_a_failed_report_shows_what_its_scores_rest_on(project):
+def test_a_failed_report_shows_the_evidence_of_its_scores(project):
     scores = race_reply(5, 5)
     scores["insight"][0] |= {"article_1_score": 2, "article_2_score": 8, "analysis": "No \x1b[31mcause."}
     unsupported = {"results": [{"idx": 0, "reason": "It does not.", "result": "unsupported"}]}
@@ -155,7 +155,7 @@ def test_a_model_without_any_report_is_wrong_usage(project):
 
 
 @pytest.mark.slow
-def test_a_dataset_beside_is_collected_and_named_files_are_not_datasets(project):
+def test_an_unnamed_dataset_is_collected_and_named_files_are_not_datasets(project):
     project.rows("raw/gpt.jsonl", report(1, question="Is this a dataset?"), report(2))
     project.rows("other.jsonl", {"id": "q", "question": "Capital of France?", "answer": "Paris"})
     project.bench.agent()
@@ -164,7 +164,7 @@ def test_a_dataset_beside_is_collected_and_named_files_are_not_datasets(project)
 
 
 @pytest.mark.slow
-def test_without_a_judge_it_is_said_what_to_do(project, monkeypatch):
+def test_without_a_judge_the_error_names_the_remedy(project, monkeypatch):
     monkeypatch.delenv("OPENAI_MODEL", raising=False)
     finished = project.bench.run()
     assert finished.exit != 0

@@ -81,7 +81,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("what", ROWS)
-def test_a_row_that_cannot_be_scored_is_an_error_of_its_own(project, what):
+def test_a_row_that_cannot_be_scored_is_a_separate_error(project, what):
     (name, *rows), outcomes, said = ROWS[what]
     project.rows(name, *rows)
     finished = project.bench.run(SCRIPTED, "--continue-on-collection-errors")
@@ -92,7 +92,7 @@ def test_a_row_that_cannot_be_scored_is_an_error_of_its_own(project, what):
         assert text in finished.text
 
 
-def test_queries_without_a_report_are_told_beside_lines_that_cannot_be_read(project):
+def test_queries_without_a_report_are_reported_next_to_unreadable_lines(project):
     project.rows("raw/gpt.jsonl", '{"id": 1, "prompt": ')
     finished = project.bench.run(SCRIPTED)
     assert finished.result.parseoutcomes()["errors"] == 3
@@ -198,7 +198,7 @@ def pytest_collection_finish(session):
     assert "criteria.jsonl:1:1: the file was changed while the session ran; run again" in finished.text
 
 
-def test_all_that_is_wrong_with_the_file_is_said_once(project):
+def test_all_problems_of_the_file_are_reported_once(project):
     project.reports(thresholds={"rase": 0.5, "race": 80}, samples=0, criteria="gone.jsonl")
     finished = project.bench.run(SCRIPTED)
     text = finished.text

@@ -128,7 +128,7 @@ def test_only_changes_that_affect_a_score_repeat_the_scoring(project, endpoint, 
     assert asked(endpoint) == (stages or [])
 
 
-def test_a_judge_that_favours_what_it_sees_first_is_told_by_both_orders(project):
+def test_a_judge_that_favours_the_first_article_is_detected_by_both_orders(project):
     project.reports(parts=["race"], position_swap=True)
     finished = project.bench.run(*JUDGED, "cases")
     [judge] = finished.report["judges"]

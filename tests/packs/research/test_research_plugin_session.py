@@ -92,7 +92,7 @@ def test_the_files_are_those_of_the_commands_over_the_same_inputs(project, capsy
 
 
 @pytest.mark.slow
-def test_numbers_by_hand_and_what_judging_cost(project):
+def test_scores_and_judge_costs_equal_those_computed_by_hand(project):
     session(project)
     poet("gpt")
     found = files("gpt")

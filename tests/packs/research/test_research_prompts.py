@@ -117,7 +117,7 @@ def test_prompts_are_part_of_an_items_identity_and_none_leave_it_as_it_was() -> 
         ({"compat": "drb", "parts": ["fact"]}, "drb", "deterministic"),
     ],
 )
-def test_compat_drb_sets_what_is_not_given(project: ResearchProject, fields, compat, cleaning) -> None:
+def test_compat_drb_sets_missing_settings(project: ResearchProject, fields, compat, cleaning) -> None:
     found = load(project, **fields)
     assert (found.compat, found.cleaning, found.samples, found.position_swap) == (compat, cleaning, 1, False)
 

@@ -29,7 +29,7 @@ def judged(overall: float | None = 0.55, sd: float | None = None, reference: flo
     return RaceJudged(overall, dict(DIMENSIONS), 0.35, sd, (draw,), (said,))
 
 
-def test_a_row_has_all_scores_and_says_its_language_where_the_prompt_does_not() -> None:
+def test_a_row_has_all_scores_and_its_language_if_the_prompt_suggests_another() -> None:
     row = race_row(7, "Which port?", "en", judged(sd=0.05))
     assert row.model_dump(exclude_unset=True) == {
         "id": 7,
@@ -53,7 +53,7 @@ def test_nothing_to_share_is_no_row() -> None:
         RaceRow(id=1, prompt="p", comprehensiveness=0.1, insight=0.2, instruction_following=0.3)
 
 
-def test_details_are_what_was_said_in_each_draw() -> None:
+def test_details_have_the_replies_of_each_draw() -> None:
     [draw] = race_details(7, judged())["draws"]
     assert draw["overall_score"] == 0.55
     assert draw["judge_details"]["insight"] == [

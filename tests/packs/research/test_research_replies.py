@@ -106,7 +106,7 @@ def test_a_malformed_reply_is_refused_with_its_problem(said, problem) -> None:
     assert problem in refused(said)
 
 
-def test_a_pointwise_reply_has_scores_of_its_own() -> None:
+def test_a_pointwise_reply_has_target_scores() -> None:
     said = {
         name: [{"criterion": each.criterion, "target_score": 5} for each in CRITERIA.criterions[name]]
         for name in RACE_DIMENSIONS
@@ -132,7 +132,7 @@ def ask_race(judge: Judge, **options):
     return judge.ask(lambda asking: judge_race(asking, question, **options))
 
 
-def test_a_judge_that_prefers_what_comes_first_is_balanced_by_the_swap() -> None:
+def test_the_swap_balances_a_judge_that_prefers_the_first_article() -> None:
     with Judge(pairs(first=9.0, second=3.0)) as judge:
         assert ask_race(judge).overall == pytest.approx(0.75)
         both = ask_race(judge, position_swap=True)

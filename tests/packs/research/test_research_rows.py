@@ -93,7 +93,7 @@ def test_criteria_need_known_dimensions_and_weights_that_are_not_negative(read):
     assert "criterions.insight[0].weight" in message
 
 
-def test_half_a_character_stays_what_it_is(read):
+def test_half_of_a_surrogate_pair_stays_unchanged(read):
     [row] = read('{"id": 1, "prompt": "\\ud800?", "article": "x"}')
     assert len(prompt_key(row.value.prompt)) == 64
 

@@ -80,7 +80,7 @@ def test_a_list_has_one_reply_for_each_request(tmp_path):
         ask(tmp_path, "race", requests=3)
 
 
-def test_a_row_of_its_own_comes_before_the_others(tmp_path):
+def test_replies_for_a_single_report_take_precedence(tmp_path):
     assert ask(tmp_path, "extract", "q2", requests=2) == ['{"citations": [1]}', "cut {"]
     assert ask(tmp_path, "clean", "q2") == ["no JSON at all"]
 

@@ -11,7 +11,7 @@ from pytest_agentbench.packs.research.stages import ANNOTATED, JUDGED, PARTS, QU
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
-def test_a_module_has_what_its_row_promises(stage: Stage) -> None:
+def test_a_module_has_the_functions_that_its_row_requires(stage: Stage) -> None:
     module = stage.load()
     subparsers = argparse.ArgumentParser().add_subparsers()
     module.add_parser(subparsers)

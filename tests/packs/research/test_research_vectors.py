@@ -74,7 +74,7 @@ def test_one_file_twice_is_no_second_run(tmp_path: Path, capsys: pytest.CaptureF
     assert "found one file twice as --raw-results" in capsys.readouterr().err
 
 
-def test_fact_statistics_count_what_is_known(tmp_path: Path) -> None:
+def test_fact_statistics_count_known_citations(tmp_path: Path) -> None:
     """Known labels: 3 of the first report and 2 of the second; supported: 2 and 2. The unknown one counts nowhere."""
     target = tmp_path / "fact_result.txt"
     files = ["--input_path", str(DATA / "fact_validated.jsonl"), "--output_path", str(target)]

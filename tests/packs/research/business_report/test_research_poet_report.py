@@ -118,7 +118,7 @@ def test_groups_are_in_order_and_those_without_a_name_come_last():
     assert [group.name for group in report.by_language] == ["en", "zh"]
 
 
-def test_the_configuration_says_how_many_tasks_are_named_and_what_scores_are_called():
+def test_the_configuration_sets_the_number_of_named_tasks_and_the_classes():
     config = PoetConfig.model_validate(
         {
             "reporting_settings": {"top_tasks_count": 1, "bottom_tasks_count": 2},
@@ -224,7 +224,7 @@ def test_the_text_has_the_verdict_with_its_n_and_each_reason(tmp_path):
     assert "Citation accuracy (n = 1)\n   7: scrape: 3 pages timed out\n" in text
 
 
-def test_the_text_can_be_had_in_chinese(tmp_path):
+def test_the_text_is_written_in_chinese_on_request(tmp_path):
     files = written(tmp_path, [whole(1, 0.85), without_facts(7)], language="zh")
     assert "POET 综合分: 0.85 (n = 1), 优秀" in files["report.txt"]
     assert "补全缺失项：可读取的 2 份报告中有 1 份没有 POET 综合分" in files["report.txt"]

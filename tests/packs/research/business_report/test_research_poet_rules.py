@@ -59,7 +59,7 @@ def test_no_report_gets_none_either():
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_every_rule_says_numbers_and_names_tasks(rule, language):
+def test_every_rule_has_its_numbers_and_tasks(rule, language):
     advice = found(EXAMPLES[rule], language)[rule]
     assert re.search(r"\d", advice.text)
     assert advice.numbers

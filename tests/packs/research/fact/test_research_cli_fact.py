@@ -178,7 +178,7 @@ def test_a_row_that_failed_is_the_only_one_that_is_asked_again(
 
 
 @pytest.mark.slow
-def test_stages_one_by_one_give_what_all_give_at_once(site: Site, judge: FactJudge) -> None:
+def test_single_stages_give_the_files_of_the_whole_command(site: Site, judge: FactJudge) -> None:
     write("reports.jsonl", report("a", ARTICLE.format(site=site.url)))
     assert fact("--raw-data-path", "reports.jsonl", "--output-dir", "whole", "--allow-private", "127.0.0.1") == 0
     source = "reports.jsonl"
@@ -338,7 +338,9 @@ def test_help_names_the_stages(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_scrape_that_reaches_no_page_says_so_and_fails(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scrape_without_any_readable_page_fails_with_a_warning(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
     def cited(*paths: str) -> dict[str, Any]:
         pages = {f"{site.url}{path}": {"facts": ["A fact."]} for path in paths}
         return report(1, "An article.", citations_deduped={**pages, "": {"facts": ["Without an address."]}})

@@ -161,7 +161,7 @@ def test_a_reply_that_stays_cut_off_fails_its_row_alone(site: Site, judge: FactJ
     assert said("out/fact_result.txt")["n_failed"] == "0"
 
 
-def test_a_stage_on_rows_that_lack_what_the_one_before_adds(
+def test_a_stage_refuses_rows_without_the_output_of_the_previous_stage(
     judge: FactJudge, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write("reports.jsonl", report(1, "A."), report(2, "B.", citations_deduped={"http://a.org/": {"facts": ["A."]}}))

@@ -91,7 +91,7 @@ def test_an_unwritable_folder_is_an_error_before_any_request(
 
 
 @pytest.mark.slow
-def test_two_processes_on_the_same_files_give_what_one_gives(judge: FactJudge) -> None:
+def test_two_processes_on_the_same_files_give_the_files_of_one(judge: FactJudge) -> None:
     with Site({f"/{n}": f"Statement {n} holds." for n in range(8)}) as site:
         articles = ["".join(f"- Statement {n} holds. {site.url}/{(n + k) % 8}\n" for n in range(8)) for k in range(6)]
         write("rows.jsonl", *({"id": n, "prompt": f"Q {n}?", "article": text} for n, text in enumerate(articles)))

@@ -26,7 +26,7 @@ def contents(path: str) -> list[str]:
     return [page["url_content"] for row in rows for page in row["citations_deduped"].values()]
 
 
-def test_the_script_beside_the_reports_has_the_pages_too(project: ResearchProject) -> None:
+def test_the_script_next_to_the_reports_has_the_pages_too(project: ResearchProject) -> None:
     Path(SCRIPT).rename("raw/gpt.demo.yaml")
     assert main(["research", "fact", "--input_file", "raw/gpt.jsonl", "--judge", "demo"]) == 0
     assert contents("results/fact/gpt/scraped.jsonl") == [PAGE, PAGE]

@@ -146,12 +146,12 @@ def test_an_answer_that_trickles_is_given_up(reader: Any) -> None:
     assert found == ["scrape failed: the Jina reader gave no complete answer in time"]
 
 
-def test_addresses_that_are_not_public_are_not_told_to_it(reader: Any) -> None:
+def test_private_addresses_are_not_sent_to_the_reader(reader: Any) -> None:
     [found] = contents(reader, None, PAGE, network=NetworkSettings())
     assert found.startswith("scrape failed: 127.0.0.1 is refused: it is not a public address")
     assert reader.seen == []
 
 
-def test_a_wrong_address_of_it_is_said() -> None:
+def test_a_wrong_address_of_the_reader_is_reported() -> None:
     with pytest.raises(ConfigError, match=r"JINA_BASE_URL: found 'r\.jina\.ai', expected a URL such as"):
         PageSettings.of(LOOPBACK, {"JINA_API_KEY": KEY, "JINA_BASE_URL": "r.jina.ai"})

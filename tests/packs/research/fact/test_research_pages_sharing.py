@@ -128,7 +128,7 @@ def begin(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.slow
-def test_processes_beside_each_other_fetch_once(tmp_path: Path) -> None:
+def test_concurrent_processes_fetch_a_page_once(tmp_path: Path) -> None:
     with page_site() as site, beside(tmp_path, 3, f"{site.url}/slow") as running:
         for each in running:
             begin(each)
