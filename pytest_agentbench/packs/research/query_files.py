@@ -15,11 +15,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from pytest_agentbench.bounded.files import read_file
-from pytest_agentbench.bounded.json_files import BadItem, read_items
 from pytest_agentbench.bounded.writing import write_lines
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.records import QueryRow, RowId
-from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key, read_research_rows
+from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key, read_objects, read_research_rows
 
 # Both ways of the sample, `**Query 1: title**` and `**Query** **1: title**`: the original finds 42 of its 44 queries.
 # Titles may have `*` and either colon.
@@ -146,13 +145,8 @@ def _markdown(path: Path, text: str) -> Queries:
 
 
 def _json(path: Path) -> Queries:
-    for item in read_items(path):
-        if isinstance(item, BadItem):
-            yield LostRow(item.line, f"{path}:{item.line}:{item.column}: {item.reason}")
-        elif not isinstance(item.value, dict):
-            yield LostRow(item.line, f"{path}:{item.line}:1: expected an object")
-        else:
-            yield _row(path, item.line, _fields(item.value))
+    for item in read_objects(path):
+        yield item if isinstance(item, LostRow) else _row(path, item.line, _fields(item.value))
 
 
 def _csv(path: Path, text: str) -> Queries:

@@ -98,11 +98,9 @@ def language_of(text: str) -> Language:
 def read_research_rows(path: Path, record: type[R]) -> Iterator[GoodRow[R] | LostRow]:
     """Yield every row of a JSONL or JSON file, in order. Raises ConfigError if the file cannot be read."""
     scope = Scope(str(path.parent))
-    for item in read_items(path):
-        if isinstance(item, BadItem):
-            yield LostRow(item.line, f"{path}:{item.line}:{item.column}: {item.reason}")
-        elif not isinstance(item.value, dict):
-            yield LostRow(item.line, f"{path}:{item.line}:1: found {describe_kind(item.value)}, expected an object")
+    for item in read_objects(path):
+        if isinstance(item, LostRow):
+            yield item
         else:
             try:
                 value = validate(_document(path, item), record, scope)
@@ -110,6 +108,17 @@ def read_research_rows(path: Path, record: type[R]) -> Iterator[GoodRow[R] | Los
                 yield LostRow(item.line, str(error), item.value, item.offset, len(item.raw))
             else:
                 yield GoodRow(item.line, value, item.value, item.offset, len(item.raw))
+
+
+def read_objects(path: Path) -> Iterator[Item | LostRow]:
+    """Yield every object of a JSONL or JSON file; a value of another kind is lost. Raises ConfigError."""
+    for item in read_items(path):
+        if isinstance(item, BadItem):
+            yield LostRow(item.line, f"{path}:{item.line}:{item.column}: {item.reason}")
+        elif isinstance(item.value, dict):
+            yield item
+        else:
+            yield LostRow(item.line, f"{path}:{item.line}:1: found {describe_kind(item.value)}, expected an object")
 
 
 def read_utf8(path: Path, limit: int) -> str:

@@ -41,28 +41,28 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("files", [FLAT, NESTED])
 def test_both_spellings_are_equivalent(folder, files):
-    found = read_annotations(folder(**files))
-    assert found.domain("finance") == DomainExpert(avg_task_time_hours=2.5, avg_hourly_rate_usd=200)
-    assert found.price("gpt-4") == TokenPrice(input_price_per_1k=0.01, output_price_per_1k=0.03)
-    assert (found.level(1).expert_time_multiplier, found.level(1).difficulty_score) == (0.5, 1)
-    assert (found.level(3).expert_time_multiplier, found.level(3).difficulty_score) == (1, 3)
+    annotated = read_annotations(folder(**files))
+    assert annotated.domain("finance") == DomainExpert(avg_task_time_hours=2.5, avg_hourly_rate_usd=200)
+    assert annotated.price("gpt-4") == TokenPrice(input_price_per_1k=0.01, output_price_per_1k=0.03)
+    assert (annotated.level(1).expert_time_multiplier, annotated.level(1).difficulty_score) == (0.5, 1)
+    assert (annotated.level(3).expert_time_multiplier, annotated.level(3).difficulty_score) == (1, 3)
 
 
 @pytest.mark.parametrize("name", ["medical", "healthcare"])
 def test_healthcare_is_medical_too(folder, name):
     experts = {name: {"avg_hourly_rate_usd": 1, "avg_task_time_hours": 1}}
-    found = read_annotations(folder(**{**FLAT, "domain_expert_data": experts}))
-    assert found.domain("medical") == found.domain("healthcare")
+    annotated = read_annotations(folder(**{**FLAT, "domain_expert_data": experts}))
+    assert annotated.domain("medical") == annotated.domain("healthcare")
 
 
 def test_an_unknown_domain_level_or_model_is_an_error(folder):
-    found = read_annotations(folder(**FLAT, task_type_data={"default": {"expert_time_hours": 1}}))
+    annotated = read_annotations(folder(**FLAT, task_type_data={"default": {"expert_time_hours": 1}}))
     with pytest.raises(ConfigError, match="unknown domain 'finanse'; did you mean 'finance'"):
-        found.domain("finanse")
+        annotated.domain("finanse")
     with pytest.raises(ConfigError, match="unknown complexity level '2'; there is 1, 3"):
-        found.level(2)
+        annotated.level(2)
     with pytest.raises(ConfigError, match="unknown model 'default'; there is gpt-4"):
-        found.price("default")
+        annotated.price("default")
 
 
 @pytest.mark.parametrize("value", [-1, "many", None, [1], "NaN"])
@@ -80,7 +80,7 @@ def test_all_errors_of_all_files_are_reported_at_once(folder):
     }
     with pytest.raises(ConfigError) as caught:
         read_annotations(folder(**files))
-    said = str(caught.value)
+    message = str(caught.value)
     for part in (
         "domain_expert_data.json:1:1: found no object",
         "token_pricing_data.json: is missing, expected the files",
@@ -88,7 +88,7 @@ def test_all_errors_of_all_files_are_reported_at_once(folder):
         "difficulty_score: found 6",
         "one",
     ):
-        assert part in said
+        assert part in message
 
 
 def test_the_error_of_a_truncated_file_has_its_place(folder):
@@ -111,11 +111,11 @@ def test_hours_and_rates_are_read_as_they_stand(rate, hours, names):
 
 def test_levels_are_found_by_number_and_by_name(folder):
     levels = {"1": {"name": "simple"}, "2": {"name": "moderate"}}
-    found = read_annotations(folder(**{**FLAT, "complexity_level_data": levels}))
-    assert [found.level_number(name, {"hard": 2}) for name in (1, "1", "simple", "hard")] == [1, 1, 1, 2]
+    annotated = read_annotations(folder(**{**FLAT, "complexity_level_data": levels}))
+    assert [annotated.level_number(name, {"hard": 2}) for name in (1, "1", "simple", "hard")] == [1, 1, 1, 2]
     for unknown in (3, "3", "tough"):
         with pytest.raises(ConfigError, match="unknown complexity level"):
-            found.level_number(unknown, {})
+            annotated.level_number(unknown, {})
 
 
 @pytest.fixture

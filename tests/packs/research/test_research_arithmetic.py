@@ -60,14 +60,14 @@ def judged(draw: st.DrawFn, *, pairwise: bool = True) -> tuple[RaceCriteria, dic
 @given(judged())
 def test_race_is_a_share_and_the_two_reports_shares_sum_to_1(case) -> None:
     criteria, scored = case
-    found = race(criteria, scored)
+    result = race(criteria, scored)
     swapped = {
         name: [replace(each, target=each.reference, reference=each.target) for each in listed]
         for name, listed in scored.items()
     }
     other = race(criteria, swapped)
-    pairs = [(found.overall, other.overall)]
-    pairs += [(found.dimensions[name], other.dimensions[name]) for name in RACE_DIMENSIONS]
+    pairs = [(result.overall, other.overall)]
+    pairs += [(result.dimensions[name], other.dimensions[name]) for name in RACE_DIMENSIONS]
     for mine, theirs in pairs:
         assert (mine is None) == (theirs is None)
         if mine is not None:
@@ -78,15 +78,15 @@ def test_race_is_a_share_and_the_two_reports_shares_sum_to_1(case) -> None:
 @given(judged(pairwise=False))
 def test_pointwise_race_is_the_weighted_mean_of_the_scores_over_10(case) -> None:
     criteria, scored = case
-    found = race(criteria, scored)
+    result = race(criteria, scored)
     expected = sum(
         criteria.dimension_weight[name]
         * sum(c.weight * s.target for c, s in zip(criteria.criterions[name], scored[name], strict=True))
         for name in RACE_DIMENSIONS
     )
-    assert found.overall == pytest.approx(expected / 10, abs=1e-9)
-    assert found.reference is None
-    assert found.weighted_dimensions == pytest.approx(found.overall)
+    assert result.overall == pytest.approx(expected / 10, abs=1e-9)
+    assert result.reference is None
+    assert result.weighted_dimensions == pytest.approx(result.overall)
 
 
 @pytest.mark.slow
@@ -99,9 +99,9 @@ def test_the_order_case_and_blanks_of_a_reply_change_nothing(case, random) -> No
             replace(each, criterion=f"  {each.criterion.upper().replace(' ', '   ')} ") for each in listed
         ]
         random.shuffle(shuffled[name])
-    found, expected = race(criteria, shuffled), race(criteria, scored)
-    assert found.overall == pytest.approx(expected.overall)
-    assert found.dimensions == pytest.approx(expected.dimensions)
+    result, expected = race(criteria, shuffled), race(criteria, scored)
+    assert result.overall == pytest.approx(expected.overall)
+    assert result.dimensions == pytest.approx(expected.dimensions)
 
 
 @given(judged(), st.sampled_from(["drop", "rename", "repeat"]), st.sampled_from(RACE_DIMENSIONS))
@@ -125,8 +125,8 @@ def test_full_marks_score_at_most_1_for_any_sum_of_weights(dimensions, weights) 
     criteria = RaceCriteria(id=1, prompt="p", dimension_weight=dimension_weight, criterions=listed)
     for reference in (None, 0.0):
         full = {name: [Scored(str(n), 10.0, reference) for n in range(len(weights))] for name in RACE_DIMENSIONS}
-        found = race(criteria, full)
-        for score in (found.overall, found.weighted_dimensions, *found.dimensions.values()):
+        result = race(criteria, full)
+        for score in (result.overall, result.weighted_dimensions, *result.dimensions.values()):
             assert score <= 1
             assert score == pytest.approx(1)
 
@@ -134,24 +134,24 @@ def test_full_marks_score_at_most_1_for_any_sum_of_weights(dimensions, weights) 
 def test_two_reports_without_any_points_have_no_share() -> None:
     listed = {name: [{"criterion": "a", "weight": 1}] for name in RACE_DIMENSIONS}
     criteria = RaceCriteria(id=1, prompt="p", dimension_weight=dict.fromkeys(RACE_DIMENSIONS, 0.25), criterions=listed)
-    found = race(criteria, {name: [Scored("a", 0, 0)] for name in RACE_DIMENSIONS})
-    assert (found.overall, found.weighted_dimensions, set(found.dimensions.values())) == (None, None, {None})
+    result = race(criteria, {name: [Scored("a", 0, 0)] for name in RACE_DIMENSIONS})
+    assert (result.overall, result.weighted_dimensions, set(result.dimensions.values())) == (None, None, {None})
 
 
 @given(st.floats(0, 100), amounts, st.none() | st.floats(0, 1000), st.none() | amounts, maybe)
 def test_efficiency_is_a_share_or_names_the_missing_data(hours, rate, agent_hours, cost, automation) -> None:
-    found = efficiency(Expert(hours, rate), hours=agent_hours, cost_usd=cost, automation=automation)
+    outcome = efficiency(Expert(hours, rate), hours=agent_hours, cost_usd=cost, automation=automation)
     lacking = [agent_hours, cost, automation].count(None)
     nothing_to_save = (not hours) + (not hours * rate)
-    assert len(found.missing) == lacking + nothing_to_save
-    assert (found.score is None) == bool(found.missing)
-    assert (found.time_saving is None) == (agent_hours is None or not hours)
-    if found.score is not None:
-        assert 0 <= found.score <= 1
+    assert len(outcome.missing) == lacking + nothing_to_save
+    assert (outcome.score is None) == bool(outcome.missing)
+    assert (outcome.time_saving is None) == (agent_hours is None or not hours)
+    if outcome.score is not None:
+        assert 0 <= outcome.score <= 1
     if agent_hours is not None:
-        assert found.time_saving_hours == pytest.approx(hours - agent_hours)
+        assert outcome.time_saving_hours == pytest.approx(hours - agent_hours)
     if cost is not None:
-        assert found.cost_saving_usd == pytest.approx(hours * rate - cost)
+        assert outcome.cost_saving_usd == pytest.approx(hours * rate - cost)
 
 
 @given(st.floats(0.1, 100), st.floats(1, 1e4), st.floats(0, 100), amounts, shares, st.floats(0, 10))
@@ -166,9 +166,9 @@ def test_slower_or_dearer_is_never_more_efficient(hours, rate, taken, cost, auto
 
 def test_slower_than_the_expert_saves_no_time_and_takes_nothing_away() -> None:
     """3 hours in place of 2, 50 of 200 USD: 0.4 * 0 + 0.3 * 0.75 + 0.3 * 0.5."""
-    found = efficiency(Expert(2, 100), hours=3, cost_usd=50, automation=0.5)
-    assert (found.time_saving, found.time_saving_hours, found.cost_saving_usd) == (-0.5, -1, 150)
-    assert found.score == pytest.approx(0.375)
+    outcome = efficiency(Expert(2, 100), hours=3, cost_usd=50, automation=0.5)
+    assert (outcome.time_saving, outcome.time_saving_hours, outcome.cost_saving_usd) == (-0.5, -1, 150)
+    assert outcome.score == pytest.approx(0.375)
     dearer = efficiency(Expert(2, 100), hours=1, cost_usd=300, automation=0.5)
     assert (dearer.time_saving, dearer.cost_saving_usd) == (0.5, -100)
     assert dearer.score == pytest.approx(0.4 * 0.5 + 0.3 * 0.5)
@@ -210,9 +210,9 @@ def test_equal_scores_are_their_own_weighted_mean_despite_rounding() -> None:
             }
             weighing = dict(zip(RACE_DIMENSIONS, shares_of, strict=True))
             criteria = RaceCriteria(id=1, prompt="p", dimension_weight=weighing, criterions=listed)
-            found = race(criteria, {name: [Scored(each, number) for each in "abc"] for name in RACE_DIMENSIONS})
-            assert found.overall == number / 10
-            assert set(found.dimensions.values()) == {number / 10}
+            result = race(criteria, {name: [Scored(each, number) for each in "abc"] for name in RACE_DIMENSIONS})
+            assert result.overall == number / 10
+            assert set(result.dimensions.values()) == {number / 10}
 
 
 @given(maybe, maybe, maybe, maybe)
@@ -237,11 +237,11 @@ def test_the_strategic_value_is_between_a_fifth_and_1(given_scores) -> None:
 
 @given(maybe, st.floats(1, 5), st.floats(0, 10))
 def test_tasks_of_less_than_half_an_hour_are_not_complex(quality, difficulty, hours) -> None:
-    found = complexity_adaptability(quality, difficulty, hours)
+    value = complexity_adaptability(quality, difficulty, hours)
     if quality is None or hours < 0.5:
-        assert found is None
+        assert value is None
     else:
-        assert found == pytest.approx(quality * difficulty / 5)
+        assert value == pytest.approx(quality * difficulty / 5)
 
 
 RATES = ("automation_rate", "error_rate", "successful_tool_rate", "coverage_completeness")
@@ -257,8 +257,13 @@ recorded = {
 
 @given(st.builds(Interaction, **recorded))
 def test_interaction_scores_stay_on_their_scales(task: Interaction) -> None:
-    found = interaction_efficiency(task)
-    for value in (found.time_efficiency, found.automation_efficiency, found.quality_efficiency, found.cost_efficiency):
+    parts = interaction_efficiency(task)
+    for value in (
+        parts.time_efficiency,
+        parts.automation_efficiency,
+        parts.quality_efficiency,
+        parts.cost_efficiency,
+    ):
         assert value is None or 0 <= value <= 1
     strategy = interaction_strategy(task)
     for name in strategy.__slots__:
@@ -267,10 +272,10 @@ def test_interaction_scores_stay_on_their_scales(task: Interaction) -> None:
 
 
 def test_nothing_recorded_gives_nothing() -> None:
-    strategy, found = interaction_strategy(Interaction()), interaction_efficiency(Interaction())
+    strategy, parts = interaction_strategy(Interaction()), interaction_efficiency(Interaction())
     assert {getattr(strategy, name) for name in strategy.__slots__} == {None}
-    assert {getattr(found, name) for name in found.__slots__} == {None}
-    assert found.overall_efficiency is None
+    assert {getattr(parts, name) for name in parts.__slots__} == {None}
+    assert parts.overall_efficiency is None
 
 
 @given(st.fixed_dictionaries({each.key: st.integers(1, 5) for each in QUERY_DIMENSIONS}))

@@ -59,9 +59,9 @@ def test_a_section_after_the_references_keeps_both() -> None:
 
 @given(st.text(alphabet="ab 1[](){}!\n<>\"'#*-·（）【】†^,，.:/htpsw", max_size=200))
 def test_cleaning_never_fails_adds_or_reorders(article) -> None:
-    found = clean_by_rules(article)
+    cleaned = clean_by_rules(article)
     rest = iter(article)
-    assert all(character in rest for character in found if not character.isspace())
+    assert all(character in rest for character in cleaned if not character.isspace())
 
 
 @given(st.text(max_size=200))
@@ -136,10 +136,10 @@ def test_time_grows_with_the_length_only(read) -> None:
 )
 def test_queries_are_found_with_their_lines(queries) -> None:
     blocks = [f"#### **Query {number}: {title}**\n\n“{content}”\n\n* * * *\n" for number, title, content in queries]
-    found = markdown_queries("\n".join(blocks))
-    assert [each.number for each in found] == [number for number, _, _ in queries]
+    query_rows = markdown_queries("\n".join(blocks))
+    assert [each.number for each in query_rows] == [number for number, _, _ in queries]
     text = "\n".join(blocks).split("\n")
-    for each, (number, _, content) in zip(found, queries, strict=True):
+    for each, (number, _, content) in zip(query_rows, queries, strict=True):
         assert text[each.line - 1].startswith(f"#### **Query {number}:")
         assert each.content == content.strip()
 

@@ -28,9 +28,9 @@ def convert(capsys, tmp_path, monkeypatch):
 
     def call(*args: str):
         code = main(["research", "convert", *args])
-        said = capsys.readouterr()
-        lines = [line.replace(f"{tmp_path}/", "") for line in said.err.splitlines()]
-        return code, [json.loads(line) for line in said.out.splitlines()], lines
+        printed = capsys.readouterr()
+        lines = [line.replace(f"{tmp_path}/", "") for line in printed.err.splitlines()]
+        return code, [json.loads(line) for line in printed.out.splitlines()], lines
 
     return call
 
@@ -45,9 +45,9 @@ def test_queries_become_rows_with_the_topic_of_their_section(convert):
         '### **Ports**\n\n#### **Query 3: A * title**\n\n"Which "big" port grew?"\na note\n\n* * * *\n'
         "### 医疗\n#### **Query** **1: 医保**\r\n\r\n“哪些药品在目录中？”\n",
     )
-    code, found, _ = convert("raw_query.md")
+    code, written_files, _ = convert("raw_query.md")
     assert code == 0
-    assert found == [
+    assert written_files == [
         {"id": 3, "topic": "Ports", "language": "en", "prompt": 'Which "big" port grew?'},
         {"id": 1, "topic": "医疗", "language": "zh", "prompt": "哪些药品在目录中？"},
     ]
@@ -58,10 +58,10 @@ def test_empty_or_repeated_queries_are_reported_and_left_out(convert):
         "q.md",
         "#### **Query 1: a**\nOne?\n#### **Query 2: b**\n\n#### **Query 1: c**\nTwo?\n#### **Query 4: d**\nOne?\n",
     )
-    code, found, said = convert("q.md")
+    code, written_files, errors = convert("q.md")
     assert code == 1
-    assert [row["id"] for row in found] == [1]
-    assert said == [
+    assert [row["id"] for row in written_files] == [1]
+    assert errors == [
         "q.md:3:1: content: query 2 has none; write it below its heading, in quotes",
         "q.md:5:1: found the number 1 of line 1 again, expected a different one",
         "q.md:7:1: found the content of line 1 again, expected a different one",
@@ -71,9 +71,9 @@ def test_empty_or_repeated_queries_are_reported_and_left_out(convert):
 def test_a_report_is_joined_by_the_id_in_its_files_name(convert):
     write("query.jsonl", json.dumps(QUERY))
     write("reports/1-gpt-4o.md", "Busan 增长[1][2] twice[1].\n")
-    code, found, said = convert("reports", "--query_file", "query.jsonl")
-    assert (code, said) == (0, [])
-    assert found == [
+    code, written_files, errors = convert("reports", "--query_file", "query.jsonl")
+    assert (code, errors) == (0, [])
+    assert written_files == [
         {
             "id": 1,
             "prompt": QUERY["prompt"],
@@ -88,9 +88,9 @@ def test_reports_go_to_a_file_for_each_model_in_the_order_of_their_numbers(conve
     for name in ("10-gpt", "2-gpt", "1-claude"):
         write(f"reports/{name}.md", name)
     write("reports/2.md", "no model")
-    code, found, said = convert("reports", "--query-file", "query.jsonl", "--output-dir", "raw")
-    assert (code, found) == (0, [])
-    assert sorted(said) == ["raw/claude.jsonl: 1 row", "raw/gpt.jsonl: 2 rows", "raw/reports.jsonl: 1 row"]
+    code, written_files, errors = convert("reports", "--query-file", "query.jsonl", "--output-dir", "raw")
+    assert (code, written_files) == (0, [])
+    assert sorted(errors) == ["raw/claude.jsonl: 1 row", "raw/gpt.jsonl: 2 rows", "raw/reports.jsonl: 1 row"]
     assert [(row["id"], row["article"]) for row in rows("raw/gpt.jsonl")] == [(2, "2-gpt"), (10, "10-gpt")]
 
 
@@ -111,9 +111,9 @@ def test_front_matter_names_the_query(convert):
 @pytest.mark.parametrize("model", ["../../gpt", "/etc/gpt", "openai/gpt", "..", "a\\\\b"])
 def test_a_models_name_cannot_lead_elsewhere(convert, tmp_path, model):
     write("in/one.md", f'---\nid: 7\nprompt: Why?\nmodel: "{model}"\n---\nBecause.\n')
-    code, _, [said] = convert("in/one.md", "--output-dir", "in/out")
+    code, _, [errors] = convert("in/one.md", "--output-dir", "in/out")
     assert code == 1
-    assert "in/one.md:1:1: model: found" in said
+    assert "in/one.md:1:1: model: found" in errors
     assert [path.name for path in tmp_path.rglob("*.jsonl")] == []
 
 
@@ -123,13 +123,13 @@ def test_front_matter_has_to_agree_with_the_query_file(convert):
     write("two.md", "---\nprompt: Which  port grew most?\n---\nText\n")
     write("three.md", "---\nid: 9\n---\nText\n")
     write("four.md", "---\nid: [\n---\nText\n")
-    code, found, said = convert("one.md", "two.md", "three.md", "four.md", "--query-file", "query.jsonl")
-    assert (code, [row["id"] for row in found]) == (1, [1])
-    assert said[:2] == [
+    code, written_files, errors = convert("one.md", "two.md", "three.md", "four.md", "--query-file", "query.jsonl")
+    assert (code, [row["id"] for row in written_files]) == (1, [1])
+    assert errors[:2] == [
         "one.md:1:1: prompt: found another one than query.jsonl has for the id 1",
         "query.jsonl: found no rows with the id 9, expected one",
     ]
-    assert said[2].startswith("four.md:2:5: not valid YAML: '[' begins here")
+    assert errors[2].startswith("four.md:2:5: not valid YAML: '[' begins here")
 
 
 def test_rules_at_the_beginning_are_no_front_matter(convert):
@@ -151,25 +151,25 @@ def test_a_report_without_a_query_or_text_is_no_row(convert, name, text, said):
         "query.jsonl", "\n".join(json.dumps(row) for row in (QUERY, {"id": 5, "prompt": "a"}, {"id": 5, "prompt": "b"}))
     )
     write(name, text)
-    code, found, lines = convert(name, "--query-file", "query.jsonl")
-    assert (code, found) == (1, [])
+    code, written_files, lines = convert(name, "--query-file", "query.jsonl")
+    assert (code, written_files) == (1, [])
     assert lines[0].startswith(said)
 
 
 def test_a_report_without_any_query_is_no_row(convert):
     write("1-gpt.md", "Text")
-    code, found, [said] = convert("1-gpt.md")
-    assert (code, found) == (1, [])
-    assert "found no known query; name a --query_file" in said
+    code, written_files, [errors] = convert("1-gpt.md")
+    assert (code, written_files) == (1, [])
+    assert "found no known query; name a --query_file" in errors
 
 
 def test_a_second_report_of_one_query_and_model_is_an_error(convert):
     write("query.jsonl", json.dumps(QUERY))
     write("a/1-gpt.md", "First")
     write("b/1-gpt.md", "Second")
-    code, found, [said] = convert("a", "b", "--query-file", "query.jsonl")
-    assert (code, [row["article"] for row in found]) == (1, ["First"])
-    assert said == "b/1-gpt.md:1:1: found the id 1 of a/1-gpt.md again, expected a different one"
+    code, written_files, [errors] = convert("a", "b", "--query-file", "query.jsonl")
+    assert (code, [row["article"] for row in written_files]) == (1, ["First"])
+    assert errors == "b/1-gpt.md:1:1: found the id 1 of a/1-gpt.md again, expected a different one"
 
 
 def test_an_unreadable_file_does_not_stop_the_conversion_of_others(convert):
@@ -177,9 +177,9 @@ def test_an_unreadable_file_does_not_stop_the_conversion_of_others(convert):
     write("1-a.md", "Text")
     Path("1-b.md").write_bytes(b"\xff\xfe")
     Path("empty").mkdir()
-    code, found, said = convert("1-a.md", "1-b.md", "empty", "--query-file", "query.jsonl")
-    assert (code, len(found)) == (1, 1)
-    assert said == [
+    code, written_files, errors = convert("1-a.md", "1-b.md", "empty", "--query-file", "query.jsonl")
+    assert (code, len(written_files)) == (1, 1)
+    assert errors == [
         "1-b.md:1:1: found text that is not UTF-8 (byte 0); save it as UTF-8",
         "empty: found no file *.md",
         "query.jsonl:2:2: not valid JSON: expecting property name enclosed in double quotes",

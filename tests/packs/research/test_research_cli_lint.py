@@ -347,15 +347,15 @@ def test_a_poet_summary_is_a_document_with_its_rows(lint):
 def test_findings_as_json(capsys):
     write("q.jsonl", query(), query(2, PROMPT), query(3, "哪个港口？", language="en"))
     assert main(["research", "lint", "--query-file", "q.jsonl", "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert {name: found[name] for name in ("files", "rows", "errors", "warnings", "review")} == {
+    document = json.loads(capsys.readouterr().out)
+    assert {name: document[name] for name in ("files", "rows", "errors", "warnings", "review")} == {
         "files": 1,
         "rows": 3,
         "errors": 1,
         "warnings": 1,
         "review": 0,
     }
-    assert found["findings"][0] == {
+    assert document["findings"][0] == {
         "file": "q.jsonl",
         "line": 2,
         "severity": "error",

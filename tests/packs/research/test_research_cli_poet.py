@@ -46,8 +46,8 @@ def test_poet_over_the_results_of_other_stages(rows: list[dict[str, Any]], capsy
     assert "the reply was cut" in three["reasons"]["fact"]
     assert "not JSON" in three["reasons"]["strategic"]
     assert three["efficiency_score"] == pytest.approx(0.887)
-    said = capsys.readouterr()
-    assert "poet: 2: no composite: fact: it has no citations" in said.err
+    printed = capsys.readouterr()
+    assert "poet: 2: no composite: fact: it has no citations" in printed.err
     assert {path.name for path in Path("results/poet/gpt").iterdir()} == {
         f"gpt_poet_{name}" for name in ("detailed.json", "summary.json", "report.json", "report.txt")
     }
@@ -114,9 +114,9 @@ def test_every_section_of_the_config_is_heeded(rows: list[dict[str, Any]], capsy
     assert poet(rows, "gpt", "--config", "config.json", "--output-dir", "plain") == 1
     assert read("plain/gpt_poet_detailed.json")["results"][0]["overall_poet_score"] == 0.5
     assert not Path("plain/gpt_poet_summary.json").exists()
-    said = capsys.readouterr().err
-    assert "config.json: ignored: default_expert_time: " in said
-    assert "config.json: ignored: evaluation_parameters.race_score_max: " in said
+    errors = capsys.readouterr().err
+    assert "config.json: ignored: default_expert_time: " in errors
+    assert "config.json: ignored: evaluation_parameters.race_score_max: " in errors
     assert poet(rows, "gpt", "--config", "config.json", "--output-dir", "compat", "--compat") == 1
     assert read("compat/gpt_poet_detailed.json")["results"][0]["overall_poet_score"] == 0.25
 

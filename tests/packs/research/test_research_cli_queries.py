@@ -211,8 +211,8 @@ def test_queries_that_are_lost_are_named_and_counted(judge: RaceJudge, capsys: p
     ]
     Path("queries.csv").write_text("\n".join(rows))
     assert select("--input_file", "queries.csv", "--export_selected") == 1
-    found = read("query_scores.json")
-    errors = [each.get("select_error") for each in found]
+    document = read("query_scores.json")
+    errors = [each.get("select_error") for each in document]
     assert errors[0] is None
     assert errors[6] is None
     assert errors[1] == (
@@ -222,7 +222,7 @@ def test_queries_that_are_lost_are_named_and_counted(judge: RaceJudge, capsys: p
     assert errors[3] == "queries.csv:5:1: id: found 1 again, first on line 2"
     assert errors[4].startswith("queries.csv:6:1: prompt: repeats line 2")
     assert errors[5].startswith("queries.csv:7:1: found 2 fields")
-    assert found[3]["query_title"] == "Milk"
+    assert document[3]["query_title"] == "Milk"
     out, err = capsys.readouterr()
     assert out.splitlines()[3].split() == ["select", "7", "2", "5"]
     assert all(error in err for error in errors if error)

@@ -53,8 +53,8 @@ def test_reports_are_compared_with_references(judge: RaceJudge, capsys: pytest.C
     assert list(rows[0]) == ["id", "prompt", *scores, "article_digest"]
     assert [each["overall_score"] for each in rows] == pytest.approx(shares)
     [draw] = read("race_details.jsonl")[0]["draws"]
-    said = {"criterion": "Breadth", "analysis": "Read.", "article_1_score": 6, "article_2_score": 4}
-    assert draw["judge_details"]["insight"][0] == said
+    reply = {"criterion": "Breadth", "analysis": "Read.", "article_1_score": 6, "article_2_score": 4}
+    assert draw["judge_details"]["insight"][0] == reply
     out, err = capsys.readouterr()
     assert err == ""
     assert "Overall Score (zh, 1 of 3): 0.5000" in out
@@ -110,11 +110,11 @@ def test_both_orders_and_several_samples(judge: RaceJudge) -> None:
 
     judge.says["race"] = favours_the_first
     assert race("--limit", "1", "--position-swap", "--samples", "2") == 0
-    [found] = read("raw_results.jsonl")
+    [document] = read("raw_results.jsonl")
     draws = [each["overall_score"] for each in read("race_details.jsonl")[0]["draws"]]
     assert sorted(draws) == pytest.approx(sorted([9 / 13, 6 / 15, 6 / 10, 6 / 10]))
-    assert found["overall_score"] == pytest.approx(mean(draws))
-    assert found["race_sd"] == pytest.approx(stdev([mean(draws[:2]), mean(draws[2:])]))  # each in both orders
+    assert document["overall_score"] == pytest.approx(mean(draws))
+    assert document["race_sd"] == pytest.approx(stdev([mean(draws[:2]), mean(draws[2:])]))  # each in both orders
     assert len(judge.requests) == 4
 
 

@@ -143,9 +143,9 @@ def test_missing_files_are_reported_before_any_request(project: Path, capsys: py
     (project / "data/prompt_data/query.jsonl").unlink()
     (project / "data/criteria_data/criteria.jsonl").unlink()
     assert main([*RUN, "--target-models", "quick", "other"]) == 1
-    found = capsys.readouterr()
-    assert found.out == ""
-    said = found.err.splitlines()
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    said = printed.err.splitlines()
     starts = [
         "data/test_data/raw_data/other.jsonl: there is no such file; every stage scores these reports",
         "data/prompt_data/query.jsonl: there is no such file; criteria are made for these queries",
@@ -162,10 +162,10 @@ RACE_AND_FACT = ["race", "extract", "deduplicate", "scrape", "validate", "stat"]
 def test_named_parts_need_no_files_of_others(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(project / "data" / "annotation")
     assert main([*RUN, "--parts", "fact,race"]) == 0
-    found = capsys.readouterr()
-    assert list(table(found.out)) == ["criteria", *RACE_AND_FACT]
-    assert set(table(found.out).values()) == {("2", "2", "0")}
-    assert found.err == ""
+    printed = capsys.readouterr()
+    assert list(table(printed.out)) == ["criteria", *RACE_AND_FACT]
+    assert set(table(printed.out).values()) == {("2", "2", "0")}
+    assert printed.err == ""
 
 
 def test_parts_without_a_judge_ask_for_none(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,10 +189,10 @@ def test_parts_without_their_files_are_named_and_the_others_run(
     for name in missing:
         shutil.rmtree(project / "data" / name)
     assert main(RUN) == 1
-    found = capsys.readouterr()
-    said = [line.split("run: ", 1)[1] for line in found.err.splitlines() if "is not run" in line]
+    printed = capsys.readouterr()
+    said = [line.split("run: ", 1)[1] for line in printed.err.splitlines() if "is not run" in line]
     assert [line[: len(start)] for line, start in zip(said, told, strict=True)] == told
-    stages = table(found.out)
+    stages = table(printed.out)
     assert [name for name, counts in stages.items() if "could not be run" in counts] == broken
     assert stages["stat"] == ("2", "2", "0")
 
@@ -252,14 +252,14 @@ def test_a_stage_that_cannot_run_is_reported_and_the_others_continue(
     (project / "results").mkdir()
     (project / "results" / "race").write_text("a file where a folder is to be")
     assert main(RUN) == 1
-    found = capsys.readouterr()
-    assert "agentbench research run: race: results/race/quick/race_result.txt: cannot be written" in found.err
-    stages = table(found.out)
+    printed = capsys.readouterr()
+    assert "agentbench research run: race: results/race/quick/race_result.txt: cannot be written" in printed.err
+    stages = table(printed.out)
     assert stages["race"] == ("0", "0", "0", "could not be run")
     assert stages["stat"] == stages["strategic"] == ("2", "2", "0")
     assert stages["poet"] == ("2", "0", "2")
     reasons = "poet: 'vans': no composite: race: results/race/quick/raw_results.jsonl is not there"
-    assert reasons in found.err
+    assert reasons in printed.err
 
 
 @pytest.mark.slow
@@ -270,13 +270,13 @@ def test_criteria_that_are_there_stay_as_they_are(project: Path, capsys: pytest.
     assert criteria.read_text(encoding="utf-8") == before
     own, lacking = before.splitlines()[0], json.loads(before.splitlines()[1])
     criteria.write_text(own + "\n", encoding="utf-8")
-    said = yaml.safe_load(SCRIPT.read_text(encoding="utf-8"))
+    script = yaml.safe_load(SCRIPT.read_text(encoding="utf-8"))
     weights = {"reasoning": "As before.", "weights": lacking["dimension_weight"]}
-    said["researches"]["lunch"] |= {
+    script["researches"]["lunch"] |= {
         "weights": weights,
         "criteria": [{"criteria": each} for each in lacking["criterions"].values()],
     }
-    (project / "own.demo.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    (project / "own.demo.yaml").write_text(yaml.safe_dump(script), encoding="utf-8")
     assert main([*RUN, "--script", "own.demo.yaml"]) == 0
     first, second = criteria.read_text(encoding="utf-8").splitlines()
     assert first == own
@@ -297,14 +297,14 @@ def test_only_selected_queries_are_scored(project: Path, capsys: pytest.CaptureF
     for path in (reports, project / "data/reference/reference.jsonl", project / "data/criteria_data/criteria.jsonl"):
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         path.write_text("".join(json.dumps({**row, "id": n}) + "\n" for n, row in enumerate(rows, 1)), encoding="utf-8")
-    said = yaml.safe_load(SCRIPT.read_text(encoding="utf-8"))
+    script = yaml.safe_load(SCRIPT.read_text(encoding="utf-8"))
     value = {letter: {"reason": "Read.", "score": 5} for letter in "ABCDEFG"}
     domains = {"vans": ("logistics", 2), "lunch": ("hospitality", 3)}
-    said["researches"] = {
-        str(n): said["researches"][name] | {"select": {**value, "domain": domain, "complexity_level": level}}
+    script["researches"] = {
+        str(n): script["researches"][name] | {"select": {**value, "domain": domain, "complexity_level": level}}
         for n, (name, (domain, level)) in enumerate(domains.items(), 1)
     }
-    (project / "own.demo.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    (project / "own.demo.yaml").write_text(yaml.safe_dump(script), encoding="utf-8")
     assert main([*RUN, "--enable-query-selection", "--script", "own.demo.yaml"]) == 0
     assert [json.loads(line)["id"] for line in queries.read_text(encoding="utf-8").splitlines()] == [1, 2]
     found = [(row["domain"], row["complexity_level"]) for row in summary(project)["results"]]
@@ -393,11 +393,11 @@ def test_the_seeds_variables(environ: dict[str, str], heeded: dict[str, Any]) ->
 
 
 def test_options_win_over_variables() -> None:
-    said = {"target_models": ["own"], "max_workers": 3, "limit": 7, "only": "zh", "model_cleaning": True}
-    args = argparse.Namespace(**vars(GIVEN) | said)
+    reply = {"target_models": ["own"], "max_workers": 3, "limit": 7, "only": "zh", "model_cleaning": True}
+    args = argparse.Namespace(**vars(GIVEN) | reply)
     environ = {"TARGET_MODELS": "a b", "N_TOTAL_PROCESS": "9", "LIMIT": "1", "ONLY_EN": "1", "SKIP_CLEANING": "1"}
     heed_environment(args, environ)
-    assert vars(args) == vars(GIVEN) | said
+    assert vars(args) == vars(GIVEN) | reply
 
 
 @pytest.mark.parametrize(
@@ -413,13 +413,13 @@ def select(project: Path, prompts: list[str], *options: str) -> int:
     raw = "\n".join(f'#### **Query {n}: title**\n"{prompt}"\n' for n, prompt in enumerate(prompts, 1))
     (project / "query_analysis").mkdir(exist_ok=True)
     (project / "query_analysis/raw_query.md").write_text(raw, encoding="utf-8")
-    said = yaml.safe_load(SCRIPT.read_text(encoding="utf-8"))
-    said["research"] = {
-        **said.get("research", {}),
+    script = yaml.safe_load(SCRIPT.read_text(encoding="utf-8"))
+    script["research"] = {
+        **script.get("research", {}),
         "select": {letter: {"reason": "Read.", "score": 5} for letter in "ABCDEFG"}
         | {"domain": "logistics", "complexity_level": 2},
     }
-    (project / "own.demo.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    (project / "own.demo.yaml").write_text(yaml.safe_dump(script), encoding="utf-8")
     return main([*RUN, "--enable-query-selection", "--script", "own.demo.yaml", "--parts", "race", *options])
 
 
@@ -440,11 +440,11 @@ def test_a_selection_keeps_ids_that_reports_use_and_a_copy_of_the_queries(
     assert ids == [1, "lunch", "vans"]
     assert [row["id"] for row in rows_of(project / "query_analysis/selected_queries.jsonl")] == ids
     assert (project / "data/prompt_data/query.jsonl.1").read_bytes() == before
-    found = capsys.readouterr()
-    assert "query.jsonl: its former rows are kept in data/prompt_data/query.jsonl.1" in found.err
+    printed = capsys.readouterr()
+    assert "query.jsonl: its former rows are kept in data/prompt_data/query.jsonl.1" in printed.err
     # Criteria are made for queries with reports alone: none were missing
-    assert table(found.out)["criteria"] == ("2", "2", "0")
-    assert table(found.out)["race"] == ("2", "2", "0")
+    assert table(printed.out)["criteria"] == ("2", "2", "0")
+    assert table(printed.out)["race"] == ("2", "2", "0")
     assert select(project, ["What do trams cost?", lunch, vans]) == 0
     assert select(project, [lunch, vans]) == 0
     names = sorted(path.name for path in queries.parent.iterdir())

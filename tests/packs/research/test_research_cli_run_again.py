@@ -82,10 +82,10 @@ def call(folder: Path, judge: EndingJudge) -> tuple[int, str]:
     ) as program:
         judge.ending.program = program
         try:
-            said, _ = program.communicate(timeout=60)
+            output, _ = program.communicate(timeout=60)
         finally:
             program.kill()
-    return program.returncode, said
+    return program.returncode, output
 
 
 def prepare(folder: Path, site: Site) -> None:
@@ -106,13 +106,13 @@ def prepare(folder: Path, site: Site) -> None:
 def results(folder: Path) -> dict[str, Any]:
     """What is in each file, but for when a business report was made and what judges cost in the call."""
     paths = (*folder.glob("results/**/*.*"), *folder.glob("data/**/*.*"), *folder.glob("query_analysis/*"))
-    found: dict[str, Any] = {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
-    for name in found:
+    document: dict[str, Any] = {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
+    for name in document:
         if name.endswith(("_poet_report.json", "poet_comparison.json")):
-            found[name] = lasting(json.loads(found[name]))
+            document[name] = lasting(json.loads(document[name]))
         elif name.endswith(("poet_comparison.txt", "_poet_report.txt")):
-            found[name] = "shows the JSON"
-    return found
+            document[name] = "shows the JSON"
+    return document
 
 
 def lasting(document: dict[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def test_lost_rows_are_reported_once(judge: ReportJudge, tmp_path: Path, capsys:
         with (tmp_path / "data/test_data/raw_data/alpha.jsonl").open("a", encoding="utf-8") as file:
             file.write(LOST + json.dumps(UNKNOWN) + "\n")
         assert main(RUN) == 1
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     raw, queries = "data/test_data/raw_data/alpha.jsonl", "data/prompt_data/query.jsonl"
     starts = [
         f"race alpha: line 3: {raw}:3:1: article: missing; add it",
@@ -46,9 +46,9 @@ def test_lost_rows_are_reported_once(judge: ReportJudge, tmp_path: Path, capsys:
         f"race alpha: 5: {queries}: found no row with the prompt of 5",
         "poet alpha: 5: no composite: ",
     ]
-    lines = said.err.splitlines()
+    lines = printed.err.splitlines()
     assert [line[: len(start)] for line, start in zip(lines, starts, strict=True)] == starts
-    failed = {line.split()[0]: line.split()[2:] for line in said.out.splitlines() if " alpha " in line}
+    failed = {line.split()[0]: line.split()[2:] for line in printed.out.splitlines() if " alpha " in line}
     lost = {stage for stage, counts in failed.items() if counts == ["5", "2", "3"]}
     assert lost == {
         *("race", "extract", "deduplicate", "scrape", "validate", "stat"),

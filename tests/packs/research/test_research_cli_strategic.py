@@ -57,8 +57,8 @@ class Reports:
     ) -> int:
         file = file or self.file
         file.write_text("".join(json.dumps(row) + "\n" for row in self.rows))
-        said = {str(row): said for row, said in self.said.items()}
-        script = {"schema_version": 1, "research": {"strategic": scores()}, "researches": said}
+        reply = {str(row): reply for row, reply in self.said.items()}
+        script = {"schema_version": 1, "research": {"strategic": scores()}, "researches": reply}
         (self.folder / "judge.demo.yaml").write_text(yaml.safe_dump(script))
         places = ("--kept", str(self.folder / "kept"), "--results_dir", str(self.folder / "results"))
         return main(["research", "strategic", "--input_file", str(file), *judge, *places, *options])
@@ -125,10 +125,10 @@ def test_a_repeated_call_reuses_stored_replies_and_repeats_failed_requests(
         stage = body["response_format"]["json_schema"]["name"].removeprefix("research_")
         row = 2 if "Lead melts" in body["messages"][1]["content"] else 1
         asked.append((stage, row))
-        said = {"strategic": scores(), **reports.said[row]}[stage]
+        reply = {"strategic": scores(), **reports.said[row]}[stage]
         return {
             "role": "assistant",
-            "content": "..." if away and (stage, row) == ("knowledge", 2) else json.dumps(said),
+            "content": "..." if away and (stage, row) == ("knowledge", 2) else json.dumps(reply),
         }
 
     monkeypatch.setenv("OPENAI_API_KEY", "key")
@@ -294,9 +294,9 @@ def test_an_unwritable_report_is_an_error_before_any_request(
 ) -> None:
     (reports.folder / "file").write_text("")
     assert reports.run("--output_dir", str(reports.folder / "file" / "out")) == 1
-    said = capsys.readouterr()
-    assert "cannot be written: " in said.err
-    assert "requests" not in said.out
+    printed = capsys.readouterr()
+    assert "cannot be written: " in printed.err
+    assert "requests" not in printed.out
 
 
 def test_results_contain_the_digest_of_their_article(reports: Reports) -> None:

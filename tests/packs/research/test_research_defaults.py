@@ -43,8 +43,8 @@ KNOWN = Annotations(Path("annotation"), {"finance": HEALTH, "healthcare": HEALTH
 def test_defaults_fill_only_missing_fields_of_a_row(
     defaults: TaskDefaults, row: tuple[Any, Any, Any], placed: tuple[Any, Any, Any]
 ) -> None:
-    found = defaults.place(*row, MAP, KNOWN.knows_domain)
-    assert (found.domain, found.level, found.defaults) == placed
+    place = defaults.place(*row, MAP, KNOWN.knows_domain)
+    assert (place.domain, place.level, place.defaults) == placed
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_defaults_fill_only_missing_fields_of_a_row(
 def test_compat_has_the_defaults_of_the_original(
     domain: str | None, level: int | None, compat: bool, chosen: tuple[Any, Any]
 ) -> None:
-    found = TaskDefaults.choose(domain, level, compat=compat)
-    assert (found.domain, found.level) == chosen
+    place = TaskDefaults.choose(domain, level, compat=compat)
+    assert (place.domain, place.level) == chosen
 
 
 def test_a_default_of_general_has_the_originals_expert_unless_it_is_annotated() -> None:
@@ -158,9 +158,9 @@ def test_the_originals_example_is_scored_in_compat_mode(
     )
     options = ["--compat", "--annotation-dir", str(SHARED / annotation)]
     assert main(["research", "efficiency", "--input-file", str(reports), *options]) == 0
-    found = json.loads(Path("results/efficiency/gpt/efficiency_report.json").read_text())
-    assert [(row["domain"], row["complexity_level"]) for row in found["results"]] == [("general", 3)] * 2
-    assert all(row["efficiency_score"] > 0.9 for row in found["results"])
+    document = json.loads(Path("results/efficiency/gpt/efficiency_report.json").read_text())
+    assert [(row["domain"], row["complexity_level"]) for row in document["results"]] == [("general", 3)] * 2
+    assert all(row["efficiency_score"] > 0.9 for row in document["results"])
 
 
 @pytest.mark.slow
@@ -174,7 +174,7 @@ def test_items_with_defaults_are_scored_and_counted(
     bench.write("cases/evaluation_profiles/scripted.yaml", profile)
     project = forget(ResearchProject(bench.path / "cases"))
     refused = bench.run("--agentbench-evaluation-profile=scripted")
-    refused.result.stdout.fnmatch_lines(["*found no domain or topic*to all without one by default_domain"])
+    refused.result.stdout.fnmatch_lines(["*found no domain or topic*or set default_domain"])
     project.reports(domain_map=None, **fields)
     finished = bench.run("--agentbench-evaluation-profile=scripted")
     assert finished.outcomes == {"drb.1[gpt]": "passed", "drb.2[gpt]": "passed"}

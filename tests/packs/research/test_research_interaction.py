@@ -105,8 +105,8 @@ def scored(
 
 
 def test_detailed_records_are_in_the_metrics() -> None:
-    found = scored(DETAILED)
-    assert found.metrics == {
+    score = scored(DETAILED)
+    assert score.metrics == {
         "task_id": "7",
         "task_title": "Ports",
         "total_duration_seconds": 5400,
@@ -135,13 +135,13 @@ def test_detailed_records_are_in_the_metrics() -> None:
         "cost_saving_usd": 90,
         "efficiency_vs_expert": 1,
     }
-    assert (found.valid, found.missing) == (True, ())
+    assert (score.valid, score.missing) == (True, ())
 
 
 def test_efficiency_and_summary_follow_from_detailed_records() -> None:
     """2 h in 1.5 h, 30 of 120 USD, (1 - 0.25) * 4 / 5."""
-    found = scored(DETAILED)
-    assert found.efficiency == pytest.approx(
+    score = scored(DETAILED)
+    assert score.efficiency == pytest.approx(
         {
             "time_efficiency": 1,
             "cost_efficiency": 0.75,
@@ -151,7 +151,7 @@ def test_efficiency_and_summary_follow_from_detailed_records() -> None:
         }
     )
     rate = 4.5 / 8
-    assert found.strategic == pytest.approx(
+    assert score.strategic == pytest.approx(
         {
             "multi_step_reasoning_score": 8 * 2 / 5 + 20 * 3 / 60,
             "domain_expertise_score": 4 * 3 / 10 + 6 * 2 / 20,
@@ -164,26 +164,26 @@ def test_efficiency_and_summary_follow_from_detailed_records() -> None:
             "created_knowledge_units": 10,
         }
     )
-    assert found.summary["basic_info"] == {
+    assert score.summary["basic_info"] == {
         "task_id": "7",
         "model_name": "gpt-x",
         "duration_minutes": 90,
         "total_tokens": 4200,
     }
-    assert found.summary["efficiency"] == {
+    assert score.summary["efficiency"] == {
         "time_savings_hours": 0.5,
         "cost_saving_usd": 90,
         "automation_rate": 0.8,
         "efficiency_vs_expert": 1,
     }
-    assert found.summary["quality"] == {
+    assert score.summary["quality"] == {
         "word_count": 1000,
         "sources_used": 4,
         "citation_count": 6,
         "user_satisfaction": 4,
         "coverage_completeness": 0.75,
     }
-    assert found.summary["performance"] == {
+    assert score.summary["performance"] == {
         "error_rate": 0.25,
         "retry_count": 2,
         "tool_calls_count": 8,
@@ -192,34 +192,34 @@ def test_efficiency_and_summary_follow_from_detailed_records() -> None:
 
 
 def test_metrics_of_the_execution_go_before_those_of_the_interaction() -> None:
-    found = scored(DETAILED, FLAT)
+    score = scored(DETAILED, FLAT)
     told = {name: value for name, value in FLAT.items() if name not in ("token_usage", "automation_level")}
-    assert {name: found.metrics[name] for name in told} == told
-    assert found.metrics["automation_rate"] == 0.5
+    assert {name: score.metrics[name] for name in told} == told
+    assert score.metrics["automation_rate"] == 0.5
     tokens = ("total_input_tokens", "total_output_tokens", "estimated_cost_usd")
-    assert [found.metrics[name] for name in tokens] == [10, 20, 5]
+    assert [score.metrics[name] for name in tokens] == [10, 20, 5]
 
 
 def test_summaries_are_rounded_to_cents_and_hundredths() -> None:
-    found = scored({}, {"total_duration_seconds": 12_345, "token_usage": {"total_cost_usd": 1.2345}})
-    assert found.summary["basic_info"]["duration_minutes"] == 205.75
-    assert found.summary["efficiency"]["cost_saving_usd"] == 118.77
-    assert found.summary["efficiency"]["efficiency_vs_expert"] == 0.58  # 2 h of 3.429
-    assert found.summary["efficiency"]["time_savings_hours"] == 0
-    assert found.metrics["efficiency_vs_expert"] == pytest.approx(7200 / 12_345)
+    score = scored({}, {"total_duration_seconds": 12_345, "token_usage": {"total_cost_usd": 1.2345}})
+    assert score.summary["basic_info"]["duration_minutes"] == 205.75
+    assert score.summary["efficiency"]["cost_saving_usd"] == 118.77
+    assert score.summary["efficiency"]["efficiency_vs_expert"] == 0.58  # 2 h of 3.429
+    assert score.summary["efficiency"]["time_savings_hours"] == 0
+    assert score.metrics["efficiency_vs_expert"] == pytest.approx(7200 / 12_345)
 
 
 def test_unrecorded_metrics_are_none_and_listed_as_missing() -> None:
-    found = scored({}, expert=False)
-    assert found.metrics["model_name"] == "gpt"  # the report's own
-    assert {name for name, value in found.metrics.items() if value is not None} == {
+    score = scored({}, expert=False)
+    assert score.metrics["model_name"] == "gpt"  # the report's own
+    assert {name for name, value in score.metrics.items() if value is not None} == {
         "task_id", "task_title", "model_name"
     }  # fmt: skip
-    assert not found.valid
-    assert len(found.missing) == 21
-    assert set(found.strategic.values()) == set(found.efficiency.values()) == {None}
-    assert found.summary["basic_info"]["total_tokens"] is None
-    assert found.summary["basic_info"]["duration_minutes"] is None
+    assert not score.valid
+    assert len(score.missing) == 21
+    assert set(score.strategic.values()) == set(score.efficiency.values()) == {None}
+    assert score.summary["basic_info"]["total_tokens"] is None
+    assert score.summary["basic_info"]["duration_minutes"] is None
 
 
 @pytest.mark.parametrize(
@@ -228,9 +228,9 @@ def test_unrecorded_metrics_are_none_and_listed_as_missing() -> None:
 )
 def test_the_success_rate_is_none_without_calls_or_with_unknown_rates(calls, rate) -> None:
     row = {"interaction_metrics": {"interaction_details": {"tool_calls": calls}}}
-    found = scored(row)
-    assert found.metrics["successful_tool_rate"] is rate
-    assert found.metrics["tool_calls_count"] == sum(each.get("call_count", 1) for each in calls)
+    score = scored(row)
+    assert score.metrics["successful_tool_rate"] is rate
+    assert score.metrics["tool_calls_count"] == sum(each.get("call_count", 1) for each in calls)
 
 
 @pytest.mark.parametrize(
@@ -269,8 +269,12 @@ def test_no_proxy_is_over_five() -> None:
 
 def test_an_expert_of_no_cost_leaves_no_share_of_it() -> None:
     task = Interaction(expert_time_hours=1, expert_hourly_rate_usd=0, estimated_cost_usd=0, total_duration_seconds=60)
-    found = interaction_efficiency(task)
-    assert (found.cost_efficiency, found.time_efficiency, found.overall_efficiency) == (None, 1, None)
+    parts = interaction_efficiency(task)
+    assert (
+        parts.cost_efficiency,
+        parts.time_efficiency,
+        parts.overall_efficiency,
+    ) == (None, 1, None)
 
 
 # -- as the original has it -----------------------------------------------------------
@@ -278,7 +282,7 @@ def test_an_expert_of_no_cost_leaves_no_share_of_it() -> None:
 
 def test_compat_estimates_unrecorded_values() -> None:
     """Words by 1.3: 6 asked are 7 tokens, 5 said are 6."""
-    found = scored({}, compat=True)
+    score = scored({}, compat=True)
     expected = {
         "total_duration_seconds": 60,
         "thinking_time_seconds": 6,
@@ -299,14 +303,14 @@ def test_compat_estimates_unrecorded_values() -> None:
         "user_satisfaction_rating": 3.5,
         "user_interruptions": 0,
     }
-    assert {name: found.metrics[name] for name in expected} == pytest.approx(expected)
+    assert {name: score.metrics[name] for name in expected} == pytest.approx(expected)
     assert scored({}, {"total_duration_seconds": 90}, compat=True).metrics["thinking_time_seconds"] == 9
 
 
 def test_the_original_makes_up_little_where_anything_was_recorded() -> None:
-    found = scored({"interaction_metrics": {}}, compat=True)
-    assert (found.metrics["first_response_time_seconds"], found.metrics["successful_tool_rate"]) == (0, 1)
-    assert found.metrics["total_duration_seconds"] is found.metrics["model_name"] is None
+    score = scored({"interaction_metrics": {}}, compat=True)
+    assert (score.metrics["first_response_time_seconds"], score.metrics["successful_tool_rate"]) == (0, 1)
+    assert score.metrics["total_duration_seconds"] is score.metrics["model_name"] is None
 
 
 def test_the_originals_expert() -> None:
@@ -345,8 +349,8 @@ def test_compat_reads_the_task_type_of_a_row_and_the_standard_formula_ignores_it
 def test_the_originals_success_rate_is_the_plain_mean(rates, mean) -> None:
     assert compat_success_rate(rates) == mean
     calls = [{"call_count": 7 - at, "success_rate": rate} for at, rate in enumerate(rates)]
-    found = scored({"interaction_metrics": {"interaction_details": {"tool_calls": calls}}}, compat=True)
-    assert found.metrics["successful_tool_rate"] == (1.0 if mean is None else mean)
+    score = scored({"interaction_metrics": {"interaction_details": {"tool_calls": calls}}}, compat=True)
+    assert score.metrics["successful_tool_rate"] == (1.0 if mean is None else mean)
 
 
 @pytest.mark.parametrize(
@@ -354,8 +358,8 @@ def test_the_originals_success_rate_is_the_plain_mean(rates, mean) -> None:
     [(0, 60, 6), (11, 60, 6), (119, 60, 6), (121, 60.5, 6.05), (500, 250, 25), (600, 300, 30), (700, 350, 30)],
 )
 def test_the_originals_estimate_of_time(words, seconds, thinking) -> None:
-    found = scored({}, compat=True, article=" ".join(["word"] * words)).metrics
-    assert [found["total_duration_seconds"], found["thinking_time_seconds"]] == pytest.approx([seconds, thinking])
+    score = scored({}, compat=True, article=" ".join(["word"] * words)).metrics
+    assert [score["total_duration_seconds"], score["thinking_time_seconds"]] == pytest.approx([seconds, thinking])
     recorded = scored({}, {"total_duration_seconds": 400}, compat=True, article="word " * words).metrics
     assert (recorded["total_duration_seconds"], recorded["thinking_time_seconds"]) == (400, 30)
 
@@ -372,8 +376,8 @@ def test_the_originals_estimate_of_time(words, seconds, thinking) -> None:
     ],
 )
 def test_the_originals_estimate_of_sources_and_citations(article, sources, citations) -> None:
-    found = scored({}, compat=True, article=article).metrics
-    assert (found["sources_used"], found["citation_count"]) == (sources, citations)
+    score = scored({}, compat=True, article=article).metrics
+    assert (score["sources_used"], score["citation_count"]) == (sources, citations)
 
 
 def test_the_originals_efficiency() -> None:

@@ -51,20 +51,20 @@ def scored(
 
 def test_race_by_hand() -> None:
     """0.25 * 8 + 0.75 * 4 = 5 and 0.25 * 2 + 0.75 * 6 = 5: neither is better."""
-    found = race(CRITERIA, scored())
-    assert (found.overall, found.target, found.reference) == pytest.approx((0.5, 5, 5))
-    found = race(CRITERIA, {**scored(), "readability": scored((8, 2), (10, 0))["readability"]})
-    assert found.dimensions["readability"] == pytest.approx(9.5 / 10)
-    assert found.dimensions["insight"] == pytest.approx(0.5)
-    assert found.target == pytest.approx(0.6 * 5 + 0.4 * 9.5)
-    assert found.overall == pytest.approx(6.8 / (6.8 + 0.6 * 5 + 0.4 * 0.5))
-    assert found.weighted_dimensions == pytest.approx(0.6 * 0.5 + 0.4 * 0.95)
+    result = race(CRITERIA, scored())
+    assert (result.overall, result.target, result.reference) == pytest.approx((0.5, 5, 5))
+    result = race(CRITERIA, {**scored(), "readability": scored((8, 2), (10, 0))["readability"]})
+    assert result.dimensions["readability"] == pytest.approx(9.5 / 10)
+    assert result.dimensions["insight"] == pytest.approx(0.5)
+    assert result.target == pytest.approx(0.6 * 5 + 0.4 * 9.5)
+    assert result.overall == pytest.approx(6.8 / (6.8 + 0.6 * 5 + 0.4 * 0.5))
+    assert result.weighted_dimensions == pytest.approx(0.6 * 0.5 + 0.4 * 0.95)
 
 
 def test_race_without_a_reference_is_of_ten() -> None:
-    found = race(CRITERIA, scored((8, None), (4, None)))
-    assert (found.overall, found.target, found.reference) == (pytest.approx(0.5), pytest.approx(5), None)
-    assert found.dimensions == pytest.approx(dict.fromkeys(RACE_DIMENSIONS, 0.5))
+    result = race(CRITERIA, scored((8, None), (4, None)))
+    assert (result.overall, result.target, result.reference) == (pytest.approx(0.5), pytest.approx(5), None)
+    assert result.dimensions == pytest.approx(dict.fromkeys(RACE_DIMENSIONS, 0.5))
 
 
 def test_the_original_takes_criteria_that_are_alike_and_else_their_mean_weight() -> None:
@@ -81,8 +81,8 @@ def test_the_original_takes_criteria_that_are_alike_and_else_their_mean_weight()
 def test_a_criterion_that_has_no_weight_counts_for_nothing() -> None:
     listed = {name: [{"criterion": "a", "weight": 0.0}] for name in RACE_DIMENSIONS}
     criteria = RaceCriteria(id=1, prompt="p", dimension_weight=WEIGHTS, criterions=listed)
-    found = race(criteria, {name: [Scored("a", 8, 2)] for name in RACE_DIMENSIONS})
-    assert (found.overall, found.target, found.reference) == (None, 0, 0)
+    result = race(criteria, {name: [Scored("a", 8, 2)] for name in RACE_DIMENSIONS})
+    assert (result.overall, result.target, result.reference) == (None, 0, 0)
 
 
 def question(article: str = ARTICLE, reference: str | None = "Hamburg [2] did not.") -> RaceQuestion:
@@ -115,23 +115,23 @@ def test_an_empty_text_is_not_judged(article, reference, said) -> None:
 
 
 def test_no_reference_is_nothing_to_swap_with() -> None:
-    said = {
+    reply = {
         name: [{"criterion": each.criterion, "target_score": 7} for each in CRITERIA.criterions[name]]
         for name in RACE_DIMENSIONS
     }
-    with Judge(said) as judge:
-        found = judge.ask(lambda asking: judge_race(asking, question("x", None), samples=2, position_swap=True))
-    assert (len(judge.bodies), found.overall, found.sd) == (2, pytest.approx(0.7), 0)
-    assert found.weighted_dimensions == pytest.approx(0.7)
-    assert found.dimensions == pytest.approx(dict.fromkeys(RACE_DIMENSIONS, 0.7))
+    with Judge(reply) as judge:
+        result = judge.ask(lambda asking: judge_race(asking, question("x", None), samples=2, position_swap=True))
+    assert (len(judge.bodies), result.overall, result.sd) == (2, pytest.approx(0.7), 0)
+    assert result.weighted_dimensions == pytest.approx(0.7)
+    assert result.dimensions == pytest.approx(dict.fromkeys(RACE_DIMENSIONS, 0.7))
 
 
 def test_a_draw_without_any_points_leaves_no_mean() -> None:
     with Judge(reply(0, 0), reply(6, 4)) as judge:
-        found = judge.ask(lambda asking: judge_race(asking, question(), samples=2))
-    assert (found.overall, found.weighted_dimensions, set(found.dimensions.values())) == (None, None, {None})
-    assert (len(found.draws), found.sd) == (2, None)
-    assert len(found.scored) == 2
+        result = judge.ask(lambda asking: judge_race(asking, question(), samples=2))
+    assert (result.overall, result.weighted_dimensions, set(result.dimensions.values())) == (None, None, {None})
+    assert (len(result.draws), result.sd) == (2, None)
+    assert len(result.scored) == 2
 
 
 def test_texts_are_rid_of_their_apparatus_as_asked_for() -> None:
@@ -148,8 +148,8 @@ def test_texts_are_rid_of_their_apparatus_as_asked_for() -> None:
 def test_criteria_are_shown_with_their_explanations_on_one_line_each() -> None:
     with Judge(reply()) as judge:
         judge.ask(lambda asking: judge_race(asking, question()))
-    shown = judge.bodies[0]["messages"][1]["content"]
-    assert "# insight\n- insight breadth of view\n  Wide? - and more\n- insight depth\n\n# instruction" in shown
+    prompts_sent = judge.bodies[0]["messages"][1]["content"]
+    assert "# insight\n- insight breadth of view\n  Wide? - and more\n- insight depth\n\n# instruction" in prompts_sent
 
 
 # -- strategic value --------------------------------------------------------------------
@@ -189,9 +189,9 @@ def test_a_report_creates_units_and_the_next_report_reuses_them(tmp_path: Path) 
     with Judge(answers([("tin melts at 232 degrees", 0.9), ("Zinc boils.", 0.75)], [make_unit(tin, 0).id])) as judge:
         second = judge.ask(lambda asking: strategic_of(asking, report(2, f"Zinc boils. {tin}"), base, config))
         assert len(judge.bodies) == 3
-        shown = judge.bodies[-1]["messages"][1]["content"]
-    assert "232" in shown
-    assert "327" not in shown  # the article says nothing of lead
+        prompts_sent = judge.bodies[-1]["messages"][1]["content"]
+    assert "232" in prompts_sent
+    assert "327" not in prompts_sent  # the article says nothing of lead
     assert (second.known, second.repeated, second.below_quality) == (2, 1, 0)
     assert [each.text for each in second.created] == ["Zinc boils."]
     assert [each.text for each in second.reused] == [tin]
@@ -207,10 +207,10 @@ def test_weights_and_bounds_of_the_configuration_are_heeded(tmp_path: Path) -> N
     )
     base = KnowledgeBase(tmp_path / "base.jsonl")
     with Judge(answers([("Tin melts.", 0.5), ("Lead melts.", 0.6), ("Zinc melts.", 1.0)], [])) as judge:
-        found = judge.ask(lambda asking: strategic_of(asking, report(1, "Metals."), base, config))
-    assert found.strategic_score == pytest.approx(sum(SCORES[name] for name in KNOWLEDGE_SCORES) / 20)
-    assert [each.text for each in found.created] == ["Lead melts."]
-    assert found.below_quality == 1
+        score = judge.ask(lambda asking: strategic_of(asking, report(1, "Metals."), base, config))
+    assert score.strategic_score == pytest.approx(sum(SCORES[name] for name in KNOWLEDGE_SCORES) / 20)
+    assert [each.text for each in score.created] == ["Lead melts."]
+    assert score.below_quality == 1
 
 
 def test_a_unit_is_new_where_no_other_is_as_alike() -> None:

@@ -23,8 +23,8 @@ def project(bench):
 def evaluations(bench):
     """The stored evaluations by case id."""
     files = sorted((bench.path / "outputs" / "evaluations").rglob("final_result_1.json"))
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in files]
-    return {each["case_id"]: each for each in found}
+    document = [json.loads(path.read_text(encoding="utf-8")) for path in files]
+    return {each["case_id"]: each for each in document}
 
 
 def test_every_score_of_a_stored_report_is_a_metric_and_a_user_property(project):
@@ -71,15 +71,20 @@ def test_every_score_of_a_stored_report_is_a_metric_and_a_user_property(project)
 
 def test_the_evidence_is_in_the_evaluation(project):
     project.bench.run(SCRIPTED)
-    found = evaluations(project.bench)["drb.2"]["research"]
-    assert (found["row_id"], found["model"], found["language"], found["domain"]) == (2, "gpt", "zh", "finance")
-    assert found["execution_metrics"]["token_usage"]["input_tokens"] == 2000
-    assert {each["dimension"]: (each["target"], each["reference"]) for each in found["criteria"]} == dict.fromkeys(
+    document = evaluations(project.bench)["drb.2"]["research"]
+    assert (document["row_id"], document["model"], document["language"], document["domain"]) == (
+        2,
+        "gpt",
+        "zh",
+        "finance",
+    )
+    assert document["execution_metrics"]["token_usage"]["input_tokens"] == 2000
+    assert {each["dimension"]: (each["target"], each["reference"]) for each in document["criteria"]} == dict.fromkeys(
         ("comprehensiveness", "insight", "instruction_following", "readability"), (6, 4)
     )
-    assert found["statements"] == [{"url": PAGE, "fact": "Chips cost more.", "label": "supported"}]
-    assert found["strategic"]["independence"] == [4, "Sound."]
-    assert found["summary"]["task_id"] == 2
+    assert document["statements"] == [{"url": PAGE, "fact": "Chips cost more.", "label": "supported"}]
+    assert document["strategic"]["independence"] == [4, "Sound."]
+    assert document["summary"]["task_id"] == 2
 
 
 @pytest.mark.slow
@@ -269,8 +274,8 @@ def test_a_written_report_is_measured(project):
     finished = project.bench.run("--model=demo")
     assert finished.outcomes == {"drb.1[demo]": "passed", "drb.2[demo]": "passed"}
     row = finished.runs["drb.1[demo]"]
-    found = evaluations(project.bench)["drb.1"]["research"]
-    measured = found["execution_metrics"]
+    document = evaluations(project.bench)["drb.1"]["research"]
+    measured = document["execution_metrics"]
     assert measured["total_duration_seconds"] == pytest.approx(row["duration_seconds"])
     assert measured["token_usage"]["input_tokens"] == row["usage"]["input_tokens"] > 0
     assert (measured["citation_count"], measured["sources_used"], measured["word_count"]) == (3, 2, 5)

@@ -60,9 +60,9 @@ def stages(*options):
 
 
 def read(path):
-    found = json.loads(Path(path).read_text(encoding="utf-8"))
-    found.pop("made", None)
-    return found
+    document = json.loads(Path(path).read_text(encoding="utf-8"))
+    document.pop("made", None)
+    return document
 
 
 def files(model, folder="results/poet"):
@@ -78,8 +78,8 @@ def test_the_files_are_those_of_the_commands_over_the_same_inputs(project, capsy
     project.reports(config="config.json")
     session(project, *workers, spawn=bool(workers))
     assert poet() == 1
-    told = capsys.readouterr()
-    assert "poet claude: 2: no composite: efficiency: execution_metrics.automation_level is missing" in told.err
+    printed = capsys.readouterr()
+    assert "poet claude: 2: no composite: efficiency: execution_metrics.automation_level is missing" in printed.err
     assert stages("--config", "cases/config.json") == 1
     for model, scored in (("gpt", 2), ("claude", 1)):
         own, other = files(model), files(model, "by_stages/poet")
@@ -95,16 +95,16 @@ def test_the_files_are_those_of_the_commands_over_the_same_inputs(project, capsy
 def test_scores_and_judge_costs_equal_those_computed_by_hand(project):
     session(project)
     poet("gpt")
-    found = files("gpt")
+    document = files("gpt")
     efficiency, quality = 0.4 * 0.75 + 0.3 * 0.98 + 0.3 * 0.5, 0.7 * 0.6 + 0.3
     composite = 0.3 * efficiency + 0.5 * quality + 0.2 * 0.8
-    rows = found["summary"]["results"]
+    rows = document["summary"]["results"]
     assert [(row["task_id"], row["model_name"], row["domain"]) for row in rows] == [
         (1, "gpt", "finance"),
         (2, "gpt", "finance"),
     ]
     assert [row["overall_poet_score"] for row in rows] == pytest.approx([composite, composite])
-    judge = found["report"]["costs"]["judge"]
+    judge = document["report"]["costs"]["judge"]
     asked = ("race", "extract", "validate", "strategic", "knowledge")
     assert {stage: judge[stage]["requests"] for stage in asked} == dict.fromkeys(asked, 2)
     assert judge["race"]["input_tokens"] > 0
@@ -194,10 +194,10 @@ def test_repetitions_are_reports_of_their_own_and_no_tasks_of_their_own(project)
     script(project, {"race": race_reply(2, 8)}, answers=answers)
     session(project, "--model=demo", "--agentbench-repetitions=3")
     assert poet() == 0
-    found = files("demo")
-    tasks = [row["task_id"] for row in found["summary"]["results"]]
+    document = files("demo")
+    tasks = [row["task_id"] for row in document["summary"]["results"]]
     assert sorted(map(str, tasks)) == ["1", "1-r2", "1-r3", "2", "2-r2", "2-r3"]
-    means = found["report"]["means"]["race_score"]
+    means = document["report"]["means"]["race_score"]
     assert (means["n"], means["mean"]) == (6, pytest.approx(0.4))
     assert means["ci95"] is None  # six reports, but two tasks
 

@@ -24,9 +24,9 @@ OWN = "Which is better?\n{query}\n{article_1}\n{article_2}\nBy:\n{criteria}\nRep
 
 @pytest.fixture
 def project(tmp_path: Path) -> ResearchProject:
-    found = ResearchProject(tmp_path)
-    found.write("prompts/race_pairwise.en.txt", OWN)
-    return found
+    project = ResearchProject(tmp_path)
+    project.write("prompts/race_pairwise.en.txt", OWN)
+    return project
 
 
 def load(project: ResearchProject, **fields: object) -> ReportsFile:
@@ -90,8 +90,8 @@ def test_a_kept_reply_does_not_stand_for_another_prompt(tmp_path: Path) -> None:
 
 
 def test_a_reports_file_names_a_folder_of_prompts(project: ResearchProject) -> None:
-    found = load(project, prompts="prompts")
-    assert found.prompts == PromptTexts(texts={"race_pairwise.en": OWN})
+    scoring = load(project, prompts="prompts")
+    assert scoring.prompts == PromptTexts(texts={"race_pairwise.en": OWN})
     project.write("prompts/race_pairwise.en.txt", OWN.replace("{article_2}", "{reference}"))
     with pytest.raises(ConfigError) as caught:
         load(project, prompts="prompts")
@@ -118,8 +118,13 @@ def test_prompts_are_part_of_an_items_identity_and_none_leave_it_as_it_was() -> 
     ],
 )
 def test_compat_drb_sets_missing_settings(project: ResearchProject, fields, compat, cleaning) -> None:
-    found = load(project, **fields)
-    assert (found.compat, found.cleaning, found.samples, found.position_swap) == (compat, cleaning, 1, False)
+    scoring = load(project, **fields)
+    assert (scoring.compat, scoring.cleaning, scoring.samples, scoring.position_swap) == (
+        compat,
+        cleaning,
+        1,
+        False,
+    )
 
 
 def test_an_unknown_compat_is_refused(project: ResearchProject) -> None:

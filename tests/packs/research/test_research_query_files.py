@@ -64,8 +64,8 @@ def test_a_table_has_the_same_queries_in_every_format(
 ) -> None:
     header = [name.upper() if upper else name for name in names]
     cells = [[str(number), title, content] for number, title, content in rows]
-    found = queries(table(header, cells, delimiter).encode(encoding))
-    assert [(row.value.id, row.value.title, row.value.prompt) for row in found] == [
+    query_rows = queries(table(header, cells, delimiter).encode(encoding))
+    assert [(row.value.id, row.value.title, row.value.prompt) for row in query_rows] == [
         (number, title.strip(), prompt.strip()) for number, title, prompt in rows
     ]
 
@@ -74,10 +74,10 @@ def test_a_table_has_the_same_queries_in_every_format(
 @given(st.lists(GBK, min_size=1))
 def test_chinese_in_gbk(contents: list[str]) -> None:
     told: list[str] = []
-    found = queries(table(["内容"], [[content] for content in contents]).encode("gbk"), told=told)
+    query_rows = queries(table(["内容"], [[content] for content in contents]).encode("gbk"), told=told)
     assert len(told) == 1
     assert ": read as GBK; " in told[0]
-    assert [row.value.prompt for row in found] == [content.strip() for content in contents]
+    assert [row.value.prompt for row in query_rows] == [content.strip() for content in contents]
 
 
 @given(st.text("='+-@\t\n中a1", max_size=6))
@@ -96,8 +96,8 @@ def test_a_table_with_formulas_is_read_as_it_was_written() -> None:
     ]
     header, *cells = csv_rows(rows)
     assert [row[1][0] for row in cells] == ["'"] * 4
-    found = queries(table(header, cells).encode("utf-8-sig"))
-    assert [(row.value.id, row.value.title, row.value.prompt) for row in found] == [(text,) * 3 for text in texts]
+    query_rows = queries(table(header, cells).encode("utf-8-sig"))
+    assert [(row.value.id, row.value.title, row.value.prompt) for row in query_rows] == [(text,) * 3 for text in texts]
 
 
 @given(st.binary(max_size=200), st.sampled_from([".csv", ".md", ".json", ".jsonl"]))

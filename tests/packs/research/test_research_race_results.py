@@ -24,9 +24,9 @@ DIMENSIONS = dict(zip(RACE_DIMENSIONS, (0.1, 0.2, 0.3, 0.4), strict=True))
 
 
 def judged(overall: float | None = 0.55, sd: float | None = None, reference: float | None = 4.0) -> RaceJudged:
-    said = {name: (Scored(f"{name} a", 6.0, reference, "So."),) for name in RACE_DIMENSIONS}
+    reply = {name: (Scored(f"{name} a", 6.0, reference, "So."),) for name in RACE_DIMENSIONS}
     draw = Race(overall, dict(DIMENSIONS), 0.35, 5.0, 4.0)
-    return RaceJudged(overall, dict(DIMENSIONS), 0.35, sd, (draw,), (said,))
+    return RaceJudged(overall, dict(DIMENSIONS), 0.35, sd, (draw,), (reply,))
 
 
 def test_a_row_has_all_scores_and_its_language_if_the_prompt_suggests_another() -> None:
@@ -97,20 +97,20 @@ def test_means_and_sample_deviations_over_runs() -> None:
 
 def test_two_runs_are_paired_by_task() -> None:
     first, second = run(0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.1), run(0.6, 0.6, 0.6, 0.6, 0.6, 0.6)
-    found = run_difference(first, second)
-    assert found is not None
-    assert (found.tasks, found.test) == (6, "exact sign flip")
-    assert (found.difference, found.p_value) == pytest.approx((0.1, 2 / 64))
+    difference = run_difference(first, second)
+    assert difference is not None
+    assert (difference.tasks, difference.test) == (6, "exact sign flip")
+    assert (difference.difference, difference.p_value) == pytest.approx((0.1, 2 / 64))
     turned = run_difference(Run(second.file, second.rows[::-1]), first)
     assert turned is not None
-    assert (turned.difference, turned.p_value) == (-found.difference, found.p_value)
+    assert (turned.difference, turned.p_value) == (-difference.difference, difference.p_value)
     assert run_difference(first, run()) is None
 
 
 def test_a_difference_with_its_interval() -> None:
-    found = run_difference(run(*[0.5] * 8), run(*(0.51 + 0.01 * n for n in range(8))))
-    assert found is not None
-    assert found.ci95 is not None
-    assert 0 < found.ci95[0] < found.difference < found.ci95[1]
-    assert str(found).startswith(f"+0.0450, 95 % interval {found.ci95[0]:+.4f} to ")
-    assert str(found).endswith(", p = 0.0078 (exact sign flip, 8 tasks)")
+    difference = run_difference(run(*[0.5] * 8), run(*(0.51 + 0.01 * n for n in range(8))))
+    assert difference is not None
+    assert difference.ci95 is not None
+    assert 0 < difference.ci95[0] < difference.difference < difference.ci95[1]
+    assert str(difference).startswith(f"+0.0450, 95 % interval {difference.ci95[0]:+.4f} to ")
+    assert str(difference).endswith(", p = 0.0078 (exact sign flip, 8 tasks)")

@@ -132,24 +132,24 @@ def query(line: int, row_id, prompt: str) -> tuple[int, QueryRow]:
 
 
 def test_partners_are_found_by_prompt_and_checked_by_id(tmp_path):
-    known = Joined(tmp_path / "q.jsonl", [query(1, 1, "Why?"), query(2, "2", "How?")])
-    assert known.partner(QueryRow(id="1", prompt=" Why? ")).id == 1
-    assert known.partner(QueryRow(id=2, prompt="How？")).id == "2"
+    joined = Joined(tmp_path / "q.jsonl", [query(1, 1, "Why?"), query(2, "2", "How?")])
+    assert joined.partner(QueryRow(id="1", prompt=" Why? ")).id == 1
+    assert joined.partner(QueryRow(id=2, prompt="How？")).id == "2"
     with pytest.raises(ConfigError, match="found no row with the prompt of 3"):
-        known.partner(QueryRow(id=3, prompt="Who?"))
+        joined.partner(QueryRow(id=3, prompt="Who?"))
     with pytest.raises(ConfigError, match=r"q.jsonl:2:1: id: found '2' for the prompt that has the id 1 elsewhere"):
-        known.partner(QueryRow(id=1, prompt="How?"))
+        joined.partner(QueryRow(id=1, prompt="How?"))
 
 
 def test_repeated_rows_are_reported_and_the_first_one_counts(tmp_path):
     rows = [query(1, 1, "Why?"), query(2, 9, "Why ?"), query(3, 5, "Why?"), query(4, "1", "How?")]
-    known = Joined(tmp_path / "q.jsonl", rows)
-    assert [problem.split("q.jsonl:", 1)[1] for problem in known.problems] == [
+    joined = Joined(tmp_path / "q.jsonl", rows)
+    assert [problem.split("q.jsonl:", 1)[1] for problem in joined.problems] == [
         "3:1: prompt: repeats line 1",
         "4:1: id: found '1' again, first on line 1",
     ]
-    assert known.partner(QueryRow(id=1, prompt="Why?")).id == 1
-    assert len(known) == 3
+    assert joined.partner(QueryRow(id=1, prompt="Why?")).id == 1
+    assert len(joined) == 3
 
 
 def test_repeated_rows_on_one_line_are_reported(tmp_path):

@@ -60,12 +60,12 @@ def report(metrics: Mapping[str, Any], model: str = "gpt-4") -> Report:
 def test_both_spellings_of_annotations_give_the_same_numbers(
     tmp_path: Path, files: Mapping[str, Any], level: int | str
 ) -> None:
-    found = efficiency_of(report(WHOLE), annotations(tmp_path, files), "finance", level, CONFIG)
+    score = efficiency_of(report(WHOLE), annotations(tmp_path, files), "finance", level, CONFIG)
     # The expert: 2.5 h x 1.5 = 3.75 h at 200 USD = 750 USD. The agent: 0.75 h, 7.50 USD.
-    assert (found.expert_hours, found.expert_cost_usd, found.hours, found.ai_cost_usd) == (3.75, 750, 0.75, 7.5)
-    assert (found.time_saving, found.time_saving_hours, found.cost_saving_usd) == (0.8, 3.0, 742.5)
-    assert found.efficiency_score == pytest.approx(0.4 * 0.8 + 0.3 * 0.99 + 0.3 * 0.9)
-    assert (found.difficulty, found.complexity_level, found.reasons, found.missing) == (4, 4, {}, None)
+    assert (score.expert_hours, score.expert_cost_usd, score.hours, score.ai_cost_usd) == (3.75, 750, 0.75, 7.5)
+    assert (score.time_saving, score.time_saving_hours, score.cost_saving_usd) == (0.8, 3.0, 742.5)
+    assert score.efficiency_score == pytest.approx(0.4 * 0.8 + 0.3 * 0.99 + 0.3 * 0.9)
+    assert (score.difficulty, score.complexity_level, score.reasons, score.missing) == (4, 4, {}, None)
 
 
 def test_a_level_may_be_named(tmp_path: Path) -> None:
@@ -76,60 +76,60 @@ def test_a_level_may_be_named(tmp_path: Path) -> None:
 
 
 def test_tokens_are_priced_where_no_cost_is_recorded(tmp_path: Path) -> None:
-    known, metrics = annotations(tmp_path), {**WHOLE, "token_usage": {"input_tokens": 2000, "output_tokens": 1000}}
-    found = efficiency_of(report(metrics), known, "finance", 4, CONFIG)
-    assert (found.ai_cost_usd, found.ai_cost) == (pytest.approx(0.05), "priced")
-    own = efficiency_of(report(metrics, "mine"), known, "finance", 4, CONFIG, priced_as="gpt-4")
+    annotated, metrics = annotations(tmp_path), {**WHOLE, "token_usage": {"input_tokens": 2000, "output_tokens": 1000}}
+    score = efficiency_of(report(metrics), annotated, "finance", 4, CONFIG)
+    assert (score.ai_cost_usd, score.ai_cost) == (pytest.approx(0.05), "priced")
+    own = efficiency_of(report(metrics, "mine"), annotated, "finance", 4, CONFIG, priced_as="gpt-4")
     assert own.ai_cost_usd == pytest.approx(0.05)
     with pytest.raises(ConfigError, match=r"token_pricing_data.json: unknown model 'mine'; there is gpt-4"):
-        efficiency_of(report(metrics, "mine"), known, "finance", 4, CONFIG)
-    assert efficiency_of(report(WHOLE, "mine"), known, "finance", 4, CONFIG).ai_cost == "recorded"
+        efficiency_of(report(metrics, "mine"), annotated, "finance", 4, CONFIG)
+    assert efficiency_of(report(WHOLE, "mine"), annotated, "finance", 4, CONFIG).ai_cost == "recorded"
 
 
 def test_unknown_domains_and_levels_are_errors(tmp_path: Path) -> None:
-    known = annotations(tmp_path)
+    annotated = annotations(tmp_path)
     with pytest.raises(ConfigError, match=r"domain_expert_data.json: unknown domain 'art'; there is finance"):
-        efficiency_of(report(WHOLE), known, "art", 4, CONFIG)
+        efficiency_of(report(WHOLE), annotated, "art", 4, CONFIG)
     with pytest.raises(ConfigError, match=r"complexity_level_data.json: unknown complexity level '9'; there is 4"):
-        efficiency_of(report(WHOLE), known, "finance", 9, CONFIG)
+        efficiency_of(report(WHOLE), annotated, "finance", 9, CONFIG)
     with pytest.raises(ConfigError, match="complexity_level: missing"):
-        efficiency_of(report(WHOLE), known, "finance", None, CONFIG)
+        efficiency_of(report(WHOLE), annotated, "finance", None, CONFIG)
 
 
 def test_domains_of_the_config_are_used_where_annotations_have_none(tmp_path: Path) -> None:
     config = PoetConfig(
         domain_expert_times={"art": 2.0, "finance": 9.0}, domain_expert_rates={"art": 50.0, "finance": 9.0}
     )
-    known = annotations(tmp_path, config=config)
-    assert task_of(known, config, "art", 4).expert.cost_usd == 150  # 2 h x 1.5 x 50 USD
-    assert task_of(known, config, "finance", 4).expert.cost_usd == 750
+    annotated = annotations(tmp_path, config=config)
+    assert task_of(annotated, config, "art", 4).expert.cost_usd == 150  # 2 h x 1.5 x 50 USD
+    assert task_of(annotated, config, "finance", 4).expert.cost_usd == 750
 
 
 def test_a_domain_of_the_annotations_by_its_other_name_wins_over_the_configs(tmp_path: Path) -> None:
     config = PoetConfig(domain_expert_times={"medical": 9.0}, domain_expert_rates={"medical": 9.0})
     experts = {"healthcare": {"avg_hourly_rate_usd": 250, "avg_task_time_hours": 2}}
-    known = annotations(tmp_path, {**FLAT, "domain_expert_data.json": experts}, config)
+    annotated = annotations(tmp_path, {**FLAT, "domain_expert_data.json": experts}, config)
     for name in ("medical", "healthcare"):
-        assert task_of(known, config, name, 4).expert.cost_usd == 750  # 2 h x 1.5 x 250 USD
+        assert task_of(annotated, config, name, 4).expert.cost_usd == 750  # 2 h x 1.5 x 250 USD
 
 
 @pytest.mark.parametrize(("hours", "rate"), [(0, 200), (2.5, 0), (0, 0)])
 def test_of_an_expert_of_no_hours_or_no_cost_no_share_is_saved(tmp_path: Path, hours: float, rate: float) -> None:
     experts = {"finance": {"avg_hourly_rate_usd": rate, "avg_task_time_hours": hours}}
-    known = annotations(tmp_path, {**FLAT, "domain_expert_data.json": experts})
-    found = efficiency_of(report(WHOLE), known, "finance", 4, CONFIG)
-    assert (found.efficiency_score, found.cost_saving_usd) == (None, hours * 1.5 * rate - 7.5)
-    assert (found.time_saving is None) == (hours == 0)
-    assert ("takes 0 h" in str(found.missing)) == (hours == 0)
-    assert "costs 0 USD" in str(found.missing)
-    assert efficiency_of(report(WHOLE), known, "finance", 4, CONFIG, compat=True).missing is None
+    annotated = annotations(tmp_path, {**FLAT, "domain_expert_data.json": experts})
+    score = efficiency_of(report(WHOLE), annotated, "finance", 4, CONFIG)
+    assert (score.efficiency_score, score.cost_saving_usd) == (None, hours * 1.5 * rate - 7.5)
+    assert (score.time_saving is None) == (hours == 0)
+    assert ("takes 0 h" in str(score.missing)) == (hours == 0)
+    assert "costs 0 USD" in str(score.missing)
+    assert efficiency_of(report(WHOLE), annotated, "finance", 4, CONFIG, compat=True).missing is None
 
 
 def test_no_time_and_no_cost_are_values_as_others(tmp_path: Path) -> None:
     metrics = {"total_duration_seconds": 0, "token_usage": {"total_cost_usd": 0}, "automation_level": 0}
-    found = efficiency_of(report(metrics), annotations(tmp_path), "finance", 4, CONFIG)
-    assert (found.time_saving, found.cost_saving_usd, found.efficiency_score) == (1, 750, pytest.approx(0.7))
-    assert found.reasons == {}
+    score = efficiency_of(report(metrics), annotations(tmp_path), "finance", 4, CONFIG)
+    assert (score.time_saving, score.cost_saving_usd, score.efficiency_score) == (1, 750, pytest.approx(0.7))
+    assert score.reasons == {}
 
 
 @pytest.mark.parametrize(
@@ -144,19 +144,19 @@ def test_a_part_that_was_not_recorded_is_none_with_its_reason_and_the_others_sta
     tmp_path: Path, lacks: str, part: str, said: str
 ) -> None:
     metrics = {name: value for name, value in WHOLE.items() if name != lacks}
-    found = efficiency_of(report(metrics), annotations(tmp_path), "finance", 4, CONFIG)
+    score = efficiency_of(report(metrics), annotations(tmp_path), "finance", 4, CONFIG)
     parts = ("time_saving", "cost_saving_usd", "automation_rate")
-    assert [name for name in parts if getattr(found, name) is None] == [part]
-    assert found.efficiency_score is None
-    assert said in found.reasons[part]
-    assert said in str(found.missing)
+    assert [name for name in parts if getattr(score, name) is None] == [part]
+    assert score.efficiency_score is None
+    assert said in score.reasons[part]
+    assert said in str(score.missing)
 
 
 def test_half_the_tokens_are_not_priced(tmp_path: Path) -> None:
     metrics = {**WHOLE, "token_usage": {"input_tokens": 2000}}
-    found = efficiency_of(report(metrics), annotations(tmp_path), "finance", 4, CONFIG)
-    assert (found.ai_cost_usd, found.cost_saving_usd, found.ai_cost) == (None, None, None)
-    assert found.reasons["cost_saving_usd"].endswith("no output_tokens")
+    score = efficiency_of(report(metrics), annotations(tmp_path), "finance", 4, CONFIG)
+    assert (score.ai_cost_usd, score.cost_saving_usd, score.ai_cost) == (None, None, None)
+    assert score.reasons["cost_saving_usd"].endswith("no output_tokens")
 
 
 def test_weights_of_the_config_are_heeded(tmp_path: Path) -> None:
@@ -167,10 +167,10 @@ def test_weights_of_the_config_are_heeded(tmp_path: Path) -> None:
 
 def test_compat_takes_an_unknown_automation_for_none(tmp_path: Path) -> None:
     metrics = {name: value for name, value in WHOLE.items() if name != "automation_level"}
-    found = efficiency_of(report(metrics), annotations(tmp_path), "finance", 4, CONFIG, compat=True)
-    assert found.efficiency_score == pytest.approx(0.4 * 0.8 + 0.3 * 0.99)
-    assert found.automation_rate is None
-    assert found.missing is None
+    score = efficiency_of(report(metrics), annotations(tmp_path), "finance", 4, CONFIG, compat=True)
+    assert score.efficiency_score == pytest.approx(0.4 * 0.8 + 0.3 * 0.99)
+    assert score.automation_rate is None
+    assert score.missing is None
 
 
 KNOWN = Annotations(
@@ -197,11 +197,11 @@ def scored(seconds: float | None, usd: float | None, automation: float | None) -
 def test_a_score_is_a_share_and_there_only_where_all_is_known(
     seconds: float | None, usd: float | None, automation: float | None
 ) -> None:
-    found = scored(seconds, usd, automation)
-    assert (found.efficiency_score is None) == (None in (seconds, usd, automation)) == (found.missing is not None)
-    assert found.efficiency_score is None or 0 <= found.efficiency_score <= 1
-    assert (found.time_saving is None) == (seconds is None)
-    assert (found.cost_saving_usd is None) == (usd is None)
+    score = scored(seconds, usd, automation)
+    assert (score.efficiency_score is None) == (None in (seconds, usd, automation)) == (score.missing is not None)
+    assert score.efficiency_score is None or 0 <= score.efficiency_score <= 1
+    assert (score.time_saving is None) == (seconds is None)
+    assert (score.cost_saving_usd is None) == (usd is None)
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e5), st.floats(0, 1), st.floats(0, 1e6), st.floats(0, 1e5), st.floats(0, 1))
@@ -224,11 +224,11 @@ def test_resource_efficiency_needs_quality_and_tokens(
     usage = ExecutionMetrics.model_validate(
         {"token_usage": {"input_tokens": read, "output_tokens": written}}
     ).token_usage
-    found = resource_efficiency(quality, usage)
+    value = resource_efficiency(quality, usage)
     if quality is None or not read or written is None:
-        assert found is None or (read == 0 and written)
+        assert value is None or (read == 0 and written)
     else:
-        assert found == pytest.approx(quality / (read + written) * 1000)
+        assert value == pytest.approx(quality / (read + written) * 1000)
 
 
 STRATEGIC = StrategicScore(

@@ -61,11 +61,11 @@ def test_several_runs_have_mean_and_deviation_and_two_are_compared(
     assert [run["n_scored"] for run in document["runs"]] == [4, 4]
     assert document["difference"]["tasks"] == 4
     assert main(["research", "race", *runs, "--raw-results", str(third)]) == 0
-    found = capsys.readouterr()
-    assert "Overall Score: 0.5083\nRuns: 3\n" in found.out
-    assert "Overall Score SD: 0.1528\n" in found.out
-    assert "Difference" not in found.out
-    assert f"third.jsonl: has no scores of {rows[0]['id']!r}, which other runs have" in found.err
+    printed = capsys.readouterr()
+    assert "Overall Score: 0.5083\nRuns: 3\n" in printed.out
+    assert "Overall Score SD: 0.1528\n" in printed.out
+    assert "Difference" not in printed.out
+    assert f"third.jsonl: has no scores of {rows[0]['id']!r}, which other runs have" in printed.err
 
 
 def test_one_file_twice_is_no_second_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,18 +51,18 @@ def test_a_domain_is_weak_only_over_enough_tasks() -> None:
     few = poet_report([*weak, *strong], "gpt", PoetConfig())
     assert "weak_domain" not in {each.rule for each in few.recommendations}
     enough = [row.model_copy(update={"prompt_key": f"law {n}"}) for n, row in enumerate(weak)]
-    found = poet_report([*enough, *strong], "gpt", PoetConfig()).recommendations
-    assert "weak_domain" in {each.rule for each in found}
+    outcome = poet_report([*enough, *strong], "gpt", PoetConfig()).recommendations
+    assert "weak_domain" in {each.rule for each in outcome}
 
 
 def test_models_are_compared_by_the_mean_of_each_task() -> None:
     config = PoetConfig()
     best = [whole("1", 0.8, prompt_key="a"), whole("1-r2", 0.6, prompt_key="a"), whole("2", 0.9, prompt_key="b")]
     other = [whole("1", 0.4, prompt_key="a"), whole("2", 0.5, prompt_key="b"), whole("2-r2", 0.7, prompt_key="b")]
-    found = comparison(
+    outcome = comparison(
         [Scored(poet_report(scored, name, config), scored) for name, scored in {"x": other, "y": best}.items()]
     )
-    assert found is not None
-    (difference,) = found.differences
-    assert (found.best, difference.model) == ("y", "x")
+    assert outcome is not None
+    (difference,) = outcome.differences
+    assert (outcome.best, difference.model) == ("y", "x")
     assert (difference.difference.n, difference.difference.mean) == (2, pytest.approx(-0.3))

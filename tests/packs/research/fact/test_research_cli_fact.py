@@ -137,11 +137,11 @@ def test_a_second_call_asks_and_fetches_nothing(site: Site, judge: FactJudge) ->
     arguments = ("--raw_data_path", "reports.jsonl", "--output_dir", "out", "--allow_private", "127.0.0.1")
     assert fact(*arguments) == 0
     before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
-    asked, fetched = judge.asked.copy(), site.asked.copy()
+    requests, fetched = judge.asked.copy(), site.asked.copy()
     for path in Path("out").iterdir():
         path.unlink()
     assert fact(*arguments) == 0
-    assert judge.asked == asked
+    assert judge.asked == requests
     assert site.asked - fetched == {"/gone": 1}  # what failed may be there by now
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
 
@@ -167,9 +167,9 @@ def test_a_row_that_failed_is_the_only_one_that_is_asked_again(
     assert (result["n_total"], result["n_scored"], result["n_failed"], result["valid_rate"]) == ("2", "1", "1", "1.0")
 
     judge.says.clear()
-    asked, fetched = judge.asked.copy(), site.asked.copy()
+    requests, fetched = judge.asked.copy(), site.asked.copy()
     assert fact(*arguments) == 0
-    assert judge.asked - asked == {"extract": 1, "validate": 1}
+    assert judge.asked - requests == {"extract": 1, "validate": 1}
     assert site.asked - fetched == {"/coffee": 1}
     again, scored = read("out/validated.jsonl")
     assert again == good

@@ -141,9 +141,9 @@ def test_replies_that_are_cut_off_are_asked_for_in_smaller_pieces(site: Site, ju
     [row] = read("out/validated.jsonl")
     assert [each["fact"] for each in row["citations"]] == [f"Statement {n} holds." for n in range(20)]
     assert labels(row) == {"supported": 1, "unsupported": 19}
-    asked = judge.asked.copy()
+    requests = judge.asked.copy()
     assert fact(*FILES) == 0
-    assert judge.asked == asked
+    assert judge.asked == requests
 
 
 @pytest.mark.slow
@@ -236,8 +236,8 @@ def test_replies_received_before_an_interrupt_are_not_requested_again(
         assert "repeat the command to continue" in errors
         assert [row["id"] for row in read("out/extracted.jsonl")] == [0, 1]
     judge.says.clear()
-    asked = judge.asked.copy()
-    assert asked == {"extract": 3}
+    requests = judge.asked.copy()
+    assert requests == {"extract": 3}
     assert fact(*FILES) == 0
-    assert judge.asked - asked == {"extract": 2, "validate": 4}
+    assert judge.asked - requests == {"extract": 2, "validate": 4}
     assert said("out/fact_result.txt")["n_scored"] == "4"

@@ -103,9 +103,9 @@ def test_two_processes_on_the_same_files_give_the_files_of_one(judge: FactJudge)
         assert all("stat" in text for text in printed)
         assert site.asked == {f"/{n}": 1 for n in range(8)}
         before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
-        asked = judge.asked.copy()
+        requests = judge.asked.copy()
         assert fact(*command[5:]) == 0
-    assert judge.asked == asked
+    assert judge.asked == requests
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
     assert len(read("out/validated.jsonl")) == 6
 

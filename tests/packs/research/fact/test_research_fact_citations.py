@@ -68,8 +68,8 @@ def test_text_that_is_not_an_address_is_unchanged(text: str) -> None:
 @example("http://a/b.#c")
 @example("http://a/?\t")
 def test_a_canonical_address_is_its_own(text: str) -> None:
-    found = canonical_url(text)
-    assert canonical_url(found) == found
+    address = canonical_url(text)
+    assert canonical_url(address) == address
 
 
 WORD = st.text("abcxyz01", min_size=1, max_size=5)

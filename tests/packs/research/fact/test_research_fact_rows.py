@@ -55,10 +55,10 @@ def test_one_report_through_all_stages(tmp_path: Path, monkeypatch: pytest.Monke
     with FactJudge() as judge:
         monkeypatch.setenv("OPENAI_BASE_URL", judge.base_url)
         library = Library()
-        found = scored(judge, ARTICLE, library, tmp_path)
-    assert found.counts == Counts(supported=1, unsupported=1, unknown=2, words=found.counts.words, without_url=1)
-    assert found.counts.accuracy == found.statistics.valid_rate == 0.5
-    assert [each.fact for each in found.citations] == ["Tea is a drink.", "Tea is hot.", "Nobody knows.", "No address."]
+        score = scored(judge, ARTICLE, library, tmp_path)
+    assert score.counts == Counts(supported=1, unsupported=1, unknown=2, words=score.counts.words, without_url=1)
+    assert score.counts.accuracy == score.statistics.valid_rate == 0.5
+    assert [each.fact for each in score.citations] == ["Tea is a drink.", "Tea is hot.", "Nobody knows.", "No address."]
     assert library.asked == ["http://tea.example.org/", "http://gone.example.org/"]
     assert judge.asked == {"extract": 1, "deduplicate": 1, "validate": 1}
 
@@ -69,8 +69,8 @@ def test_a_report_without_citations_has_no_accuracy(
 ) -> None:
     with FactJudge() as judge:
         monkeypatch.setenv("OPENAI_BASE_URL", judge.base_url)
-        found = scored(judge, article, Library(), tmp_path)
-    assert (found.counts.accuracy, found.counts.total, found.statistics.valid_rate) == (None, 0, None)
+        score = scored(judge, article, Library(), tmp_path)
+    assert (score.counts.accuracy, score.counts.total, score.statistics.valid_rate) == (None, 0, None)
 
 
 @pytest.mark.slow
@@ -97,12 +97,12 @@ def test_evidence_is_found_anywhere_in_a_long_page(
     page = f"{LONG[:at]}Tea is a drink.{LONG[at:]}"
     with FactJudge() as judge:
         monkeypatch.setenv("OPENAI_BASE_URL", judge.base_url)
-        found = scored(judge, ARTICLE, Library(page), tmp_path)
-        assert (found.counts.supported, found.counts.unsupported) == (1, 1)
+        score = scored(judge, ARTICLE, Library(page), tmp_path)
+        assert (score.counts.supported, score.counts.unsupported) == (1, 1)
         shown = [text for stage, text in judge.shown if stage == "validate"]
-        asked = judge.asked.copy()
-        assert scored(judge, ARTICLE, Library(page), tmp_path).counts == found.counts
-        assert judge.asked == asked
+        requests = judge.asked.copy()
+        assert scored(judge, ARTICLE, Library(page), tmp_path).counts == score.counts
+        assert judge.asked == requests
     about_it = ['"fact": "Tea is a drink."' in text for text in shown]
     assert about_it == [number <= part for number in (1, 2, 3, 4)]
     assert max(map(len, shown)) < 62_000
@@ -117,8 +117,8 @@ def test_nobody_is_asked_about_the_rest_of_a_page_that_has_backed_all(
 ) -> None:
     with FactJudge() as judge:
         monkeypatch.setenv("OPENAI_BASE_URL", judge.base_url)
-        found = scored(judge, "- It is told at length. http://tea.example.org/", Library(LONG), tmp_path)
-    assert (found.counts.supported, judge.asked["validate"]) == (1, 1)
+        score = scored(judge, "- It is told at length. http://tea.example.org/", Library(LONG), tmp_path)
+    assert (score.counts.supported, judge.asked["validate"]) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_the_parts_of_a_page_make_one_label(
     with FactJudge() as judge:
         judge.says["validate"] = lambda reply, shown: {"results": [{**reply["results"][0], "result": next(left)}]}
         monkeypatch.setenv("OPENAI_BASE_URL", judge.base_url)
-        found = scored(judge, "- Tea is hot. http://tea.example.org/", Library(LONG), tmp_path)
-    assert [each.result for each in found.pages["http://tea.example.org/"].validate_res or ()] == [label]
+        score = scored(judge, "- Tea is hot. http://tea.example.org/", Library(LONG), tmp_path)
+    assert [each.result for each in score.pages["http://tea.example.org/"].validate_res or ()] == [label]
 
 
 def test_a_page_of_any_length_is_asked_about_in_few_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +146,8 @@ def test_a_page_of_any_length_is_asked_about_in_few_requests(tmp_path: Path, mon
     article = "- Tea is a drink. http://tea.example.org/\n- Tea is hot. http://tea.example.org/\n"
     with FactJudge() as judge:
         monkeypatch.setenv("OPENAI_BASE_URL", judge.base_url)
-        found = scored(judge, article, Library(page), tmp_path)
-    assert (found.counts.supported, judge.asked["validate"]) == (2, 4)
+        score = scored(judge, article, Library(page), tmp_path)
+    assert (score.counts.supported, judge.asked["validate"]) == (2, 4)
 
 
 @pytest.mark.slow
@@ -161,10 +161,10 @@ def test_many_statements_of_one_page_are_compared_in_halves_where_the_reply_is_c
             {"content": '{"kept": [0, ', "finish_reason": "length"} if len(reply["kept"]) > 4 else reply
         )
         monkeypatch.setenv("OPENAI_BASE_URL", judge.base_url)
-        found = scored(judge, article, Library(), tmp_path)
-        asked = judge.asked.copy()
-        assert scored(judge, article, Library(), tmp_path).pages == found.pages
-    assert found.pages["http://tea.example.org/"].facts == (
+        score = scored(judge, article, Library(), tmp_path)
+        requests = judge.asked.copy()
+        assert scored(judge, article, Library(), tmp_path).pages == score.pages
+    assert score.pages["http://tea.example.org/"].facts == (
         "Tea 0.",
         "Tea 1.",
         "Tea 2.",
@@ -173,8 +173,8 @@ def test_many_statements_of_one_page_are_compared_in_halves_where_the_reply_is_c
         "TEA 0.",
         "Tea 4!",
     )
-    assert judge.asked == asked
-    assert asked["deduplicate"] == 3
+    assert judge.asked == requests
+    assert requests["deduplicate"] == 3
 
 
 def test_an_address_that_the_judge_has_made_up_is_neither_fetched_nor_counted(
@@ -186,10 +186,10 @@ def test_an_address_that_the_judge_has_made_up_is_neither_fetched_nor_counted(
     with FactJudge(extract=invent) as judge:
         monkeypatch.setenv("OPENAI_BASE_URL", judge.base_url)
         library = Library()
-        found = scored(judge, "- Tea is a drink.\n- Tea is hot. [1]\n\n[1] http://tea.example.org/", library, tmp_path)
+        score = scored(judge, "- Tea is a drink.\n- Tea is hot. [1]\n\n[1] http://tea.example.org/", library, tmp_path)
     assert library.asked == ["http://tea.example.org/"]
-    assert [each.url for each in found.citations] == ["", "http://tea.example.org/"]
-    assert (found.counts.unknown, found.counts.without_url) == (1, 1)
+    assert [each.url for each in score.citations] == ["", "http://tea.example.org/"]
+    assert (score.counts.unknown, score.counts.without_url) == (1, 1)
 
 
 ORDERS = """\

@@ -20,18 +20,18 @@ COUNTS = st.builds(Counts, supported=FEW, unsupported=FEW, unknown=FEW, words=st
 
 @given(st.lists(COUNTS), FEW)
 def test_statistics_are_consistent_with_the_counts_of_pages(counts: list[Counts], failed: int) -> None:
-    found = compute_statistics(counts, failed)
+    statistics = compute_statistics(counts, failed)
     cited = [each for each in counts if each.supported + each.unsupported + each.unknown]
     known = sum(each.supported + each.unsupported for each in counts)
-    assert found.n_total == found.n_scored + found.n_failed == len(counts) + failed
-    assert found.n_with_citations == len(cited)
-    assert found.supported + found.unsupported == known
-    assert found.valid_rate == (found.supported / known if known else None)
+    assert statistics.n_total == statistics.n_scored + statistics.n_failed == len(counts) + failed
+    assert statistics.n_with_citations == len(cited)
+    assert statistics.supported + statistics.unsupported == known
+    assert statistics.valid_rate == (statistics.supported / known if known else None)
     if cited:
-        assert found.total_citations == pytest.approx(float(Fraction(known, len(cited))))
-        assert found.total_valid_citations == pytest.approx(float(Fraction(found.supported, len(cited))))
+        assert statistics.total_citations == pytest.approx(float(Fraction(known, len(cited))))
+        assert statistics.total_valid_citations == pytest.approx(float(Fraction(statistics.supported, len(cited))))
     else:
-        assert found.total_citations is found.total_valid_citations is found.macro_accuracy is None
+        assert statistics.total_citations is statistics.total_valid_citations is statistics.macro_accuracy is None
 
 
 def test_by_hand() -> None:
@@ -69,8 +69,8 @@ def row(*results: Any, facts: int = 2, **extra: Any) -> FactRow:
 
 
 def test_labels_are_read_however_they_are_written() -> None:
-    found = count_row(row({"idx": 1, "result": " Supported"}, {"idx": "2", "result": "UNKNOWN"}))
-    assert found == Counts(supported=1, unknown=1, words=3)
+    label_counts = count_row(row({"idx": 1, "result": " Supported"}, {"idx": "2", "result": "UNKNOWN"}))
+    assert label_counts == Counts(supported=1, unknown=1, words=3)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def cited_page(*results: Any, **extra: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("label", ["maybe", "", None, "supported!", 1, ["supported"], {"label": "supported"}])
 def test_the_original_skips_labels_that_it_does_not_know(label: Any) -> None:
-    found = original({"u": cited_page(GOOD, {"idx": 1, "result": label})})
-    assert found == Counts(supported=1, words=3, skipped_labels=1)
+    label_counts = original({"u": cited_page(GOOD, {"idx": 1, "result": label})})
+    assert label_counts == Counts(supported=1, words=3, skipped_labels=1)
 
 
 def test_the_original_skips_addresses_that_could_not_be_compared() -> None:
@@ -145,8 +145,8 @@ def test_the_original_needs_labels_too(pages: Any, extra: dict[str, Any], reason
 
 def test_a_report_counts_among_those_with_citations_if_all_of_them_are_skipped() -> None:
     counts = [Counts(supported=1, unsupported=1), Counts(skipped_addresses=1), Counts(skipped_labels=1), Counts()]
-    found = compute_statistics(counts)
-    assert (found.n_with_citations, found.total_citations, found.valid_rate) == (3, 2 / 3, 0.5)
+    statistics = compute_statistics(counts)
+    assert (statistics.n_with_citations, statistics.total_citations, statistics.valid_rate) == (3, 2 / 3, 0.5)
 
 
 def test_stat_with_compat_reports_the_skipped_addresses_and_labels(
@@ -157,9 +157,9 @@ def test_stat_with_compat_reports_the_skipped_addresses_and_labels(
         "b": cited_page(validate_error="x"),
         "c": cited_page({"idx": 0, "result": "?"}),
     }
-    said = {"id": 1, "prompt": "Is it?", "article": "It is so.", "citations_deduped": pages}
+    reply = {"id": 1, "prompt": "Is it?", "article": "It is so.", "citations_deduped": pages}
     source, target = tmp_path / "validated.jsonl", tmp_path / "fact_result.txt"
-    source.write_text(json.dumps(said) + "\n")
+    source.write_text(json.dumps(reply) + "\n")
     command = ["research", "fact", "stat", "--input_path", str(source), "--output_path", str(target)]
     assert main(command) == 1
     assert "valid_rate: null" in target.read_text()

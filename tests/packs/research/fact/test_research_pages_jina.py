@@ -79,12 +79,12 @@ def contents(
 
 def test_with_a_key_the_jina_reader_fetches(reader: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
-        found = contents(reader, tmp_path, PAGE, PAGE)
-    assert found == ["Owls\n\nBirds\n\n# They hunt [redacted]"] * 2
+        texts = contents(reader, tmp_path, PAGE, PAGE)
+    assert texts == ["Owls\n\nBirds\n\n# They hunt [redacted]"] * 2
     [(headers, body)] = reader.seen
     assert (headers["Authorization"], headers["Accept"]) == (f"Bearer {KEY}", "application/json")
     assert body == {"url": "http://127.0.0.1/page?a=1&b=%C3%BC"}
-    assert contents(reader, tmp_path, PAGE) == found[:1]
+    assert contents(reader, tmp_path, PAGE) == texts[:1]
     assert len(reader.seen) == 1
     assert not any(KEY.encode() in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     assert KEY not in caplog.text
@@ -142,13 +142,13 @@ def test_long_content_is_truncated_and_invalid_characters_are_replaced(reader: A
 
 def test_an_answer_that_trickles_is_given_up(reader: Any) -> None:
     reader.answers = [(200, {"Trickles": "yes"}, {})]
-    found = contents(reader, None, PAGE, seconds=0.1)
-    assert found == ["scrape failed: the Jina reader gave no complete answer in time"]
+    texts = contents(reader, None, PAGE, seconds=0.1)
+    assert texts == ["scrape failed: the Jina reader gave no complete answer in time"]
 
 
 def test_private_addresses_are_not_sent_to_the_reader(reader: Any) -> None:
-    [found] = contents(reader, None, PAGE, network=NetworkSettings())
-    assert found.startswith("scrape failed: 127.0.0.1 is refused: it is not a public address")
+    [texts] = contents(reader, None, PAGE, network=NetworkSettings())
+    assert texts.startswith("scrape failed: 127.0.0.1 is refused: it is not a public address")
     assert reader.seen == []
 
 

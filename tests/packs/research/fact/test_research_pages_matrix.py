@@ -90,11 +90,11 @@ FAILED = {
 @pytest.mark.slow
 def test_the_matrix(site: PageSite) -> None:
     paths = [*GOOD, *FAILED]
-    found = dict(zip(paths, contents(*(site.url + path for path in paths)), strict=True))
-    assert {path: found[path] for path in GOOD} == GOOD
+    texts = dict(zip(paths, contents(*(site.url + path for path in paths)), strict=True))
+    assert {path: texts[path] for path in GOOD} == GOOD
     for path, reason in FAILED.items():
-        assert found[path].startswith("scrape failed: "), path
-        assert reason.replace("SITE", site.url) in found[path], path
+        assert texts[path].startswith("scrape failed: "), path
+        assert reason.replace("SITE", site.url) in texts[path], path
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_the_matrix(site: PageSite) -> None:
     ],
 )
 def test_a_url_that_cannot_be_requested_is_a_failed_scrape_with_a_reason(url: str, reason: str) -> None:
-    [found] = contents(url)
-    assert found.startswith("scrape failed: ")
-    assert reason in found
+    [texts] = contents(url)
+    assert texts.startswith("scrape failed: ")
+    assert reason in texts
 
 
 @pytest.mark.slow
@@ -140,12 +140,12 @@ def test_a_page_that_takes_too_long_is_given_up(site: PageSite) -> None:
 )
 def test_robots_txt_is_kept_to(robots: bytes | int, path: str, reason: str | None) -> None:
     with page_site(robots) as site:
-        found, again = contents(site.url + path, f"{site.url}{path}?again")
+        texts, again = contents(site.url + path, f"{site.url}{path}?again")
         assert site.seen["/robots.txt"] == 1
     if reason is None:
-        assert not found.startswith("scrape failed")
+        assert not texts.startswith("scrape failed")
         assert not again.startswith("scrape failed")
     else:
-        assert found.startswith("scrape failed: ")
-        assert reason in found
+        assert texts.startswith("scrape failed: ")
+        assert reason in texts
         assert site.seen["/owls"] == 0

@@ -55,8 +55,8 @@ def test_all_spellings_of_an_address_are_one_page_that_is_fetched_once(tmp_path:
     with page_site() as site:
         page = f"{site.url}/page/1"
         spellings = (page, f"{page}#part", f" {page}?utm_source=x", f"{page}.")
-        found = contents(tmp_path, *spellings, *spellings)
-        assert set(found) == {"Owls\n\nAll about owls\n\npage 1"}
+        texts = contents(tmp_path, *spellings, *spellings)
+        assert set(texts) == {"Owls\n\nAll about owls\n\npage 1"}
         assert site.seen == {"/robots.txt": 1, "/page/1": 1}
 
 
@@ -97,8 +97,8 @@ def test_a_folder_that_takes_no_files_costs_the_next_session_only(
 ) -> None:
     (tmp_path / "research").write_text("in the way")
     with page_site() as site, caplog.at_level(logging.WARNING):
-        found = contents(tmp_path, f"{site.url}/page/1", f"{site.url}/page/2", f"{site.url}/page/1")
-        assert found[0] == found[2] == "Owls\n\nAll about owls\n\npage 1"
+        texts = contents(tmp_path, f"{site.url}/page/1", f"{site.url}/page/2", f"{site.url}/page/1")
+        assert texts[0] == texts[2] == "Owls\n\nAll about owls\n\npage 1"
         assert site.seen["/page/1"] == 1
     assert [record.message.partition(": ")[2] for record in caplog.records] == [
         "pages cannot be kept there, so they will be fetched again: Not a directory"
@@ -134,8 +134,8 @@ def test_concurrent_processes_fetch_a_page_once(tmp_path: Path) -> None:
             begin(each)
         site.slow_asked.wait(20)
         site.gate.set()
-        said = [each.communicate()[0] for each in running]
-        assert said == ["Owls\n\nAll about owls\n\nslow\n"] * 3
+        output = [each.communicate()[0] for each in running]
+        assert output == ["Owls\n\nAll about owls\n\nslow\n"] * 3
         assert site.seen["/slow"] == 1
 
 
@@ -146,8 +146,8 @@ def test_processes_that_want_many_pages_fetch_each_once(tmp_path: Path) -> None:
         with beside(tmp_path, 2, *urls) as running:
             for each in running:
                 begin(each)
-            said = [each.communicate()[0] for each in running]
-        assert said[0] == said[1] == "".join(f"Owls\n\nAll about owls\n\npage {number}\n" for number in range(40))
+            output = [each.communicate()[0] for each in running]
+        assert output[0] == output[1] == "".join(f"Owls\n\nAll about owls\n\npage {number}\n" for number in range(40))
         assert {site.seen[f"/page/{number}"] for number in range(40)} == {1}
 
 
@@ -161,8 +161,8 @@ def test_a_process_that_is_killed_leaves_its_pages_to_the_others(tmp_path: Path)
             time.sleep(0.01)
         other.kill()
         site.gate.set()
-        found = contents(tmp_path, f"{site.url}/owls", f"{site.url}/slow")
-        assert [each.rpartition("\n")[2] for each in found] == ["They hunt mice.", "slow"]
+        texts = contents(tmp_path, f"{site.url}/owls", f"{site.url}/slow")
+        assert [each.rpartition("\n")[2] for each in texts] == ["They hunt mice.", "slow"]
         assert (site.seen["/owls"], site.seen["/slow"]) == (1, 2)
 
 
@@ -196,8 +196,8 @@ def test_a_full_disk_costs_the_next_session_only(tmp_path: Path, caplog: pytest.
         with contextlib.suppress(OSError), open(tmp_path / "disk/filling", "wb", 0) as file:
             while file.write(bytes(4096)):
                 pass
-        found = contents(tmp_path / "disk", *(f"{site.url}/page/{number}" for number in (1, 2, 3, 2)))
-        assert [each.rpartition("\n")[2] for each in found] == ["page 1", "page 2", "page 3", "page 2"]
+        texts = contents(tmp_path / "disk", *(f"{site.url}/page/{number}" for number in (1, 2, 3, 2)))
+        assert [each.rpartition("\n")[2] for each in texts] == ["page 1", "page 2", "page 3", "page 2"]
         assert [site.seen[f"/page/{number}"] for number in (1, 2, 3)] == [1, 1, 1]
         assert len(list((tmp_path / "disk" / PAGES).glob("*/*"))) == 1
     assert [record.message.rpartition(": ")[2] for record in caplog.records] == ["No space left on device"]
@@ -233,18 +233,18 @@ def test_a_page_that_begins_like_a_failure_is_none(tmp_path: Path) -> None:
 def test_bodies_that_wait_to_be_read_fill_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct, "_MOST_UNREAD", 1)
     with page_site() as site:
-        found = contents(tmp_path, *(f"{site.url}/page/{number}" for number in range(20)))
-    assert [each.rpartition(" ")[2] for each in found] == [str(number) for number in range(20)]
+        texts = contents(tmp_path, *(f"{site.url}/page/{number}" for number in range(20)))
+    assert [each.rpartition(" ")[2] for each in texts] == [str(number) for number in range(20)]
 
 
 def test_a_page_that_takes_long_to_read_keeps_no_other_from_being_fetched(tmp_path: Path) -> None:
     async def ask(site: PageSite) -> str:
         async with Pages(tmp_path, PageSettings(SETTINGS.network, concurrency=1)) as pages:
             long = asyncio.create_task(pages.content(f"{site.url}/attributes"))
-            found = await pages.content(f"{site.url}/page/1")
+            texts = await pages.content(f"{site.url}/page/1")
             assert not long.done()
         await asyncio.wait([long])
-        return found
+        return texts
 
     with page_site() as site:
         assert asyncio.run(ask(site)).endswith("page 1")
