@@ -181,9 +181,11 @@ class TaskDefaults:
     @classmethod
     def choose(cls, domain: str | None, level: int | None, *, compat: bool) -> TaskDefaults:
         """Return the values that a user has set, in compat mode the original's in place of those not set."""
-        if not compat:
-            return cls(domain, level)
-        return cls(GENERAL if domain is None else domain, _COMPAT_LEVEL if level is None else level)
+        if compat and domain is None:
+            domain = GENERAL
+        if compat and level is None:
+            level = _COMPAT_LEVEL
+        return cls(domain, level)
 
     def complete(self, annotations: Annotations) -> Annotations:
         """Return the annotations, with the original's expert for the default domain `general` if they have none."""

@@ -130,10 +130,13 @@ class Partners:
     def __init__(self, reports: Reports) -> None:
         self.lost: list[BadRow] = []
         self._folder = reports.path.parent
-        file, race = reports.file, "race" in reports.scoring.parts
+        file = reports.file
         self.queries = self._joined(file.queries, QueryRow, _as_query)
-        self.criteria = self._joined(file.criteria if race else None, RaceCriteria, _as_criteria)
-        self.references = self._joined(file.references if race else None, ReferenceRow, _as_reference)
+        self.criteria = self.references = None
+        # Without race their rows are not read: a missing partner is no problem of the report then.
+        if "race" in reports.scoring.parts:
+            self.criteria = self._joined(file.criteria, RaceCriteria, _as_criteria)
+            self.references = self._joined(file.references, ReferenceRow, _as_reference)
 
     def _joined(
         self, text: str | None, record: type[P], make_partner: Callable[[Path, GoodRow[P]], _Partner]

@@ -230,13 +230,17 @@ def read_tasks(call: Call, *, compat_defaults: bool = True) -> Tasks:
     folder = args.annotation_dir or ANNOTATIONS
     # The default place may be absent, a named folder may not: reading it raises.
     annotated = args.annotation_dir is not None or folder.is_dir()
-    queries = args.query_file or (QUERIES if QUERIES.is_file() else None)
     return Tasks(
         defaults.complete(annotations_of(folder, call.config)) if annotated else None,
-        join_optional(call, queries, QueryRow),
+        join_optional(call, find_queries(args), QueryRow),
         dict(args.domain_map or ()),
         defaults,
     )
+
+
+def find_queries(args: argparse.Namespace) -> Path | None:
+    """Return the file of queries in the options, else the seed's if it exists, or None."""
+    return args.query_file or (QUERIES if QUERIES.exists() else None)
 
 
 def warn_of_defaults(call: Call, file: Path, used: Iterable[Sequence[DefaultField]]) -> None:

@@ -15,6 +15,7 @@ from pytest_agentbench.bounded.json_files import BadItem, read_items
 from pytest_agentbench.cli.output import printable, refuse_usage
 from pytest_agentbench.cli.places import require_existing
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.annotations import TokenPrice
 from pytest_agentbench.packs.research.commands import (
     ANNOTATIONS,
     CRITERIA,
@@ -86,15 +87,15 @@ class ResultRow:
 
 
 def read_results(path: Path) -> list[ResultRow]:
-    """Return the rows of `raw_results.jsonl` or of `<model>_poet_summary.json`. Raises ConfigError with all that are
-    none.
+    """Return the rows of `raw_results.jsonl` or of `<model>_poet_summary.json`. Raises ConfigError with every
+    row that has no scores.
     """
     rows, problems = [], []
     for item in read_items(path, "results"):
         if isinstance(item, BadItem):
             problems.append(f"{path}:{item.line}:{item.column}: {item.reason}")
         elif not isinstance(item.value, dict) or not {*SHARES, *AMOUNTS} & item.value.keys():
-            # A report that came to nothing has a row without scores, which is as it should be.
+            # Failed reports have rows with the reason in place of scores.
             if not _failed(item.value):
                 problems.append(f"{path}:{item.line}:1: found no scores, expected a row of results")
         else:
@@ -108,6 +109,7 @@ def result_findings(path: Path, rows: Sequence[ResultRow]) -> Iterator[Finding]:
     """Yield rows that repeat, scores outside of 0-1, and outliers among the others."""
     lines: dict[str, int] = {}
     for row in rows:
+        # Rows of RACE have `id`, rows of a summary `task_id`.
         name = str(row.value.get("id", row.value.get("task_id", f"line {row.line}")))
         first = lines.setdefault(name, row.line)
         if first != row.line:
@@ -277,15 +279,16 @@ def _annotated(
             config = read_poet_config(files.config)
         except ConfigError as error:
             linted.findings += findings_of(str(error), files.config)
-    annotations = None if files.annotations is None else read_linted(files.annotations, config, linted.findings)
-    if annotations is not None:
+    prices: Mapping[str, TokenPrice] = {}
+    if (annotations := read_linted(files.annotations, config, linted.findings)) is not None:
+        prices = annotations.prices
         linted.findings += annotation_findings(annotations)
         for table in named:
             linted.findings += unknown_findings(table, annotations, config, files.domain_map)
         for table in named[:1] if files.queries else named:  # queries tell it of their reports
             linted.findings += lacking_findings(table)
     for reported in reports:
-        linted.findings += metrics_findings(reported, {} if annotations is None else annotations.prices)
+        linted.findings += metrics_findings(reported, prices)
 
 
 def _results(path: Path, linted: Linted) -> None:
@@ -345,7 +348,9 @@ def _files(args: argparse.Namespace) -> Files:
     """Return the files in the options, else the existing files of the seed's layout. Raises ConfigError for missing
     ones.
     """
-    reports = tuple(args.input_file or ()) if args.raw_data_dir is None else _below(args.raw_data_dir)
+    reports, folder = tuple(args.input_file or ()), args.raw_data_dir
+    if folder is not None:
+        reports = _below(folder)
     files = Files(
         queries=args.query_file,
         criteria=args.criteria_file,
@@ -356,9 +361,9 @@ def _files(args: argparse.Namespace) -> Files:
         results=tuple(args.results),
         domain_map=dict(args.domain_map or ()),
     )
-    require_existing([*files.paths, *([] if args.raw_data_dir is None else [args.raw_data_dir])])
-    if args.raw_data_dir is not None and not reports:
-        raise ConfigError(f"{args.raw_data_dir}: found no file *.jsonl, expected one for each model")
+    require_existing([*files.paths, *filter(None, [folder])])
+    if folder is not None and not reports:
+        raise ConfigError(f"{folder}: found no file *.jsonl, expected one for each model")
     if files.paths:
         return files
     return Files(

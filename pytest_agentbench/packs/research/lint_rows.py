@@ -222,11 +222,14 @@ Named = Table[QueryRow] | Table[ReportRow]
 _DOMAINS, _LEVELS, _TYPES = "domain_expert_data.json", "complexity_level_data.json", "task_type_data.json"
 
 
-def read_linted(folder: Path, config: PoetConfig, findings: list[Finding]) -> Annotations | None:
-    """Return the annotations of a folder, and the config's; None if unusable, with the reason in `findings`."""
+def read_linted(folder: Path | None, config: PoetConfig, findings: list[Finding]) -> Annotations | None:
+    """Return the annotations of a folder, and the config's; None without a folder, or if unusable (`findings`)."""
+    if folder is None:
+        return None
     try:
         return annotations_of(folder, config)
     except ConfigError as error:
+        # The folder has several files: each message begins with the path of its own.
         for message in str(error).splitlines():
             findings += findings_of(message, Path(message.split(":", 1)[0]))
         return None

@@ -267,6 +267,7 @@ async def grade_report(grading: Grading) -> PoetRow:
     shared = race is not None and race.overall is not None
     names: tuple[EvidencePart, ...] = ("race", "fact", "efficiency", "strategic")
     why: dict[Missing, str] = {name: reason for name in names if (reason := grading.why(name)) is not None}
+    # RACE has a result without an overall score if report and reference have no points at all.
     if race is not None and race.overall is None:
         why["race"] = NO_POINTS
     parts = Parts(

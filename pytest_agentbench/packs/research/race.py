@@ -30,6 +30,7 @@ from pytest_agentbench.packs.research.criteria import find_problems, find_unusab
 from pytest_agentbench.packs.research.inputs import (
     chosen_rows,
     failed_row,
+    find_queries,
     join_optional,
     join_rows,
     language_by_query,
@@ -229,7 +230,7 @@ def _wrong_usage(args: argparse.Namespace) -> str | None:
 async def score_reports(call: Call, reports: Path, output: Path) -> None:
     """Judge the reports of a file. Raises ConfigError if a file cannot be read, or no judge is named."""
     args = call.args
-    partners = Partners.read(call, args.criteria_file, _references(args), _queries(args))
+    partners = Partners.read(call, args.criteria_file, _references(args), find_queries(args))
     report_rows = list(read_research_rows(reports, ReportRow))
     rows = chosen_rows(call, reports, report_rows, partners.language)
     if unanswered := partners.unanswered(report_rows):
@@ -280,10 +281,6 @@ def _references(args: argparse.Namespace) -> Path | None:
     if args.pointwise:
         return None
     return args.reference_file or REFERENCES
-
-
-def _queries(args: argparse.Namespace) -> Path | None:
-    return args.query_file or (QUERIES if QUERIES.exists() else None)
 
 
 async def grade_report(grading: Grading) -> RaceJudged:
