@@ -350,7 +350,7 @@ def test_a_scrape_without_any_readable_page_fails_with_a_warning(
     assert fact("scrape", *files, "--allow_private", "127.0.0.1") == 1
     out, err = capsys.readouterr()
     assert "0 of 2 cited pages could be read; scraped.jsonl has the reason for each" in err
-    assert out.splitlines()[1].split() == ["scrape", "1", "1", "0", "came", "to", "nothing"]
+    assert out.splitlines()[1].split() == ["scrape", "1", "1", "0", "without", "a", "result"]
     assert read("scraped.jsonl")[0]["citations_deduped"][f"{site.url}/gone"]["url_content"].startswith("scrape failed")
     write("deduplicated.jsonl", cited("/gone", "/tea"))
     assert fact("scrape", *files, "--allow_private", "127.0.0.1") == 0

@@ -135,7 +135,7 @@ def test_a_page_that_takes_too_long_is_given_up(site: PageSite) -> None:
         (404, "/owls", None),
         (403, "/owls", None),
         (500, "/owls", "robots.txt of 127.0.0.1 cannot be read, which forbids the whole site (RFC 9309): HTTP 500"),
-        (503, "/owls", "cannot be had"),
+        (503, "/owls", "cannot be read"),
     ],
 )
 def test_robots_txt_is_kept_to(robots: bytes | int, path: str, reason: str | None) -> None:
