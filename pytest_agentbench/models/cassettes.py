@@ -19,7 +19,7 @@ from pytest_agentbench.records.case import Model, Streamed
 from pytest_agentbench.records.run import EndDetail, EndReason
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models.apis.passing import PassedRequest
+    from pytest_agentbench.models.passing import PassedRequest
 
 _REFUSALS: Mapping[str, EndReason] = {
     "bad_request": "rejected",

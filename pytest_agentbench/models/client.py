@@ -47,8 +47,8 @@ from pytest_agentbench.records.case import Limits, Model, Streamed, header_varia
 from pytest_agentbench.secrets.redaction import strip_credentials
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models.apis.passing import PassedRequest
     from pytest_agentbench.models.batches.collector import Batcher, Batches, Collected
+    from pytest_agentbench.models.passing import PassedRequest
     from pytest_agentbench.models.scripts import Scripts
 
 _STREAMED_FROM = 60
@@ -330,7 +330,7 @@ class ChatClient:
                     if batcher is not None and (found := await batcher.ask(native)) is not None:
                         reply = self._read_collected(found, attempts.number)
                     else:
-                        send = partial(self._send, body, self.spelling.protocol.headers(native, self.model), stall)
+                        send = partial(self._send, body, self.spelling.api.headers(native, self.model), stall)
                         flight = Flight(self.model, body, request, METER.get())
                         reply = await self._attempt(send, flight, timeout, attempts, case_id)
                     attempts.succeed()
@@ -418,7 +418,7 @@ class ChatClient:
             return body
         from pytest_agentbench.models.streaming import ask_for_stream
 
-        return ask_for_stream(body, self.spelling.protocol.stream)
+        return ask_for_stream(body, self.spelling.api.stream)
 
     def _read_collected(self, found: Collected, attempt: int) -> ChatReply:
         """Return the reply from a batch, at half the price. Raises RequestFailed if it is an error."""

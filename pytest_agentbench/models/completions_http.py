@@ -90,14 +90,14 @@ def scripted_app(scripts: Scripts, *, latency_seconds: float = 0.0) -> ASGIApp:
                 await asyncio.sleep(latency_seconds)
             response = await _respond(scripts, route, request, body)
         except RequestRefused as refused:
-            response = respond_with_refusal(refused, route.dialect)
+            response = respond_with_refusal(refused, route.api)
         await response(scope, receive, send)
 
     return app
 
 
 async def _respond(scripts: Scripts, route: Route, request: Request, body: bytes) -> Response:
-    dialect = AGENT_APIS[route.dialect]
+    dialect = AGENT_APIS[route.api]
     if route.kind == "ping":
         return Response()
     if route.kind == "models":

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 from urllib.request import getproxies
 
@@ -18,12 +19,14 @@ import httpx2
 from pytest_agentbench.bounded.replies import ACCEPTED, ReplyRefusedError, bounded_replies
 from pytest_agentbench.models.apis.choice import find_endpoint_api
 from pytest_agentbench.models.apis.messages import SAMPLING_VERSION, VERSION, choose_auth_header
-from pytest_agentbench.models.apis.passing import PassedRequest
 from pytest_agentbench.models.apis.streams import open_reader
 from pytest_agentbench.models.failures import is_page, not_connected, refused_reply, stalled
 from pytest_agentbench.models.replies import RawReply
 from pytest_agentbench.models.streaming import EVENT_STREAM, EventReader
 from pytest_agentbench.records.case import Model
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.passing import PassedRequest
 
 _CONNECT_SECONDS = 10.0
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
@@ -106,7 +109,7 @@ class HttpConnection:
         """
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        self._model, self._protocol = model, find_endpoint_api(model)
+        self._model, self._endpoint_api = model, find_endpoint_api(model)
         self._headers, self._key, self._auth_header = dict(headers), key, auth_header
         overrides = model.dialect_overrides
         named = overrides is not None and "auth_header" in overrides.model_fields_set
@@ -202,7 +205,7 @@ class HttpConnection:
 
     async def make_request(self, body: bytes, headers: Mapping[str, str], *, streamed: bool = False) -> httpx2.Request:
         """Return the request that `send` sends."""
-        path = (self._protocol.streamed if streamed else None) or self._protocol.path
+        path = (self._endpoint_api.streamed if streamed else None) or self._endpoint_api.path
         which = path, self._choose_auth_header(headers)
         if which not in self._samples:
             self._samples[which] = asyncio.ensure_future(self._make_sample(*which))

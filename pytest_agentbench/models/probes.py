@@ -168,7 +168,7 @@ class Prober:
         return True, f"takes {', '.join(self._parameters)}{adapted}", self._learned()
 
     async def _limit(self) -> tuple[bool, str, Mapping[str, Any]]:
-        protocol, field = self._client.spelling.protocol, self._client.spelling.dialect.limit
+        protocol, field = self._client.spelling.api, self._client.spelling.dialect.limit
         most = max(_FEW_TOKENS, protocol.least)
         reply = await self._send(({"role": "user", "content": "Count from 1 to 50."},), max_tokens=most)
         is_chat = self.model.api == "chat"
@@ -235,7 +235,7 @@ class Prober:
     async def _stream(self) -> tuple[bool, str, Mapping[str, Any]]:
         spelling = self._client.spelling
         request, _ = spelling.spell(compose_request(self.model, _QUESTION, (), {"max_tokens": MOST_TOKENS}))
-        body = ask_for_stream(write_request(spelling.write(request)), spelling.protocol.stream)
+        body = ask_for_stream(write_request(spelling.write(request)), spelling.api.stream)
         try:
             async with asyncio.timeout(_SECONDS):
                 reply = await self._connections[0].send(body, {}, _SECONDS)

@@ -62,9 +62,9 @@ class Spelling:
 
     def __init__(self, dialect: Dialect, model: Model, lessons: Lessons | None = None) -> None:
         self.dialect = dialect
-        self._model, self.protocol = model, find_endpoint_api(model)
+        self._model, self.api = model, find_endpoint_api(model)
         # Changes learned in one protocol do not apply to another.
-        native = "" if model.api == "chat" else self.protocol.path
+        native = "" if model.api == "chat" else self.api.path
         self._key = (model.base_url or DEFAULT_BASE_URL) + native, model.requested_model
         self._lessons = lessons or Lessons()
         self._changes: list[Change] = []
@@ -116,7 +116,7 @@ class Spelling:
 
         `write` makes one of the model's protocol of it.
         """
-        dialect, meant = self.dialect, {**self.protocol.defaults, **request}
+        dialect, meant = self.dialect, {**self.api.defaults, **request}
         dropped = {change.field for change in self._changes if change.do == "drop" and change.field not in own}
         # A field that another protocol lacks has no effect, so it is reported.
         lacking = () if self._model.api == "chat" else [name for name in dialect.ignored if name in request]
@@ -136,7 +136,7 @@ class Spelling:
     def write(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return a request that was spelled in the model's protocol. Raises ProviderError where that cannot be."""
         try:
-            return self.protocol.write(request)
+            return self.api.write(request)
         except (KeyError, TypeError, AttributeError) as error:  # what an agent of its own makes of its messages
             said = f"the request cannot be written for `api: {self._model.api}`: {error!r}"
             raise ProviderError(said, code="bad_request", reason="rejected", retryable=False) from error

@@ -31,9 +31,9 @@ from pytest_agentbench.records.run import CALL_AS_TEXT, EndDetail, EndReason, Ru
 from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models.apis.passing import PassedRequest
     from pytest_agentbench.models.client import ChatClient
     from pytest_agentbench.models.messages import ChatReply, ToolCall
+    from pytest_agentbench.models.passing import PassedRequest
     from pytest_agentbench.tools.base import Tool, ToolOutput
     from pytest_agentbench.tools.toolbox import Toolbox
 

@@ -16,10 +16,10 @@ from pytest_agentbench.identity.fingerprints import endpoint_input
 from pytest_agentbench.models.apis.base import Route
 from pytest_agentbench.models.apis.choice import AGENT_APIS
 from pytest_agentbench.models.apis.messages import choose_auth_header
-from pytest_agentbench.models.apis.passing import rewrite_headers, rewrite_request
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.failures import Backoff
 from pytest_agentbench.models.learning import find_change
+from pytest_agentbench.models.passing import rewrite_headers, rewrite_request
 from pytest_agentbench.models.routes import resolve_model
 from pytest_agentbench.records.case import Dialect, Model
 

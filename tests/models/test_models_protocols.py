@@ -711,6 +711,19 @@ def test_lines_of_batches_are_requests_as_they_are():
     assert line["params"] == {"model": "m", "messages": chat["messages"], "max_tokens": 4096}
 
 
+def test_a_line_of_google_s_batch_has_all_instructions_apart_from_the_conversation():
+    roles = ("system", "developer", "user", "assistant", "user")
+    body = {"messages": [{"role": role, "content": f"{number}"} for number, role in enumerate(roles)]}
+    line = json.loads(open_service("gemini", model("chat"), "", {}).write_line("a-1", body))
+    assert line["request"] == {
+        "contents": [
+            {"role": role, "parts": [{"text": f"{number}"}]}
+            for number, role in ((2, "user"), (3, "model"), (4, "user"))
+        ],
+        "systemInstruction": {"parts": [{"text": "0\n\n1"}]},
+    }
+
+
 def test_what_is_to_be_cached_is_marked_where_it_stands() -> None:
     entry = model("messages", prompt_cache=PromptCache())
     asked = {"messages": [{"role": "system", "content": ""}, *ASKED]}

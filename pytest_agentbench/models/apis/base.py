@@ -11,16 +11,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic_core import PydanticSerializationError, to_json
 
 from pytest_agentbench.models.ends import read_finish
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.records.case import ApiName, Model
-
-if TYPE_CHECKING:
-    from pytest_agentbench.models.messages import ChatReply
-    from pytest_agentbench.records.run import Usage
+from pytest_agentbench.records.run import Usage
 
 RouteKind = Literal["ask", "count", "models", "ping", "unknown"]
 JsonObject = dict[str, Any]
@@ -54,12 +52,12 @@ class RequestRefused(Exception):
 class Route:
     """The route of an agent's request.
 
-    `model` is the model in the path, and `token` the run's token after `/r/`; None if the path has none. The dialect of
-    an `unknown` route is a guess for the body of the error. `stream` and `as_list` are set for Gemini only: the path
+    `model` is the model in the path, and `token` the run's token after `/r/`; None if the path has none. The API of an
+    `unknown` route is a guess for the body of the error. `stream` and `as_list` are set for Gemini only: the path
     asks for a stream, and the stream is a JSON array unless the query asks for events.
     """
 
-    dialect: ApiName
+    api: ApiName
     kind: RouteKind
     model: str | None = None
     token: str | None = None
@@ -447,6 +445,13 @@ def read_content(content: Any, draft: Draft, read_part: Callable[[JsonObject, Dr
     if isinstance(content, str):
         return [text_part(content)]
     return [read_part(part, draft) for part in take_objects({"content": content}, "content")]
+
+
+def write_content(content: Any, write_part: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Any:
+    """Return the content of a message with its parts translated. A text stays; missing content becomes ""."""
+    if isinstance(content, list):
+        return [write_part(part) for part in content]
+    return content or ""
 
 
 def keep_given(**parameters: Any) -> JsonObject:

@@ -6,7 +6,7 @@ It is the internal form, except for custom tools: these are functions there.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_agentbench.models.apis.base import (
     KEPT,
@@ -34,11 +34,8 @@ from pytest_agentbench.models.apis.base import (
     write_custom_input,
     write_event,
 )
-from pytest_agentbench.models.messages import ToolCall
-
-if TYPE_CHECKING:
-    from pytest_agentbench.models.messages import ChatReply
-    from pytest_agentbench.records.run import Usage
+from pytest_agentbench.models.messages import ChatReply, ToolCall
+from pytest_agentbench.records.run import Usage
 
 UNKNOWN = "*unknown"
 """In a dialect's `never_back`: all keys that the API does not define."""

@@ -42,13 +42,13 @@ def find_route(method: str, target: str, headers: Mapping[str, str]) -> Route:
         in_events = stream and "sse" in parse_qs(query).get("alt", ())
         kind: RouteKind = "count" if asked[2] == "countTokens" else "ask"
         return Route("gemini", kind, unquote(asked[1]), token, stream=in_events, as_list=stream and not in_events)
-    spoken = _guess_dialect(rest, headers)
+    api = _guess_api(rest, headers)
     if method == "GET" and (asked := _MODELS.fullmatch(rest)) is not None:
-        return Route(spoken, "models", asked[1] and unquote(asked[1]), token)
-    return Route(spoken, "ping" if method == "HEAD" and not rest else "unknown", token=token)
+        return Route(api, "models", asked[1] and unquote(asked[1]), token)
+    return Route(api, "ping" if method == "HEAD" and not rest else "unknown", token=token)
 
 
-def _guess_dialect(path: str, headers: Mapping[str, str]) -> ApiName:
+def _guess_api(path: str, headers: Mapping[str, str]) -> ApiName:
     """Return the API of a route that is shared by several APIs, or unknown."""
     if "x-goog-api-key" in headers or "/v1beta" in path:
         return "gemini"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_agentbench.models.apis.base import (
     PARTS,
@@ -22,6 +22,7 @@ from pytest_agentbench.models.apis.base import (
     choose_function,
     choose_json_schema,
     find_limit,
+    find_schema,
     finish_of,
     keep_given,
     list_stops,
@@ -41,11 +42,8 @@ from pytest_agentbench.models.apis.base import (
     unsupported,
     write_event,
 )
-from pytest_agentbench.models.messages import read_text
-
-if TYPE_CHECKING:
-    from pytest_agentbench.models.messages import ChatReply
-    from pytest_agentbench.records.run import Usage
+from pytest_agentbench.models.messages import ChatReply, read_text
+from pytest_agentbench.records.run import Usage
 
 STATUSES = {
     "INVALID_ARGUMENT": 400,
@@ -353,7 +351,7 @@ def _write_config(request: Mapping[str, Any]) -> dict[str, Any]:
     form = request.get("response_format")
     if isinstance(form, Mapping) and form.get("type") in ("json_object", "json_schema"):
         config["responseMimeType"] = "application/json"
-        if schema := (form.get("json_schema") or {}).get("schema"):
+        if schema := find_schema(form):
             config["responseJsonSchema"] = schema
     return config
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_agentbench.models.apis.base import (
     BLOCKS,
@@ -44,14 +44,12 @@ from pytest_agentbench.models.apis.base import (
     take_objects,
     text_part,
     unsupported,
+    write_content,
     write_event,
 )
-from pytest_agentbench.models.messages import read_text
+from pytest_agentbench.models.messages import ChatReply, read_text
 from pytest_agentbench.records.case import Model
-
-if TYPE_CHECKING:
-    from pytest_agentbench.models.messages import ChatReply
-    from pytest_agentbench.records.run import Usage
+from pytest_agentbench.records.run import Usage
 
 VERSION = "anthropic-version"
 """Header with the version of the API, a date."""
@@ -308,14 +306,11 @@ def choose_version(model: Model, fields: Collection[str]) -> str:
 def explain_version(model: Model, fields: Collection[str]) -> str | None:
     """Return why requests with these fields need an older version than the newest; None if they do not."""
     named = ", ".join(sorted(SAMPLING.intersection(fields)))
-    if not named or model.api != "messages" or model.scripted or has_version(model):
+    if not named or model.api != "messages" or model.scripted:
+        return None
+    if model.anthropic_version is not None or _has_version_header(model):  # the entry's choice needs no explanation
         return None
     return f"asked with {VERSION} {SAMPLING_VERSION}: {NEWEST} takes no {named}"
-
-
-def has_version(model: Model) -> bool:
-    """Return whether the model's entry sets the version."""
-    return model.anthropic_version is not None or _has_version_header(model)
 
 
 def choose_headers(request: Mapping[str, Any], model: Model) -> dict[str, str]:
@@ -355,8 +350,8 @@ def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
         "effort": request.get("reasoning_effort"),
         **(request.get("output_config") or {}),
     }
-    if set_config := {name: value for name, value in config.items() if value is not None}:
-        made["output_config"] = set_config
+    if config := keep_given(**config):
+        made["output_config"] = config
     return made
 
 
@@ -367,7 +362,7 @@ def _write_system(messages: Sequence[Mapping[str, Any]]) -> str | list[Any]:
         return "\n\n".join(contents)
     parts: list[Any] = []
     for content in contents:
-        parts += content if isinstance(content, list) else [{"type": "text", "text": content}]
+        parts += content if isinstance(content, list) else [text_part(content)]
     return parts
 
 
@@ -403,8 +398,7 @@ def _write_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _write_form(response_format: Any) -> dict[str, Any] | None:
     """Return the output format for a JSON Schema. The API has no other format."""
-    schema = find_schema(response_format)
-    if schema:
+    if schema := find_schema(response_format):
         return {"type": "json_schema", "schema": schema}
     return None
 
@@ -415,14 +409,18 @@ def _write_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     for message in messages:
         role, content = message.get("role"), message.get("content")
         if role == "tool":
-            result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": _write_parts(content)}
+            result = {
+                "type": "tool_result",
+                "tool_use_id": message["tool_call_id"],
+                "content": write_content(content, _write_part),
+            }
             if results is None:
                 written.append({"role": "user", "content": (results := [])})
             results.append(result)
             continue
         results = None
         if role != "assistant":
-            written.append({"role": role, "content": _write_parts(content)})
+            written.append({"role": role, "content": write_content(content, _write_part)})
         elif blocks := _write_blocks(message):
             is_text = len(blocks) == 1 and blocks[0].keys() == {"type", "text"}
             written.append({"role": role, "content": blocks[0]["text"] if is_text else blocks})
@@ -439,12 +437,6 @@ def _write_blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     blocks: list[Mapping[str, Any]] = [text_part(text)] if text else []
     blocks += [_make_tool_use(call["id"], call["function"]["name"], parse_arguments(call)) for call in calls]
     return blocks
-
-
-def _write_parts(content: Any) -> Any:
-    if isinstance(content, list):
-        return [_write_part(part) for part in content]
-    return content or ""
 
 
 def _write_part(part: Mapping[str, Any]) -> Mapping[str, Any]:

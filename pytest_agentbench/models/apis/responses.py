@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_agentbench.models.apis.base import (
     ITEMS,
@@ -42,15 +42,13 @@ from pytest_agentbench.models.apis.base import (
     take_objects,
     text_part,
     unsupported,
+    write_content,
     write_custom_input,
     write_event,
 )
 from pytest_agentbench.models.apis.chat import describe_model, error, list_models
-from pytest_agentbench.models.messages import ToolCall, read_text, take_string
-
-if TYPE_CHECKING:
-    from pytest_agentbench.models.messages import ChatReply
-    from pytest_agentbench.records.run import Usage
+from pytest_agentbench.models.messages import ChatReply, ToolCall, read_text, take_string
+from pytest_agentbench.records.run import Usage
 
 STATUSES = {
     "server_error": 500,
@@ -449,9 +447,10 @@ def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
         **(request.get("text") or {}),
     }
     reasoning = {"effort": request.get("reasoning_effort"), **(request.get("reasoning") or {})}
-    for name, value in (("text", text), ("reasoning", reasoning)):
-        if given := {key: item for key, item in value.items() if item is not None}:
-            made[name] = given
+    if fields := keep_given(**text):
+        made["text"] = fields
+    if fields := keep_given(**reasoning):
+        made["reasoning"] = fields
     return made
 
 
@@ -481,9 +480,13 @@ def _write_form(response_format: Any) -> Any:
 def _write_message(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     role, content = message.get("role"), message.get("content")
     if role == "tool":
-        yield {"type": "function_call_output", "call_id": message["tool_call_id"], "output": _write_parts(content)}
+        yield {
+            "type": "function_call_output",
+            "call_id": message["tool_call_id"],
+            "output": write_content(content, _write_part),
+        }
     elif role != "assistant":
-        yield {"type": "message", "role": role, "content": _write_parts(content)}
+        yield {"type": "message", "role": role, "content": write_content(content, _write_part)}
     elif isinstance(items := message.get(ITEMS), list):
         call_ids = {call["id"] for call in message.get("tool_calls") or ()}
         yield from (item for item in items if item.get("type") != "function_call" or item.get("call_id") in call_ids)
@@ -494,12 +497,6 @@ def _write_message(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             function = call["function"]
             named = {"name": function["name"], "arguments": function["arguments"]}
             yield {"type": "function_call", "call_id": call["id"], **named}
-
-
-def _write_parts(content: Any) -> Any:
-    if isinstance(content, list):
-        return [_write_part(part) for part in content]
-    return content or ""
 
 
 def _write_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -545,7 +542,9 @@ def read_output(output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if thought := _join_thoughts(thoughts):
         message["reasoning_content"] = thought
     if calls:
-        message["tool_calls"] = [make_call(*map(item.get, ("call_id", "name", "arguments"))) for item in calls]
+        message["tool_calls"] = [
+            make_call(item.get("call_id"), item.get("name"), item.get("arguments")) for item in calls
+        ]
     return message
 
 

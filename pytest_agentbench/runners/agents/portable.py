@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_agentbench.config.agent_file import ABSOLUTE, ToolCall, fill
+from pytest_agentbench.models.apis.base import make_call
 from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.messages import ToolCall as Called
 from pytest_agentbench.models.script_files import PORTABLE
@@ -54,9 +55,7 @@ def adapt_reply(reply: ChatReply, program: Program, workspace: str) -> ChatReply
         reply = replace(reply, content=None, finish_reason="tool_calls", end=None)
     if calls == reply.tool_calls:
         return reply
-    sent = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.raw}} for call in calls
-    ]
+    sent = [make_call(call.id, call.name, call.raw) for call in calls]
     return replace(reply, tool_calls=calls, message={**reply.message, "content": reply.content, "tool_calls": sent})
 
 

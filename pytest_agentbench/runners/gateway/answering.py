@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.models.apis.base import AgentApi, Asked, RequestRefused
-from pytest_agentbench.models.apis.passing import UsageFilter
 from pytest_agentbench.models.completions import EVENT_STREAM
 from pytest_agentbench.models.messages import ChatReply
+from pytest_agentbench.models.passing import UsageFilter
 from pytest_agentbench.models.prompts import TokenCounter, message_text
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage

@@ -18,14 +18,6 @@ from pytest_agentbench.errors import InfrastructureError, ProviderError, Unavail
 from pytest_agentbench.models.apis.base import FAILED, AgentApi, Asked, RequestRefused, Route, require_model
 from pytest_agentbench.models.apis.choice import AGENT_APIS, SERVED, find_route
 from pytest_agentbench.models.apis.messages import VERSION
-from pytest_agentbench.models.apis.passing import (
-    REPLY_HEADERS,
-    REQUEST_HEADERS,
-    PassedRequest,
-    rewrite_headers,
-    rewrite_request,
-    select_headers,
-)
 from pytest_agentbench.models.apis.signatures import CallSignatures
 from pytest_agentbench.models.apis.translation import translate
 from pytest_agentbench.models.clock import RUN_CLOCK
@@ -33,6 +25,14 @@ from pytest_agentbench.models.completions import parse_object
 from pytest_agentbench.models.completions_http import JSONReply, read_body
 from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.metering import METER, Meter
+from pytest_agentbench.models.passing import (
+    REPLY_HEADERS,
+    REQUEST_HEADERS,
+    PassedRequest,
+    rewrite_headers,
+    rewrite_request,
+    select_headers,
+)
 from pytest_agentbench.models.prompts import TokenCounter
 from pytest_agentbench.models.spelling import compose_request
 from pytest_agentbench.records.case import Model
@@ -208,7 +208,7 @@ class Gateway:
         query = scope.get("query_string", b"").decode("latin-1")
         target = f"{scope['path']}?{query}" if query else scope["path"]
         route = find_route(scope["method"], target, request.headers)
-        dialect = AGENT_APIS[route.dialect]
+        dialect = AGENT_APIS[route.api]
         if route.kind != "ask":
             await self._pace.wait()
         # Slots are taken before the body is read, because they also bound the memory of bodies
@@ -219,7 +219,7 @@ class Gateway:
                     self._facts.note(foreign_key=True)
                 if "content-encoding" in request.headers:
                     raise RequestRefused(415, "a compressed request is not read here", "unsupported_encoding")
-                if route.kind == "ask" and route.dialect in (self._policy.dialects or AGENT_APIS):
+                if route.kind == "ask" and route.api in (self._policy.dialects or AGENT_APIS):
                     await self._respond(await self._read(request, route, dialect), scope, receive_body, send)
                     return
                 response = await self._answer_aside(request, route, dialect)

@@ -130,4 +130,4 @@ class Listener:
 
 
 def _refuse(route: Route, status: int, code: str, text: str) -> JSONReply:
-    return JSONReply(AGENT_APIS[route.dialect].error(status, code, text), status)
+    return JSONReply(AGENT_APIS[route.api].error(status, code, text), status)
