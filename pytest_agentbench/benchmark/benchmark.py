@@ -41,7 +41,7 @@ class Aligned:
     unmatched: list[str]
 
 
-def align(
+def _align(
     predictions: Mapping[Any, Any] | Sequence[Any], ids: Sequence[str], dataset: str, places: Sequence[int], rows: int
 ) -> Aligned:
     """Return the predictions of the items with these `ids`, also by case id (`<dataset>.<id>`), else in order.
@@ -235,7 +235,7 @@ class Benchmark:
         _expect(bool(self.dataset or self.items), "this benchmark has no data; load_data(path) first")
         asked = self._asked(self._spec(metric, compat, kwargs))
         name = self.dataset.name if self.dataset else self.name
-        aligned = align(predictions, [item.id for item in self.items], name, self._places, self._rows)
+        aligned = _align(predictions, [item.id for item in self.items], name, self._places, self._rows)
         scorer = self._scorer(asked, 0.0 if missing == "zero" else None)
         at_once = (max_workers,) * 2 if max_workers else (default_workers(), DEFAULT_AT_ONCE)
         results = self._score(scorer, aligned.given, at_once if concurrent else (1, 1), Path(output), progress)

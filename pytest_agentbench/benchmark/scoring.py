@@ -34,7 +34,7 @@ from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact
 from pytest_agentbench.sources.dataset import Dataset
 from pytest_agentbench.sources.items import BenchmarkItem
 from pytest_agentbench.sources.predictions import as_prediction
-from pytest_agentbench.sources.rows import evaluator_of, read_grading
+from pytest_agentbench.sources.rows import GradingParts, evaluator_of, read_grading
 
 Lookup = Callable[[str], Metric | None]
 
@@ -110,16 +110,17 @@ def _list_assigned(benchmark: Any) -> tuple[Lookup, ...]:
 _RUNNER = "predictions"
 
 
-def find_deciders(
-    dataset: Dataset, item: BenchmarkItem
-) -> tuple[tuple[Check, ...], tuple[MetricSpec, ...], Gold | None]:
-    """Return check, metrics with their arguments from the row, and the reference. Raises ValueError where unusable."""
+def _find_grading(dataset: Dataset, item: BenchmarkItem) -> GradingParts:
+    """Return the checks, the metrics with their arguments from the row, and the reference of an item.
+
+    Raises ValueError if they cannot be used.
+    """
     metadata = item.metadata or {}
     row = {"id": item.id, "question": item.question, "answer": item.row_answer, "metadata": metadata}
     return read_grading(dataset, row, metadata)
 
 
-async def check_output(check: Check, item: BenchmarkItem, output: str, compat: Compat | None) -> CheckResult:
+async def _check_output(check: Check, item: BenchmarkItem, output: str, compat: Compat | None) -> CheckResult:
     """Return the result of the check of a prediction. Never raises: an error of the check is an outcome."""
     case = Case(
         case_id=item.id,
@@ -216,7 +217,7 @@ class Scorer:
     ) -> EvaluationResult | Pending:
         """Decide an item as the engine decides the row: a check gives 1 or 0, a metric its score."""
         try:
-            checks, metrics, reference = find_deciders(self.dataset, item)
+            checks, metrics, reference = _find_grading(self.dataset, item)
             if checks:
                 return _score_by_check(item, output, checks[0], self.asked.spec.compat, details)
             spec = metrics[0]
@@ -239,7 +240,7 @@ def _score_by_check(
         raise ValueError(f"found several predictions, expected one text for the check {check.kind}")
 
     async def finish(desk: Desk) -> EvaluationResult:
-        found = await check_output(check, item, output, compat)
+        found = await _check_output(check, item, output, compat)
         if found.outcome not in ("passed", "failed"):
             return _make_failed(item, output, check.kind, found.message, details)
         passed = found.outcome == "passed"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Compat = Literal["v1"] | None
 
-CONTRACT_VERSION = 1
+_CONTRACT_VERSION = 1
 """Part of every vote's identity: raised when the request or the reading of replies changes."""
 
 ANSWER_FORMAT = structured(
@@ -96,7 +96,7 @@ def answer_messages(question: str, reference: str, answer: str, compat: Compat =
 
 def vote_key(model: Model, messages: list[dict[str, str]], repetition: int, compat: Compat = None) -> str:
     """Return the identity of a vote: everything that can change it, and which draw it is. 64 hex digits."""
-    return request_key(CONTRACT_VERSION, model, messages, repetition, compat=compat)
+    return request_key(_CONTRACT_VERSION, model, messages, repetition, compat=compat)
 
 
 async def ask_vote(

@@ -44,9 +44,9 @@ for. In blocks, `\\<<<` stands for `<<<`, and invisible characters are written a
 
 
 # Maximum characters shown of each part; the middle of a longer text is left out.
-MAX_EXPECTED = 40_000
-MAX_OTHER = 10_000
-MAX_OTHERS = 30_000
+_MAX_EXPECTED = 40_000
+_MAX_OTHER = 10_000
+_MAX_OTHERS = 30_000
 
 Texts = Mapping[str, str | None]
 """Paths of kept files in the workspace -> their text; None if the file is not text."""
@@ -63,7 +63,7 @@ def key_outputs(case: Case, artifact: RunArtifact) -> list[OutputArtifact]:
     return [output for output in outputs if output.artifact_id in paths]
 
 
-def key_texts(case: Case, artifact: RunArtifact, texts: Texts) -> Iterator[str | Block]:
+def _key_texts(case: Case, artifact: RunArtifact, texts: Texts) -> Iterator[str | Block]:
     """Return the text of each file in a block, and whether the expected one is missing. The paths are the agent's words
     too.
     """
@@ -74,13 +74,13 @@ def key_texts(case: Case, artifact: RunArtifact, texts: Texts) -> Iterator[str |
     yield "\n## Text of files the agent left behind"
     if about_expected is not None:
         yield about_expected
-    room = MAX_OTHERS
+    room = _MAX_OTHERS
     for path, text in texts.items():
         is_expected = path == expected
         if text is None:
             excerpt_text = "[not text]"
         else:
-            excerpt_text = clip_middle(text, MAX_EXPECTED if is_expected else min(room, MAX_OTHER))
+            excerpt_text = clip_middle(text, _MAX_EXPECTED if is_expected else min(room, _MAX_OTHER))
         if not is_expected:
             room -= len(excerpt_text)
             if room <= 0:
@@ -104,15 +104,15 @@ def _untold_of(expected: str, artifact: RunArtifact, texts: Texts) -> str | None
 
 
 # Maximum characters shown of each part; the middle of a longer text is left out.
-MAX_ATTACHMENT = 20_000
-MAX_ATTACHMENTS = 60_000
+_MAX_ATTACHMENT = 20_000
+_MAX_ATTACHMENTS = 60_000
 MAX_MESSAGE = 40_000
 MAX_OUTPUT = 60_000
 MAX_EVENT = 4_000
 MAX_ACTIVITY = 60_000
-MAX_CHANGES = 40_000
+_MAX_CHANGES = 40_000
 
-DEFAULT_SYSTEM_PROMPT = """\
+_DEFAULT_SYSTEM_PROMPT = """\
 You are a strict, fair judge of what an AI agent did with a task. Judge by the evidence shown, not by what the agent \
 says of itself. Be consistent: the same run deserves the same scores."""
 
@@ -148,7 +148,7 @@ def judge_messages(
     """Return the system and the user message of a request for a verdict on one run. `texts` are those of its key
     outputs.
     """
-    evidence = [*_evidence(case, artifact), *key_texts(case, artifact, texts)]
+    evidence = [*_evidence(case, artifact), *_key_texts(case, artifact, texts)]
     if profile.judge_sees_reasoning:
         evidence += _reasoning(artifact)
     parts = [*_target(case), *_measure(case, profile), *evidence, *_check_results(checks, artifact)]
@@ -157,7 +157,7 @@ def judge_messages(
     form = _FORM % (_FORM_EXPECTATIONS if has_expectations else "")
     contract = f"{HOW_TO_READ}\n\n{_HOW_TO_REPLY}".replace("{boundary}", boundary).replace("{form}", form)
     rule = _EXPECTATIONS_RULE if has_expectations else ""
-    system = f"{profile.system_prompt or DEFAULT_SYSTEM_PROMPT}\n\n{contract}{rule}"
+    system = f"{profile.system_prompt or _DEFAULT_SYSTEM_PROMPT}\n\n{contract}{rule}"
     user = render_parts([*parts, "\n# Your verdict\nReply with the JSON object now."], boundary)
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
@@ -178,7 +178,7 @@ def _target(case: Case) -> _Parts:
         yield Block("context", clip_middle(json.dumps(case.context, ensure_ascii=False, default=str), MAX_MESSAGE))
     if case.attachments:
         yield "\n## Files given to the agent"
-        limit = min(MAX_ATTACHMENT, MAX_ATTACHMENTS // len(case.attachments))
+        limit = min(_MAX_ATTACHMENT, _MAX_ATTACHMENTS // len(case.attachments))
         for number, attachment in enumerate(case.attachments, start=1):
             yield Block(f"file {number}", _attachment_text(attachment, limit))
     if case.reference is not None:
@@ -287,7 +287,7 @@ def _list_own_events(trace: Sequence[TraceEvent]) -> Iterator[TraceEvent]:
 
 def _reasoning(artifact: RunArtifact) -> _Parts:
     events = [e.data for e in artifact.trace if isinstance(e, RunnerEvent) and e.name == "reasoning"]
-    blocks = [Block(f"reasoning {event['number']}", clip_middle(str(event["text"]), MAX_OTHER)) for event in events]
+    blocks = [Block(f"reasoning {event['number']}", clip_middle(str(event["text"]), _MAX_OTHER)) for event in events]
     yield from _shorten("What the agent told of its reasoning", blocks, "parts")
 
 
@@ -347,7 +347,7 @@ def _outputs(artifact: RunArtifact) -> _Parts:
         yield "\n## What the agent changed in its folder"
     if artifact.changes:
         changes = [f"{item.sentence}\n{item.diff or ''}" for item in artifact.changes]
-        yield Block("changes of files, with diffs", clip_middle("\n".join(changes), MAX_CHANGES))
+        yield Block("changes of files, with diffs", clip_middle("\n".join(changes), _MAX_CHANGES))
     if untold is not None:
         yield Block("what is not told of them", untold)
     outputs = [item for item in artifact.output_artifacts if item.artifact_type != OUTPUT_TYPE]

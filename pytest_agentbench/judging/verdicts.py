@@ -25,7 +25,7 @@ from pytest_agentbench.statistics.estimates import mean_of
 
 Method = Literal["median", "mean", "majority_vote", "all_pass"]
 
-DEFAULT_THRESHOLD = 0.5
+_DEFAULT_THRESHOLD = 0.5
 """Default fraction of the scale at which a judge passes a run."""
 
 
@@ -74,7 +74,7 @@ def aggregate(
     `sample_sizes` is by judge_run_id; `names` are the dimensions that every verdict scores. Raises ValueError if no
     iteration succeeded.
     """
-    threshold = DEFAULT_THRESHOLD if pass_threshold is None else pass_threshold
+    threshold = _DEFAULT_THRESHOLD if pass_threshold is None else pass_threshold
     bar = bar_of(threshold)
     groups = [[verdict for _, verdict in group] for group in sampled(iterations, sample_sizes or {}, seed)]
     if not groups:
@@ -157,9 +157,9 @@ def _weighted_mean(weighted: Sequence[tuple[float, float]]) -> float | None:
     return None
 
 
-MOST_BEYOND = 2.0
+_MOST_BEYOND = 2.0
 """Points by which an overall score may be below the lowest or above the highest of its dimensions."""
-SCHEMA_NAME = "judge_verdict"
+_SCHEMA_NAME = "judge_verdict"
 """The name of the response schema; scripted endpoints know a judge's request by it."""
 
 
@@ -185,7 +185,7 @@ def response_format(expectations: Expectations) -> dict[str, Any]:
             met={"type": "number", "description": "0 (not met) to 1 (fully met)."},
         )
         parts["expectations"] = {"type": "array", "items": verdict}
-    return structured(SCHEMA_NAME, parts)
+    return structured(_SCHEMA_NAME, parts)
 
 
 def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
@@ -253,7 +253,7 @@ def _misfits(reply: _Reply) -> list[str]:
     """
     scores = [reply.dimensions[name].score for name in DIMENSIONS]
     low, high, overall = min(scores), max(scores), reply.overall.score
-    if low - MOST_BEYOND <= overall <= high + MOST_BEYOND:
+    if low - _MOST_BEYOND <= overall <= high + _MOST_BEYOND:
         return []
     message = f"found {overall:g}, and the dimensions' scores go from {low:g} to {high:g}"
     return [f"overall.score: {message}; all are on one scale, 0 to 10, and expected to fit each other"]

@@ -19,7 +19,7 @@ from pytest_agentbench.metrics.passages import without_run_on
 from pytest_agentbench.metrics.registry import Measured, metric, missing_extra
 from pytest_agentbench.models.thoughts import drop_thoughts
 
-CPU_SECONDS = 5.0
+_CPU_SECONDS = 5.0
 """Seconds of CPU that one request may take; the time of other processes does not count."""
 
 _WALL_SECONDS = 30.0  # where signals are not to be had (Windows), this alone ends a request
@@ -64,7 +64,7 @@ class _Worker:
     def _start(self) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_PROGRAM), str(CPU_SECONDS)],
+            [sys.executable, "-P", str(_PROGRAM), str(_CPU_SECONDS)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -167,15 +167,15 @@ def math_equal(ground_truth: str, prediction: str) -> Measured:
 
 
 class _Values:
-    """Compares the values of expressions for one score: all comparisons together have CPU_SECONDS."""
+    """Compares the values of expressions for one score: all comparisons together have _CPU_SECONDS."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
 
     def equal(self, expected: str, actual: str, *, prose: bool = False) -> bool:
         """Return whether both have the same value, of `prose` the one that it answers with. Raises _TooMuch."""
-        if self._seconds > CPU_SECONDS or (reply := ask([expected, actual, prose])) is None:
-            raise _TooMuch(f"comparing took more than {CPU_SECONDS:g} seconds of CPU")
+        if self._seconds > _CPU_SECONDS or (reply := ask([expected, actual, prose])) is None:
+            raise _TooMuch(f"comparing took more than {_CPU_SECONDS:g} seconds of CPU")
         self._seconds += reply["seconds"]
         if "too_much" in reply:
             raise _TooMuch(f"comparing took too much memory ({reply['too_much']})")

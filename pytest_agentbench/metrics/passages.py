@@ -164,7 +164,7 @@ def without_run_on(text: str) -> tuple[str, bool]:
 # tokens of a small vocabulary, four times of a large one, without a limit on time.
 
 
-MOST_TOKENS = 100_000
+_MOST_TOKENS = 100_000
 """Past their common start, texts are compared up to here: one or two seconds, far above any real answer."""
 
 _BLOCK = 16_384  # tokens in one bit vector: bounds the memory of the vectors at some 20 MB
@@ -179,7 +179,7 @@ def lcs_length(one: Sequence[str], other: Sequence[str]) -> int:
     start = _common(one, other)
     one, other = one[start:], other[start:]
     end = _common(one[::-1], other[::-1])
-    one, other = one[: len(one) - end][:MOST_TOKENS], other[: len(other) - end][:MOST_TOKENS]
+    one, other = one[: len(one) - end][:_MOST_TOKENS], other[: len(other) - end][:_MOST_TOKENS]
     carries = bytearray(len(other))
     blocks = (one[at : at + _BLOCK] for at in range(0, len(one), _BLOCK))
     return start + sum(_block_length(block, other, carries) for block in blocks) + end
@@ -209,14 +209,14 @@ def _block_length(block: Sequence[str], other: Sequence[str], carries: bytearray
     return size - row.bit_count()
 
 
-MOST_STEPS = 30_000_000
+_MOST_STEPS = 30_000_000
 """Comparisons of two characters: some seconds."""
 
 _EACH = 5  # what a character costs whatever it is compared with
 
 
 def similarity_ratio(one: str, other: str) -> float:
-    """`SequenceMatcher(None, one, other).ratio()`; past MOST_STEPS no further matching blocks are looked for."""
+    """`SequenceMatcher(None, one, other).ratio()`; past _MOST_STEPS no further matching blocks are looked for."""
     if one == other:
         return 1.0
     return _BoundedMatcher(one, other).ratio()
@@ -228,7 +228,7 @@ class _BoundedMatcher(difflib.SequenceMatcher[str]):
 
     def __init__(self, one: str, other: str) -> None:
         super().__init__(None, one, other)
-        self._left = MOST_STEPS
+        self._left = _MOST_STEPS
         self._steps = list(accumulate((_EACH + len(self.b2j.get(character, ())) for character in one), initial=0))
 
     def find_longest_match(

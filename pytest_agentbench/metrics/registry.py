@@ -106,7 +106,7 @@ V2_METRICS = MetricTable(
 )
 """The definitions of the original's rewrite for rollouts, for `compat="v2"`."""
 
-COMPAT_METRICS: Mapping[object, MetricTable] = {"v1": V1_METRICS, "v2": V2_METRICS}
+_COMPAT_METRICS: Mapping[object, MetricTable] = {"v1": V1_METRICS, "v2": V2_METRICS}
 """Definitions that replace the default ones, by `compat`."""
 
 _LONG = 20_000  # characters of both texts
@@ -172,7 +172,7 @@ def metric(
     def register(function: M) -> M:
         if trace and asks_model(function):
             raise ConfigError(f"metric {name!r}: a metric of a trace is a plain function, it cannot ask a model")
-        home = COMPAT_METRICS.get(compat, METRICS)
+        home = _COMPAT_METRICS.get(compat, METRICS)
         holder = home.setdefault(name, function)
         if _identity(holder) != _identity(function):
             raise ConfigError(f"metric {name!r} is registered twice: {_identity(holder)} and {_identity(function)}")
@@ -294,12 +294,12 @@ def find_metric(name: str, metrics: Mapping[str, Metric], compat: Compat | None 
     require_compat(compat)
     if compat is None:
         return function
-    return COMPAT_METRICS[compat].get(name, function)
+    return _COMPAT_METRICS[compat].get(name, function)
 
 
 def require_compat(compat: object) -> None:
     """Raise ConfigError for a `compat` that names no definitions."""
-    if compat is not None and compat not in COMPAT_METRICS:
+    if compat is not None and compat not in _COMPAT_METRICS:
         raise ConfigError(f"compat: found {compat!r}, expected None, 'v1' or 'v2'")
 
 
@@ -310,7 +310,7 @@ def missing_extra(name: str, compat: Compat | None = None) -> str | None:
     """
     METRICS.get(name)  # what it needs is known once its module is imported
     module = _REQUIRED.get(name)
-    if module is None or name in COMPAT_METRICS.get(compat, ()) or _is_installed(module):
+    if module is None or name in _COMPAT_METRICS.get(compat, ()) or _is_installed(module):
         return None
     return f"the metric {name} needs the module {module}; install it with: pip install 'pytest-agentbench[metrics]'"
 
@@ -322,7 +322,7 @@ def _is_installed(module: str) -> bool:
 
 
 _WHERE_TO_ASK = "list it under `metrics` of the case, dataset or evaluation profile"
-OF_A_TRACE = "looks at how a run used its tools, not at texts; list it under `metrics` of a case"
+_OF_A_TRACE = "looks at how a run used its tools, not at texts; list it under `metrics` of a case"
 ONE_TEXT = "found several predictions, expected one text; pass_at_k and pass_hat_k take several"
 
 
@@ -331,7 +331,7 @@ def apply(
 ) -> Any:
     """Return the result of a metric of texts that asks no model, for several right answers by their rule."""
     if takes_trace(function):
-        raise ConfigError(f"metric {name!r} {OF_A_TRACE}")
+        raise ConfigError(f"metric {name!r} {_OF_A_TRACE}")
     if not isinstance(prediction, str) and not takes_samples(function):
         raise ValueError(f"metric {name!r}: {ONE_TEXT}")
     if isinstance(ground_truth, str) or id(function) in _OF_GOLDS:
@@ -432,7 +432,7 @@ def refusal(
             "pass^k of the repetitions, and Benchmark.evaluate takes several predictions"
         )
     if checked and takes_trace(function):
-        return f"metric {spec.name}: it {OF_A_TRACE}"
+        return f"metric {spec.name}: it {_OF_A_TRACE}"
     if checked and asks_model(function):
         return f"metric {spec.name}: it asks a model, which a check cannot; list it under `metrics` of the case"
     problem = wrong_names(function, spec.args) or _wrong_values(function, spec.args)

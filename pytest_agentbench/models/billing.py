@@ -40,7 +40,7 @@ class Flight:
         if self.meter is None or not self.sent:
             return
         usage = None if self.content is None else find_usage(self.content, self.model)
-        if usage is None and may_be_billed(error):
+        if usage is None and _may_be_billed(error):
             usage = self._estimate(self._output_limit())
         if usage is not None:
             self.meter.book(usage)
@@ -74,7 +74,7 @@ class Flight:
         )
 
 
-def may_be_billed(error: BaseException) -> bool:
+def _may_be_billed(error: BaseException) -> bool:
     """Return whether a failed attempt may be billed.
 
     A provider bills the output of its model. It does not bill an error status without generated text, a redirect, a

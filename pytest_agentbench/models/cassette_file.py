@@ -43,7 +43,7 @@ from pytest_agentbench.records.run import Usage
 # complete: true                     # the last line: a truncated file lacks it
 
 
-MAX_BYTES = 64 * 1024 * 1024
+_MAX_BYTES = 64 * 1024 * 1024
 MAX_MESSAGES = 10_000_000
 """The most messages that the requests of a file may have together, those that they continue included."""
 
@@ -171,7 +171,7 @@ def read_cassette(path: Path, label: Cassette | None = None) -> Cassette | None:
 
 
 def _read(path: Path, label: Cassette | None) -> Cassette:
-    document = parse_yaml(read_bytes(path, MAX_BYTES), path)
+    document = parse_yaml(read_bytes(path, _MAX_BYTES), path)
     if not isinstance(document.data, dict):
         raise ConfigError(f"{path}:1:1: found no cassette, expected a top-level mapping")
     if "complete" not in document.data:
@@ -230,10 +230,10 @@ def dump_cassette(cassette: Cassette) -> bytes:
         "exchanges": list(_abbreviate(cassette.exchanges)),
         "complete": True,
     }
-    return dump_readable_yaml(document).encode()
+    return _dump_readable_yaml(document).encode()
 
 
-def dump_readable_yaml(value: Any, *, sort_keys: bool = False) -> str:
+def _dump_readable_yaml(value: Any, *, sort_keys: bool = False) -> str:
     """Return JSON-like data as YAML that people read: texts of several lines as blocks, nothing folded."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=sort_keys, allow_unicode=True, width=2**20)
     return text
@@ -330,7 +330,7 @@ def _count_messages(request: dict[str, Any]) -> int:
 
 
 def _write_yaml_lines(request: dict[str, Any]) -> list[str]:
-    return dump_readable_yaml(request, sort_keys=True).splitlines()
+    return _dump_readable_yaml(request, sort_keys=True).splitlines()
 
 
 def _diff_lines(recorded: list[str], asked: list[str]) -> Iterator[str]:

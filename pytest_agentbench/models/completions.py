@@ -43,7 +43,7 @@ from pytest_agentbench.models.scripts import NoScript, Scripts
 from pytest_agentbench.records.base import DIMENSIONS
 from pytest_agentbench.records.case import Model
 
-MAX_BODY = 32 * 1024 * 1024
+_MAX_BODY = 32 * 1024 * 1024
 EVENT_STREAM = {"content-type": "text/event-stream"}
 """Headers of a stream, by hand: Starlette's `media_type` would add a charset."""
 _CHARACTERS_PER_TOKEN = 4
@@ -76,8 +76,8 @@ def read_request(body: bytes) -> dict[str, Any]:
 
 def refuse_large(size: int) -> None:
     """Raise RequestRefused for a request of so many bytes where that is more than 32 MB."""
-    if size > MAX_BODY:
-        raise RequestRefused(413, f"the request is larger than {MAX_BODY:,} bytes", "too_large")
+    if size > _MAX_BODY:
+        raise RequestRefused(413, f"the request is larger than {_MAX_BODY:,} bytes", "too_large")
 
 
 async def complete_scripted(

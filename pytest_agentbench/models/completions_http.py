@@ -64,7 +64,7 @@ def respond_with_refusal(refused: RequestRefused, name: ApiName = "chat") -> Res
     return JSONReply(body, refused.status, refused.headers)
 
 
-def respond_with_events(events: Iterable[bytes]) -> Response:
+def _respond_with_events(events: Iterable[bytes]) -> Response:
     """Return a stream of events."""
 
     async def stream() -> AsyncIterator[bytes]:  # Starlette takes each step of another iterator to a thread
@@ -110,7 +110,7 @@ async def _respond(scripts: Scripts, route: Route, request: Request, body: bytes
         completion = await complete_scripted(scripts, wanted, request.headers, body)
         if not wanted.get("stream"):
             return JSONReply(completion)
-        return respond_with_events(list_events(completion, include_usage=wants_usage(wanted)))
+        return _respond_with_events(list_events(completion, include_usage=wants_usage(wanted)))
     sent = parse_object(body)
     if lies_deep(sent, _MOST_LEVELS):
         raise RequestRefused(400, f"the request nests deeper than {_MOST_LEVELS} levels", "invalid_request")
@@ -121,5 +121,5 @@ async def _respond(scripts: Scripts, route: Route, request: Request, body: bytes
         return JSONReply(dialect.count(count_tokens(asked.messages)))
     reply = await answer_scripted(scripts, asked, request.headers)
     if asked.stream:
-        return respond_with_events(dialect.events(reply, asked))
+        return _respond_with_events(dialect.events(reply, asked))
     return JSONReply(dialect.write(reply, asked))

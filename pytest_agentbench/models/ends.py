@@ -104,7 +104,7 @@ RULES: Sequence[Rule] = (
 )
 """In this order: an empty account may be reported as a rate limit, an overlong prompt as a server's error."""
 
-FINISHES: Mapping[EndReason, frozenset[str]] = {
+_FINISHES: Mapping[EndReason, frozenset[str]] = {
     "answered": frozenset({"stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete"}),
     "length": frozenset({"length", "max_tokens", "max_output_tokens", "continuation", "reason_max_len"}),
     "context_exceeded": frozenset({"model_length", "model_context_window_exceeded", "reason_max_context"}),
@@ -132,7 +132,7 @@ CALLS = frozenset({"tool_calls", "tool_use", "tool_call", "function_call"})
 """Finish reasons of a reply that calls tools."""
 _UNTELLING = frozenset({"", "other", "finish_reason_unspecified"})
 _PREFIXES = re.compile(r"^(?:function_call_filter: |content_filter: |finishreason\.)+")
-_FINISH_REASONS = {finish: reason for reason, finishes in FINISHES.items() for finish in finishes}
+_FINISH_REASONS = {finish: reason for reason, finishes in _FINISHES.items() for finish in finishes}
 
 
 def read_finish(finish: str | None) -> tuple[str, EndReason | None]:

@@ -17,10 +17,10 @@ from pytest_agentbench.records.run import EndDetail, EndReason
 from pytest_agentbench.secrets.redaction import strip_credentials
 from pytest_agentbench.terminal_text import shorten_text
 
-RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
+_RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
 _OUTAGES = frozenset({502, 503, 504, 529})
 """Statuses of a proxy without a server behind it. A 500 may be caused by this very request."""
-RATE_LIMITED = "rate_limited"
+_RATE_LIMITED = "rate_limited"
 _MAX_MESSAGE = 300
 
 
@@ -66,7 +66,7 @@ class RequestFailed(Exception):
     @property
     def is_rate_limit(self) -> bool:
         """Return whether it is a 429 that asks for patience."""
-        return self.code == RATE_LIMITED
+        return self.code == _RATE_LIMITED
 
     def to_error(self, model: Model, attempts: int, seconds: float) -> ProviderError:
         """Return the error that ends the call after `attempts` requests over `seconds`."""
@@ -98,8 +98,8 @@ def status_failed(status: int, body: bytes, model: Model, *, retry_after: float 
     reason = None if model.scripted and status == 404 else signal.reason
     retry_after = signal.wait if retry_after is None else retry_after
     if reason is None and status == 429:
-        return RequestFailed(RATE_LIMITED, summary, _SLOWER, retryable=True, retry_after=retry_after, status=status)
-    if reason is None and (status in RETRYABLE_STATUS or status >= 500):
+        return RequestFailed(_RATE_LIMITED, summary, _SLOWER, retryable=True, retry_after=retry_after, status=status)
+    if reason is None and (status in _RETRYABLE_STATUS or status >= 500):
         code = "timeout" if status == 408 else "server_error"
         return RequestFailed(
             code,

@@ -21,7 +21,7 @@ LEARNED = ".agentbench/learned.json"
 """The file, in the output folder."""
 MOST_CHANGES = 4
 """Maximum number of changes learned of one model at an endpoint."""
-KEPT_SECONDS = 7 * 86_400.0
+_KEPT_SECONDS = 7 * 86_400.0
 LIMITS = ("max_tokens", "max_completion_tokens")
 _DROPPED = frozenset(
     {"temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty", "seed", "logprobs", "top_logprobs"}
@@ -171,6 +171,6 @@ class Lessons:
             # Nothing is lost with it that one refused request would not teach again
             except (OSError, ValidationError):
                 kept = ()
-        since = time.time() - KEPT_SECONDS
+        since = time.time() - _KEPT_SECONDS
         found = {(each.endpoint, each.model, each.change.do, each.change.field): each for each in (*kept, *self._fresh)}
         return [each for each in found.values() if each.at >= since]

@@ -56,7 +56,7 @@ def read_message(message: Mapping[str, Any], finish: str | None, native: str | N
     """
     said = read_text(message.get("content"))
     content, tagged = split_thoughts(said, cut_off=finish == "length") if said else (said, None)
-    calls = tuple(read_tool_call(call) for call in message.get("tool_calls") or ())
+    calls = tuple(_read_tool_call(call) for call in message.get("tool_calls") or ())
     kept: dict[str, Any] = {**message, "role": "assistant", "content": message.get("content")}
     if calls:
         kept["tool_calls"] = [
@@ -198,7 +198,7 @@ def is_call_as_text(text: str, tools: Collection[str]) -> bool:
 _ARGUMENTS = frozenset({"arguments", "parameters"})
 
 
-def read_tool_call(call: Mapping[str, Any]) -> ToolCall:
+def _read_tool_call(call: Mapping[str, Any]) -> ToolCall:
     """Return a call in the form of an assistant message, with a universally accepted id if it has none.
 
     Raises TypeError, KeyError or AttributeError if it is malformed.

@@ -19,7 +19,7 @@ REQUEST_HEADERS = ("anthropic-version", "anthropic-beta", "openai-beta", "accept
 """Headers of an agent's request that are sent to its endpoint."""
 REPLY_HEADERS = ("content-type", "request-id", "retry-after")
 """Headers of an endpoint's reply that are sent to the agent."""
-DROPPED = ("service_tier", "user", "metadata", "safety_identifier")
+_DROPPED = ("service_tier", "user", "metadata", "safety_identifier")
 """Fields about the user and the service, which the run decides instead of the agent."""
 _STORING = frozenset({"chat", "responses"})
 
@@ -68,7 +68,7 @@ def rewrite_request(
     `parsed` is the parsed body, and `asked` its internal form. The run's `parameters`, by the names of Chat
     Completions, override the agent's, which override the model's. `contents` replace Gemini's contents.
     """
-    sent = {field: value for field, value in parsed.items() if field not in DROPPED}
+    sent = {field: value for field, value in parsed.items() if field not in _DROPPED}
     if name != "gemini":  # the model is in the path of Gemini's requests
         sent["model"] = model.requested_model
     if name in _STORING and (name == "responses" or sent.get("store")):

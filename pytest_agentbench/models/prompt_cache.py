@@ -23,13 +23,13 @@ def ask_for_cache(request: Mapping[str, Any], model: Model, dialect: Dialect) ->
     if cache is None or not caches_prompts(model, dialect):
         return dict(request)
     if takes_marks(model, dialect):
-        return {**request, "messages": mark_messages(request["messages"], cache)}
+        return {**request, "messages": _mark_messages(request["messages"], cache)}
     if key is not None and len(key) > _LONGEST_KEY:
         key = hashlib.sha256(key.encode()).hexdigest()
     return {**({} if key is None else {"prompt_cache_key": key}), **request}
 
 
-def mark_messages(messages: Sequence[Mapping[str, Any]], cache: PromptCache) -> list[Mapping[str, Any]]:
+def _mark_messages(messages: Sequence[Mapping[str, Any]], cache: PromptCache) -> list[Mapping[str, Any]]:
     """Return messages with `cache_control` at the end of each part that is to be cached."""
     control = {"type": "ephemeral", **({"ttl": cache.ttl} if cache.ttl != "5m" else {})}
     system = [at for at, message in enumerate(messages) if message.get("role") in ("system", "developer")]

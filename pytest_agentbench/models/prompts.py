@@ -48,8 +48,8 @@ def render_parts(parts: Iterable[str | Block], boundary: str) -> str:
 
 def _render_part(part: str | Block, boundary: str) -> str:
     if isinstance(part, str):
-        return escape_text(part)  # rubrics and names of checks: whoever wrote them may hide words too
-    return f"<<<DATA {boundary} {part.label}>>>\n{escape_text(part.text)}\n<<<END {boundary}>>>"
+        return _escape_text(part)  # rubrics and names of checks: whoever wrote them may hide words too
+    return f"<<<DATA {boundary} {part.label}>>>\n{_escape_text(part.text)}\n<<<END {boundary}>>>"
 
 
 def fill_prompt(
@@ -68,7 +68,7 @@ def fill_prompt(
         else:
             own = str(values[piece])
         if own:
-            filled += ("\n" if after_material and not own.startswith("\n") else "") + escape_text(own)
+            filled += ("\n" if after_material and not own.startswith("\n") else "") + _escape_text(own)
             after_material = False
         elif at % 2 and (parts := material[piece]):
             line_begins = not filled or (filled.endswith("\n") and not after_material)
@@ -77,7 +77,7 @@ def fill_prompt(
     return filled
 
 
-def escape_text(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Return `text` with nothing in it that looks like a delimiter, and nothing that a reader would not see."""
     return _MARKS.sub(r"\\<<<", wholly_visible(text.replace("\r\n", "\n")))
 
@@ -132,7 +132,7 @@ class TokenCounter:
     """
 
     def __init__(self, model: Model, *, everywhere_alike: bool = False) -> None:
-        name = None if model.scripted or everywhere_alike else find_encoding_name(model.requested_model)
+        name = None if model.scripted or everywhere_alike else _find_encoding_name(model.requested_model)
         self._load_encoding = _load_encoding(name) if name is not None else None
         self.tokenizer = name if self._load_encoding is not None else None
         self._estimated = self._reported = 0.0
@@ -172,7 +172,7 @@ class TokenCounter:
         return min(max(self._reported / self._estimated, least), most)
 
 
-def find_encoding_name(requested_model: str) -> str | None:
+def _find_encoding_name(requested_model: str) -> str | None:
     """Return the name of an OpenAI model's vocabulary; None for models of others."""
     return next((name for pattern, name in _ENCODINGS if pattern.match(requested_model.lower())), None)
 

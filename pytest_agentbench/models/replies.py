@@ -279,8 +279,8 @@ def _find_mapping(block: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     return next((value for name in names if isinstance(value := block.get(name), Mapping)), {})
 
 
-MAX_PROBLEMS = 12
-MAX_LEVELS = 64
+_MAX_PROBLEMS = 12
+_MAX_LEVELS = 64
 """The most levels that a reply may nest: much deeper, and nothing that it becomes part of can be written any more."""
 # Fences are at the ends of lines, so a text inside of the JSON may quote code.
 _FENCED = re.compile(r"^[ \t]*```[A-Za-z]*\s(.*?)```[ \t\r]*$", re.DOTALL | re.MULTILINE)
@@ -363,9 +363,9 @@ def read_json_object(text: str, embedded_keys: Collection[str] = ()) -> dict[str
 
 def make_invalid_reply(problems: Sequence[str]) -> InvalidReply:
     """Return the InvalidReply to raise for a reply with these problems."""
-    shown = [f"- {problem}" for problem in problems[:MAX_PROBLEMS]]
-    if len(problems) > MAX_PROBLEMS:
-        shown.append(f"- and {len(problems) - MAX_PROBLEMS} more")
+    shown = [f"- {problem}" for problem in problems[:_MAX_PROBLEMS]]
+    if len(problems) > _MAX_PROBLEMS:
+        shown.append(f"- and {len(problems) - _MAX_PROBLEMS} more")
     return InvalidReply("\n".join(shown))
 
 
@@ -380,8 +380,8 @@ def _read_only_object(body: str) -> dict[str, Any]:
         raise InvalidReply(f"- the reply is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise InvalidReply(f"- the reply is a JSON {type(found).__name__}, expected an object")
-    if _count_levels(found) > MAX_LEVELS:
-        raise InvalidReply(f"- the reply nests deeper than {MAX_LEVELS} levels")
+    if _count_levels(found) > _MAX_LEVELS:
+        raise InvalidReply(f"- the reply nests deeper than {_MAX_LEVELS} levels")
     return found
 
 
@@ -398,7 +398,7 @@ def _find_embedded(body: str) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):
             end = at + 1
         else:
-            if _count_levels(found) <= MAX_LEVELS:
+            if _count_levels(found) <= _MAX_LEVELS:
                 yield found
         at = body.find("{", end)
 

@@ -60,11 +60,11 @@ CASSETTES = "cassettes"
 CASE_HEADER = "X-Agentbench-Case"
 """Names the case (percent-encoded) that a request belongs to. Sent to scripted models only."""
 
-NO_KEY = "none"
+_NO_KEY = "none"
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
-OPENROUTER_KEY = "OPENROUTER_API_KEY"
-OPENAI_KEY = "OPENAI_API_KEY"
+_OPENROUTER_KEY = "OPENROUTER_API_KEY"
+_OPENAI_KEY = "OPENAI_API_KEY"
 _NATIVE: Mapping[ApiName | None, tuple[str, str]] = {
     "messages": ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
     "gemini": ("https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"),
@@ -297,17 +297,17 @@ def _make_model_error(model_id: str, problem: str, written: _Written, about: Seq
 
 def _find_route(fields: Mapping[str, Any], requested: str, environ: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Return (base_url, api_key_env); a base_url of None is the OpenAI client's own."""
-    own_url, own_key = _NATIVE.get(fields.get("api"), (environ.get("OPENAI_BASE_URL"), OPENAI_KEY))
+    own_url, own_key = _NATIVE.get(fields.get("api"), (environ.get("OPENAI_BASE_URL"), _OPENAI_KEY))
     base_url = fields.get("base_url") or own_url or None
     named_key = fields.get("api_key_env")
     # `vendor/model` is OpenRouter's form of model names. Its key shows that the user has an account there.
-    if base_url is None and "/" in requested and environ.get(OPENROUTER_KEY) and named_key in (None, OPENROUTER_KEY):
+    if base_url is None and "/" in requested and environ.get(_OPENROUTER_KEY) and named_key in (None, _OPENROUTER_KEY):
         base_url = OPENROUTER_URL
     if named_key is None and any(map(header_variable, fields.get("headers", {}).values())):
-        named_key = NO_KEY
+        named_key = _NO_KEY
     if named_key is None:
-        named_key = OPENROUTER_KEY if base_url == OPENROUTER_URL else own_key
-    return base_url, None if named_key == NO_KEY else named_key
+        named_key = _OPENROUTER_KEY if base_url == OPENROUTER_URL else own_key
+    return base_url, None if named_key == _NO_KEY else named_key
 
 
 def _split_query(base_url: str | None) -> tuple[str | None, dict[str, str]]:

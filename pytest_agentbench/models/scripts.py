@@ -142,7 +142,7 @@ class Script:
                 for reply in self.replies:
                     if not reply.is_specific:
                         return reply, answers
-        raise NoScript(f"no reply is for the message {quote_briefly(turns[0][0])}; add one with `when` to {self.path}")
+        raise NoScript(f"no reply is for the message {_quote_briefly(turns[0][0])}; add one with `when` to {self.path}")
 
 
 def list_user_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
@@ -155,7 +155,7 @@ def list_user_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, in
     return turns
 
 
-def quote_briefly(text: str) -> str:
+def _quote_briefly(text: str) -> str:
     """Return `text` quoted and cut to 80 characters, for error messages."""
     return repr(shorten_text(text, 80))
 
@@ -303,7 +303,7 @@ class Scripts:
         if script is None or query not in script.web_search:
             place = script.path if script else self._find_place(case_id)
             raise NoScript(
-                f"no scripted search for {quote_briefly(query)} in case {case_id!r}; add it to web_search in {place}"
+                f"no scripted search for {_quote_briefly(query)} in case {case_id!r}; add it to web_search in {place}"
             )
         return script.web_search[query]
 
@@ -315,7 +315,9 @@ class Scripts:
         script = self.find_script(case_id)
         if script is None or url not in script.web_fetch:
             place = script.path if script else self._find_place(case_id)
-            raise NoScript(f"no scripted page {quote_briefly(url)} in case {case_id!r}; add it to web_fetch in {place}")
+            raise NoScript(
+                f"no scripted page {_quote_briefly(url)} in case {case_id!r}; add it to web_fetch in {place}"
+            )
         return script.web_fetch[url]
 
     def pages(self, case_id: str) -> Mapping[str, str]:
@@ -369,7 +371,7 @@ JUDGES_PROMPT = "this judge's prompt"
 
 def describe_message(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return how errors call a request without a case: by its last user message."""
-    return f"the user message {quote_briefly(next((text for text, _ in list_user_turns(messages)), ''))}"
+    return f"the user message {_quote_briefly(next((text for text, _ in list_user_turns(messages)), ''))}"
 
 
 def make_unanswered(what: str) -> NoScript:

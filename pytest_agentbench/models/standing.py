@@ -10,7 +10,7 @@ from pytest_agentbench.models.failures import RequestFailed, is_page, key_refuse
 from pytest_agentbench.models.replies import RawReply
 from pytest_agentbench.records.case import ApiName, Model
 
-REFUSED_IN_A_ROW = 3
+_REFUSED_IN_A_ROW = 3
 """Different requests that are refused without a success between them before the key itself counts as refused."""
 _LONGEST = 3.0
 """Seconds for which a conclusion waits at most: who sent the request waits as long for its refusal."""
@@ -78,7 +78,7 @@ class Standing:
         """
         self._refused.add(hash(body))
         good = self._key in self._answered.keys
-        if good and len(self._refused) < REFUSED_IN_A_ROW:
+        if good and len(self._refused) < _REFUSED_IN_A_ROW:
             return request_refused(failed, model)
         if await self._one_succeeds():
             return request_refused(failed, model)

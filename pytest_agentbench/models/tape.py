@@ -52,7 +52,7 @@ def canonicalize(request: Mapping[str, Any], folder: str | None, redactor: Redac
     """Return the request, JSON-like, without tags and secrets; the run's `folder` is called `[workspace]` in it."""
 
     def neutralize(text: str) -> str:
-        return _BOUNDARY.sub(r"\1[boundary]", hide_folder(text, folder))
+        return _BOUNDARY.sub(r"\1[boundary]", _hide_folder(text, folder))
 
     kept = {name: value for name, value in request.items() if name not in _TAGS}
     text = "\0".join(_list_texts(kept))
@@ -62,19 +62,19 @@ def canonicalize(request: Mapping[str, Any], folder: str | None, redactor: Redac
     return result
 
 
-def neutralize(value: Any, folder: str | None, redactor: Redactor) -> Any:
+def _neutralize(value: Any, folder: str | None, redactor: Redactor) -> Any:
     """Return a JSON-like answer as a cassette keeps it."""
-    return redactor.value(map_texts(value, lambda text: hide_folder(text, folder)))
+    return redactor.value(map_texts(value, lambda text: _hide_folder(text, folder)))
 
 
-def restore_folder(value: Any, folder: str | None) -> Any:
+def _restore_folder(value: Any, folder: str | None) -> Any:
     """Return a kept answer for a run in `folder`."""
     if folder is None:
         return value
     return map_texts(value, lambda text: text.replace(WORKSPACE, folder))
 
 
-def hide_folder(text: str, folder: str | None) -> str:
+def _hide_folder(text: str, folder: str | None) -> str:
     """Return the text with `[workspace]` in place of the folder."""
     if folder is None:
         return text
@@ -113,9 +113,9 @@ class Slot:
 
     @cached_property
     def key(self) -> str:
-        """Return the `hash_request` of its exchange."""
+        """Return the `_hash_request` of its exchange."""
         assert self.exchange is not None
-        return hash_request(self.exchange.asked, self.exchange.request)
+        return _hash_request(self.exchange.asked, self.exchange.request)
 
     @cached_property
     def identity(self) -> str:
@@ -125,7 +125,7 @@ class Slot:
         return fingerprint([self.key, came])
 
 
-def hash_request(asked: str, request: dict[str, Any]) -> str:
+def _hash_request(asked: str, request: dict[str, Any]) -> str:
     """Return a hash that equal requests to one model or service share.
 
     Ignores empty fields of assistant messages: older versions sent and recorded them.
@@ -151,7 +151,7 @@ def make_slots(exchanges: Sequence[Exchange]) -> list[Slot]:
     return slots
 
 
-def merge_slots(kept: Sequence[Slot], fresh: Iterable[Slot]) -> list[Slot]:
+def _merge_slots(kept: Sequence[Slot], fresh: Iterable[Slot]) -> list[Slot]:
     """Return the kept slots, then the new ones that have an answer and are not among them."""
     there = Counter(slot.identity for slot in kept)
     result = list(kept)
@@ -186,7 +186,7 @@ def number_exchanges(slots: Sequence[Slot]) -> Iterator[Exchange]:
 T = TypeVar("T")
 E = TypeVar("E", bound=AgentbenchError)
 
-NOT_RECORDED = "not_recorded"
+_NOT_RECORDED = "not_recorded"
 """The code of the ProviderError for a request that a replay does not have."""
 
 _GRACE_SECONDS = 5.0
@@ -245,7 +245,7 @@ class Tape:
         replay has none left, ConfigError for a broken file.
         """
         wanted = canonicalize(request, self.folder(), self._redactor)
-        key = hash_request(asked, wanted)
+        key = _hash_request(asked, wanted)
         slot = self._take_slot(asked, key)
         if slot is not None:
             return await self._replay(slot, form)
@@ -337,7 +337,7 @@ class Tape:
         folder = self.folder()
         if folder is not None:
             kept = {"content", "message", "results"}
-            answer = answer.model_copy(update=restore_folder(answer.model_dump(include=kept), folder))
+            answer = answer.model_copy(update=_restore_folder(answer.model_dump(include=kept), folder))
         return form.read(answer, exchange.seconds)
 
     async def _wait_for_cut_off(self, exchange: Exchange) -> ProviderError:
@@ -355,7 +355,7 @@ class Tape:
         )
 
     def _make_miss(self, message: str) -> ProviderError:
-        return self._note_trouble(ProviderError(message, code=NOT_RECORDED))
+        return self._note_trouble(ProviderError(message, code=_NOT_RECORDED))
 
     def _note_trouble(self, error: E) -> E:
         self._trouble = self._trouble or error
@@ -409,13 +409,13 @@ class Tape:
         except Exception as error:
             refusal = form.refusal(error)
             if refusal is not None:
-                keep(refused=neutralize(refusal.model_dump(), self.folder(), self._redactor))
+                keep(refused=_neutralize(refusal.model_dump(), self.folder(), self._redactor))
             raise
         finally:
             if metering is not None:
                 METER.reset(metering)
         answer = form.write(value)
-        keep(reply=Answer.model_validate(neutralize(answer.model_dump(), self.folder(), self._redactor)))
+        keep(reply=Answer.model_validate(_neutralize(answer.model_dump(), self.folder(), self._redactor)))
         # Only models report usage; searches, pages and MCP calls have results.
         if answer.results is None:
             self._usages.append(answer.usage)
@@ -429,7 +429,7 @@ class Tape:
         if not self._unsaved:
             return
         # Read again just before writing: another run of this session, or its judge, may have saved since.
-        slots = merge_slots(self._read_kept_slots(), self._fresh)
+        slots = _merge_slots(self._read_kept_slots(), self._fresh)
         cassette = replace(self.label, duration_seconds=self._duration, exchanges=tuple(number_exchanges(slots)))
         try:
             content = dump_cassette(cassette)

@@ -238,7 +238,7 @@ def open_dataset(
     )
 
 
-def is_ours(path: Path) -> bool:
+def _is_ours(path: Path) -> bool:
     """Other tools have files of these names too: ours have a schema_version."""
     try:
         return b"schema_version" in read_bytes(path).replace(b"\0", b"")  # YAML may be UTF-16

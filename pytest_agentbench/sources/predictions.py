@@ -43,14 +43,21 @@ def refuse_file(path: Path, problems: Sequence[str]) -> NoReturn:
     raise ConfigError("\n".join([*problems[:_MOST_PROBLEMS], *more]))
 
 
-def valid_items(path: Path, items: Iterable[Item | BadItem], problems: list[str], expected: str = "") -> Iterator[Item]:
-    """Yield the valid values of a file; add the errors of others to `problems`, the first one with `expected`."""
+def valid_items(
+    path: Path, items: Iterable[Item | BadItem], problems: list[str], expected: str | None = None
+) -> Iterator[Item]:
+    """Yield the valid values of a file. Add the errors of the others to `problems`.
+
+    The first of all problems also names the `expected` content of the file.
+    """
     for item in items:
         if isinstance(item, Item):
             yield item
-        else:
-            hint = "" if problems else expected
-            problems.append(f"{path}:{item.line}:{item.column}: {item.reason}{hint}")
+            continue
+        reason = item.reason
+        if expected is not None and not problems:
+            reason = f"{reason}; {expected}"
+        problems.append(f"{path}:{item.line}:{item.column}: {reason}")
 
 
 _ID_KEYS = ("id", "item_id", "case_id", "task_id")
@@ -102,7 +109,7 @@ def read_mapped_predictions(path: Path, fields: PredictionFields) -> dict[str, A
     problems: list[str] = []
     predictions: dict[str, list[Any]] = {}
     items = read_items(path, inside=fields.items or _RESULTS)
-    for item in valid_items(path, items, problems, f"; {_EXPECTED}"):
+    for item in valid_items(path, items, problems, _EXPECTED):
         try:
             for identifier, prediction in _mapped(item.value, fields):
                 predictions.setdefault(identifier, []).append(prediction)
@@ -169,7 +176,7 @@ def _text(value: object, place: str = "") -> str:
 
 def _in_order(path: Path, items: Iterable[Item | BadItem]) -> list[Any]:
     problems: list[str] = []
-    values = [item.value for item in valid_items(path, items, problems, f"; {_EXPECTED}")]
+    values = [item.value for item in valid_items(path, items, problems, _EXPECTED)]
     _raise(problems)
     return values
 
@@ -193,7 +200,7 @@ def _records(path: Path, items: Iterable[Item | BadItem]) -> dict[str, Any]:
     problems: list[str] = []
     predictions: dict[str, Any] = {}
     lines: dict[str, int] = {}
-    for item in valid_items(path, items, problems, f"; {_EXPECTED}"):
+    for item in valid_items(path, items, problems, _EXPECTED):
         try:
             identifier, prediction = _record(item.value)
             if identifier in lines:

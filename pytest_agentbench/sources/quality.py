@@ -91,7 +91,7 @@ def _excerpt_around(meant: str, at: int) -> str:
 # One pass over the rows, which keeps a hash of each question and no text.
 
 
-MOST_OF_A_KIND = 20
+_MOST_OF_A_KIND = 20
 """Maximum doubts of a kind that are listed for each file. The rest are counted."""
 
 _CHOICES = frozenset({"choices", "options", "candidates"})
@@ -153,12 +153,12 @@ def find_doubts(dataset: Dataset, rows: Iterable[Row]) -> Iterator[Doubt]:
             for text in doubts_of(item):
                 key = item.row.path, kind
                 told[key] += 1
-                if told[key] <= MOST_OF_A_KIND:
+                if told[key] <= _MOST_OF_A_KIND:
                     yield Doubt(_place(dataset, item.row.path, item.row.line), text)
                 else:
                     left_out.setdefault(key, item.row.line)
     for (path, kind), line in left_out.items():
-        more = told[path, kind] - MOST_OF_A_KIND
+        more = told[path, kind] - _MOST_OF_A_KIND
         yield Doubt(_place(dataset, path, line), f"{more:,} more {kind} from here on")
 
 

@@ -264,7 +264,7 @@ def _row(
     recipe = dataset.recipe
     try:
         if recipe is not None or dataset.parse is not None:
-            item = standard_item(dataset, item, number)
+            item = _standard_item(dataset, item, number)
             raw = raw if item is value.value else dump_item(item)
         _require_sound(dataset, raw, item)
         if recipe is not None:
@@ -303,7 +303,7 @@ def _advise_descriptor(dataset: Dataset, item: Any) -> str:
     return f"; found {', '.join(unknown[:_MOST_FIELDS])}{more}: `{command}` writes a dataset.yaml that names the fields"
 
 
-def standard_item(dataset: Dataset, value: Any, number: int) -> Any:
+def _standard_item(dataset: Dataset, value: Any, number: int) -> Any:
     """Return a raw value in the standard form, made by the user's class or the descriptor's fields.
 
     Raises ValueError if they fail.
@@ -532,7 +532,7 @@ class OpenedDataset(OpenedSource):
         """
         recipe = self.dataset.recipe
         if recipe is not None:
-            yield from ((recipe.place(loc, text), text) for loc, text in descriptor_doubts(recipe.descriptor, known))
+            yield from ((recipe.place(loc, text), text) for loc, text in _descriptor_doubts(recipe.descriptor, known))
 
     def field_doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the descriptor's runner."""
@@ -550,7 +550,7 @@ class OpenedDataset(OpenedSource):
         yield from (f"{doubt.place}: warning: {doubt.text}" for doubt in find_doubts(self.dataset, made))
 
 
-def descriptor_doubts(descriptor: DatasetDescriptor, known: Known) -> Iterator[tuple[Loc, str]]:
+def _descriptor_doubts(descriptor: DatasetDescriptor, known: Known) -> Iterator[tuple[Loc, str]]:
     """Yield doubts about a descriptor at its fields, whether or not its rows can be read."""
     for at, metric in enumerate(descriptor.metrics):
         yield from ((("metrics", at, "name"), text) for text in unregistered("metric", [metric.name], known.metrics))

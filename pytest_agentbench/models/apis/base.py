@@ -265,7 +265,7 @@ class Draft:
 
     def add(self, role: str, parts: list[JsonObject]) -> None:
         """Add a message of content parts. A single text is written as a string."""
-        self.add_message({"role": role, "content": join_parts(parts)})
+        self.add_message({"role": role, "content": _join_parts(parts)})
 
     def add_message(self, message: JsonObject) -> None:
         """Add a message."""
@@ -346,7 +346,7 @@ def text_part(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def join_parts(parts: list[JsonObject]) -> str | list[JsonObject]:
+def _join_parts(parts: list[JsonObject]) -> str | list[JsonObject]:
     """Return content parts. A single text is returned as a string."""
     if not parts:
         return ""

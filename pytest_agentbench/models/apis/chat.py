@@ -41,8 +41,8 @@ UNKNOWN = "*unknown"
 """In a dialect's `never_back`: all keys that the API does not define."""
 _MESSAGE_KEYS = frozenset({"role", "content", "name", "tool_calls"})
 _CALL_KEYS = frozenset({"id", "type", "function"})
-LAST_EVENT = b"data: [DONE]\n\n"
-PASSED_ON = frozenset(
+_LAST_EVENT = b"data: [DONE]\n\n"
+_PASSED_ON = frozenset(
     {
         "enable_thinking",
         "frequency_penalty",
@@ -102,10 +102,10 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
         model=take_model(body),
         messages=[_read_message(message) for message in messages],
         tools=tools,
-        parameters={name: value for name, value in body.items() if name in PASSED_ON},
+        parameters={name: value for name, value in body.items() if name in _PASSED_ON},
         stream=bool(body.get("stream")),
         include_usage=wants_usage(body),
-        ignored=list_ignored(body, PASSED_ON | _OF_THE_PROTOCOL),
+        ignored=list_ignored(body, _PASSED_ON | _OF_THE_PROTOCOL),
         server_tools=tuple(server_tools),
         lost=tuple(dict.fromkeys(lost)),
         refusal=refusal or _refuse_content(messages),
@@ -229,7 +229,7 @@ def list_events(completion: Mapping[str, Any], *, include_usage: bool) -> Iterat
     yield write_event(head | {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
     if include_usage and completion.get("usage") is not None:
         yield write_event(head | {"choices": [], "usage": completion["usage"]})
-    yield LAST_EVENT
+    yield _LAST_EVENT
 
 
 def _split_message(message: Mapping[str, Any]) -> Iterator[JsonObject]:
@@ -251,7 +251,7 @@ def error(status: int, code: str, text: str) -> JsonObject:
 
 
 def _error_events(status: int, code: str, text: str) -> bytes:
-    return write_event(error(status, code, text)) + LAST_EVENT
+    return write_event(error(status, code, text)) + _LAST_EVENT
 
 
 def describe_model(name: str) -> JsonObject:

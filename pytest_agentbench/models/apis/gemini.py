@@ -45,7 +45,7 @@ from pytest_agentbench.models.apis.base import (
 from pytest_agentbench.models.messages import ChatReply, read_text
 from pytest_agentbench.records.run import Usage
 
-STATUSES = {
+_STATUSES = {
     "INVALID_ARGUMENT": 400,
     "UNAUTHENTICATED": 401,
     "PERMISSION_DENIED": 403,
@@ -66,7 +66,7 @@ SETTINGS = {
     "frequency_penalty": "frequencyPenalty",
 }
 """Parameters whose values are the same in `generationConfig`."""
-MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 READ_REASONS = {"STOP": "stop", "MAX_TOKENS": "length"}
 _TRANSLATED = frozenset(
     {"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_completion_tokens", "stop"}
@@ -74,9 +74,9 @@ _TRANSLATED = frozenset(
 ).union(SETTINGS)
 
 _KNOWN = frozenset({"model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"})
-_CHOICES = {theirs: ours for ours, theirs in MODES.items()}
+_CHOICES = {theirs: ours for ours, theirs in _MODES.items()}
 _WRITTEN_REASONS = {"length": "MAX_TOKENS", "filtered": "SAFETY"}
-_ERRORS = {status: name for name, status in STATUSES.items()}
+_ERRORS = {status: name for name, status in _STATUSES.items()}
 _SNAKE = re.compile(r"_([a-z])")
 
 
@@ -174,7 +174,7 @@ class _Contents:
                 self._answered.discard(call_id)  # some agents restart the numbers of calls in each turn
             elif not isinstance(part.get("text"), str):
                 self._draft.lose(f"{next(iter(part), 'empty')} parts")
-        self._draft.add_answer(read_parts(parts))
+        self._draft.add_answer(_make_message(parts))
 
     def _read_result(self, response: JsonObject) -> None:
         """Add a result once. Gemini CLI 0.61 sends each twice."""
@@ -363,7 +363,7 @@ def _write_tool(function: Mapping[str, Any]) -> dict[str, Any]:
 
 def _write_choice(choice: Any) -> dict[str, Any]:
     if isinstance(choice, str):
-        return {"mode": MODES.get(choice, choice)}
+        return {"mode": _MODES.get(choice, choice)}
     return {"mode": "ANY", "allowedFunctionNames": [choice["function"]["name"]]}
 
 
@@ -435,7 +435,7 @@ def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(parts, list) or not all(isinstance(part, Mapping) for part in parts):
         raise ValueError("its parts are no objects")
     answer_id = data.get("responseId")
-    message = read_parts([_name_call(part, f"call_{answer_id}_{number}") for number, part in enumerate(parts)])
+    message = _make_message([_name_call(part, f"call_{answer_id}_{number}") for number, part in enumerate(parts)])
     reason = str(candidate.get("finishReason") or "STOP")
     finish = READ_REASONS.get(reason, reason.lower())
     if not candidate:
@@ -454,7 +454,7 @@ def _name_call(part: Mapping[str, Any], call_id: str) -> Mapping[str, Any]:
     return {**part, "functionCall": {**call, "id": call_id}}
 
 
-def read_parts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _make_message(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the parts of a model's content as an assistant message."""
     message: dict[str, Any] = {"role": "assistant", "content": "".join(_list_texts(parts, False)) or None}
     if thoughts := "".join(_list_texts(parts, True)):
@@ -516,6 +516,6 @@ ENDPOINT = EndpointApi(
     {},
     write=write_request,
     read=read_reply,
-    statuses=STATUSES,
+    statuses=_STATUSES,
     streamed="/models/{model}:streamGenerateContent?alt=sse",
 )

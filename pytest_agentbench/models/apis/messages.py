@@ -53,15 +53,15 @@ from pytest_agentbench.records.run import Usage
 
 VERSION = "anthropic-version"
 """Header with the version of the API, a date."""
-NEWEST = "2026-10-21"
+_NEWEST = "2026-10-21"
 """The newest version. It accepts keys as `Authorization: Bearer`, and refuses the fields in SAMPLING."""
 SAMPLING_VERSION = "2023-06-01"
-"""The latest version before NEWEST. It accepts keys in `x-api-key`, and the fields in SAMPLING."""
+"""The latest version before _NEWEST. It accepts keys in `x-api-key`, and the fields in SAMPLING."""
 SAMPLING = frozenset({"temperature", "top_p", "top_k"})
 
-MOST_TOKENS = 4096
+_MOST_TOKENS = 4096
 """Default of `max_tokens`, which the API requires. A thinking budget is added to it."""
-STATUSES = {
+_STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
     "billing_error": 402,
@@ -74,7 +74,7 @@ STATUSES = {
     "overloaded_error": 529,
 }
 _READ_REASONS = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool_calls"}
-CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 _TRANSLATED = frozenset(
     {"messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max_completion_tokens", "stop"}
     | {"response_format", "reasoning_effort", "output_config"}
@@ -84,9 +84,9 @@ _PASSED_ON = {"max_tokens": "max_tokens", "temperature": "temperature", "top_p":
 _KNOWN = frozenset(
     {"model", "messages", "system", "tools", "tool_choice", "stream", "stop_sequences", "thinking", "output_config"}
 ).union(_PASSED_ON)
-_CALLED = {theirs: ours for ours, theirs in CHOICES.items()}
+_CALLED = {theirs: ours for ours, theirs in _CHOICES.items()}
 _WRITTEN_REASONS = {"length": "max_tokens", "filtered": "refusal"}
-_ERRORS = {status: kind for kind, status in STATUSES.items()}
+_ERRORS = {status: kind for kind, status in _STATUSES.items()}
 _SIGNATURE = "agentbench:"
 """Prefix of the signatures of thoughts that were made here. Providers cannot read such thoughts."""
 
@@ -299,7 +299,7 @@ def choose_version(model: Model, fields: Collection[str]) -> str:
     if model.anthropic_version is not None:
         return model.anthropic_version
     if SAMPLING.isdisjoint(fields):
-        return NEWEST
+        return _NEWEST
     return SAMPLING_VERSION
 
 
@@ -310,10 +310,10 @@ def explain_version(model: Model, fields: Collection[str]) -> str | None:
         return None
     if model.anthropic_version is not None or _has_version_header(model):  # the entry's choice needs no explanation
         return None
-    return f"asked with {VERSION} {SAMPLING_VERSION}: {NEWEST} takes no {named}"
+    return f"asked with {VERSION} {SAMPLING_VERSION}: {_NEWEST} takes no {named}"
 
 
-def choose_headers(request: Mapping[str, Any], model: Model) -> dict[str, str]:
+def _choose_headers(request: Mapping[str, Any], model: Model) -> dict[str, str]:
     """Return the version header of a request, or {} if the model's entry sets the header."""
     if _has_version_header(model):
         return {}
@@ -326,7 +326,7 @@ def _has_version_header(model: Model) -> bool:
 
 def choose_auth_header(version: str) -> str:
     """Return the name of the header for the key."""
-    if version < NEWEST:
+    if version < _NEWEST:
         return "x-api-key"
     return "Authorization"
 
@@ -369,7 +369,7 @@ def _write_system(messages: Sequence[Mapping[str, Any]]) -> str | list[Any]:
 def _choose_limit(request: Mapping[str, Any]) -> int:
     thinking = request.get("thinking")
     budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
-    return MOST_TOKENS + (budget if isinstance(budget, int) else 0)
+    return _MOST_TOKENS + (budget if isinstance(budget, int) else 0)
 
 
 def _write_choice(request: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -382,7 +382,7 @@ def _write_choice(request: Mapping[str, Any]) -> dict[str, Any] | None:
     elif choice is None and not one_by_one:
         return None
     else:
-        made = {"type": CHOICES.get(choice or "auto", choice)}
+        made = {"type": _CHOICES.get(choice or "auto", choice)}
     if one_by_one and made["type"] != "none":
         made["disable_parallel_tool_use"] = True
     return made
@@ -505,8 +505,8 @@ ENDPOINT = EndpointApi(
     "/messages",
     "max_tokens",
     {"stream": True},
-    choose_headers,
+    _choose_headers,
     write=write_request,
     read=read_reply,
-    statuses=STATUSES,
+    statuses=_STATUSES,
 )

@@ -50,7 +50,7 @@ from pytest_agentbench.models.apis.chat import describe_model, error, list_model
 from pytest_agentbench.models.messages import ChatReply, ToolCall, read_text, take_string
 from pytest_agentbench.records.run import Usage
 
-STATUSES = {
+_STATUSES = {
     "server_error": 500,
     "rate_limit_exceeded": 429,
     "vector_store_timeout": 504,
@@ -196,7 +196,7 @@ def _add_own(items: Sequence[JsonObject], draft: Draft) -> None:
     if not items:
         return
     plain = [_read_own(item, draft) for item in items]
-    message = read_output(plain)
+    message = _read_output(plain)
     if any(item.get("encrypted_content") for item in items):
         message[ITEMS] = [*items]
     draft.add_answer(message)
@@ -516,7 +516,7 @@ def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
     output = data.get("output")
     if not isinstance(output, list) or not all(isinstance(item, Mapping) for item in output):
         raise ValueError("it has no output")
-    message = read_output(output)
+    message = _read_output(output)
     calls = message.get("tool_calls") or ()
     if all(take_string(call["id"]) for call in calls):  # other calls get new ids, which the items do not have
         message[ITEMS] = output
@@ -524,7 +524,7 @@ def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
     return make_completion(data.get("id"), data.get("model"), choice, data.get("usage"))
 
 
-def read_output(output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _read_output(output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a response's items as the message of a chat completion."""
     messages, thoughts, calls = [], [], []
     for item in output:
@@ -610,5 +610,5 @@ ENDPOINT = EndpointApi(
     # The endpoint stores nothing, so the model's thoughts come sealed and are sent back with the next request.
     defaults={"store": False, "include": ["reasoning.encrypted_content"]},
     least=16,
-    statuses=STATUSES,
+    statuses=_STATUSES,
 )

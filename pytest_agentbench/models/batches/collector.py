@@ -350,10 +350,10 @@ class Batcher:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await self._service.close()
-        forget(self._batches.output, self._collected)
+        _forget(self._batches.output, self._collected)
 
 
-def forget(output: Path, collected: Collection[str]) -> None:
+def _forget(output: Path, collected: Collection[str]) -> None:
     """Take requests whose runs are stored out of the jobs that hold them, and remove the jobs that hold no others."""
     for job in read_jobs(output) if collected else ():
         left = [line for line in job.ids if key_of(line) not in collected]
