@@ -57,7 +57,7 @@ def test_tool_arguments(raw, arguments, kept):
     }
 
 
-def test_calls_without_ids_get_some():
+def test_calls_without_ids_get_ids():
     calls = read({"content": "", "tool_calls": [call("{}", id=None), call("{}", id="")]}).tool_calls
     assert len({each.id for each in calls}) == 2
     assert all(re.fullmatch("[A-Za-z0-9]{9}", each.id) for each in calls)
