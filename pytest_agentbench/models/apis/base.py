@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 from pydantic_core import PydanticSerializationError, to_json
 
 from pytest_agentbench.models.ends import read_finish
+from pytest_agentbench.models.json_values import as_object
 from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.records.case import ApiName, Model
 from pytest_agentbench.records.run import Usage
@@ -379,10 +380,7 @@ def choose_json_schema(schema: object) -> JsonObject:
 
 def find_schema(response_format: object) -> Any:
     """Return the JSON Schema of a response format, or None if it has none."""
-    described = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
-    if isinstance(described, Mapping):
-        return described.get("schema")
-    return None
+    return as_object(as_object(response_format).get("json_schema")).get("schema")
 
 
 def split_system(
@@ -436,8 +434,7 @@ def make_completion(reply_id: Any, model: Any, choice: JsonObject, usage: Any) -
 
 def count_cached(usage: Usage) -> JsonObject:
     """Return the counts of tokens read from the prompt cache and, if known, written to it."""
-    written = {} if usage.cache_write_tokens is None else {"cache_write_tokens": usage.cache_write_tokens}
-    return {"cached_tokens": usage.cached_tokens or 0, **written}
+    return {"cached_tokens": usage.cached_tokens or 0, **keep_given(cache_write_tokens=usage.cache_write_tokens)}
 
 
 def read_content(content: Any, draft: Draft, read_part: Callable[[JsonObject, Draft], JsonObject]) -> list[JsonObject]:
@@ -461,16 +458,18 @@ def keep_given(**parameters: Any) -> JsonObject:
 
 def finish_of(reply: ChatReply) -> Literal["length", "filtered", "stop"]:
     """Return how a reply ends, regardless of its calls."""
-    meant = read_finish(reply.finish_reason)[1]
-    if meant in ("length", "filtered"):
-        return meant
+    reason = read_finish(reply.finish_reason)[1]
+    if reason in ("length", "filtered"):
+        return reason
     return "stop"
 
 
 def write_event(data: Mapping[str, Any], name: str | None = None) -> bytes:
     """Return a server-sent event."""
-    head = b"" if name is None else f"event: {name}\n".encode()
-    return head + b"data: " + _write_ascii(data) + b"\n\n"
+    event = b"data: " + _write_ascii(data) + b"\n\n"
+    if name is None:
+        return event
+    return f"event: {name}\n".encode() + event
 
 
 def _write_ascii(data: Mapping[str, Any]) -> bytes:

@@ -34,6 +34,7 @@ from pytest_agentbench.models.apis.base import (
     write_custom_input,
     write_event,
 )
+from pytest_agentbench.models.json_values import as_list, as_object
 from pytest_agentbench.models.messages import ChatReply, ToolCall
 from pytest_agentbench.records.run import Usage
 
@@ -80,24 +81,28 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
     refuse_fields(body)
     messages = require_messages(body)
     tools: list[JsonObject] = []
-    server_tools = ["web_search_options"] if body.get("web_search_options") is not None else []
+    server_tools: list[str] = []
     names: dict[str, ToolName] = {}
-    lost: list[str] = []
+    lost: dict[str, None] = {}
+    if body.get("web_search_options") is not None:
+        server_tools.append("web_search_options")
     for tool in take_objects(body, "tools"):
         kind = tool.get("type")
-        described = tool.get(kind) if kind in ("function", "custom") else None
-        if not isinstance(kind, str) or (kind in ("function", "custom") and not _is_named(described)):
-            raise RequestRefused(400, "'tools' must be a list of functions", "invalid_request")
-        if described is None:
+        if not isinstance(kind, str):
+            raise malformed("tools", "a list of functions")
+        if kind not in ("function", "custom"):
             server_tools.append(kind)
-        elif kind == "function":
+            continue
+        described = as_object(tool.get(kind))
+        if not isinstance(name := described.get("name"), str):
+            raise malformed("tools", "a list of functions")
+        if kind == "function":
             tools.append(tool)
-        else:
-            name = described["name"]
-            tools.append(custom_function(described))
-            names[name] = ToolName(name, kind="custom")
-            lost += ["grammars of custom tools"] if described.get("format") else []
-    refusal = None if body.get("n") in (None, 1) else unsupported("n", "a request gets one reply")
+            continue
+        tools.append(custom_function(described))
+        names[name] = ToolName(name, kind="custom")
+        if described.get("format"):
+            lost["grammars of custom tools"] = None
     return Asked(
         model=take_model(body),
         messages=[_read_message(message) for message in messages],
@@ -107,8 +112,8 @@ def read_request(body: Mapping[str, Any], route: Route) -> Asked:
         include_usage=wants_usage(body),
         ignored=list_ignored(body, _PASSED_ON | _OF_THE_PROTOCOL),
         server_tools=tuple(server_tools),
-        lost=tuple(dict.fromkeys(lost)),
-        refusal=refusal or _refuse_content(messages),
+        lost=tuple(lost),
+        refusal=_find_refusal(body, messages),
         names=names,
     )
 
@@ -127,23 +132,19 @@ def wants_usage(body: Mapping[str, Any]) -> bool:
     return isinstance(options, dict) and bool(options.get("include_usage"))
 
 
-def _refuse_content(messages: Sequence[Mapping[str, Any]]) -> RequestRefused | None:
-    """Return why messages cannot be translated, or None. Raises RequestRefused for a stored file."""
+def _find_refusal(body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> RequestRefused | None:
+    """Return why a request cannot be translated, or None. Raises RequestRefused for a stored file."""
+    if body.get("n") not in (None, 1):
+        return unsupported("n", "a request gets one reply")
     refusal = None
     for message in messages:
-        parts = message.get("content")
-        for part in parts if isinstance(parts, list) else ():
-            kind = kind_of(part) if isinstance(part, Mapping) else ""
-            held = part.get("file") if kind == "file" else None
-            if isinstance(held, Mapping) and held.get("file_id"):
+        for part in map(as_object, as_list(message.get("content"))):
+            kind = kind_of(part)
+            if kind == "file" and as_object(part.get("file")).get("file_id"):
                 raise unsupported("file_id")
             if kind in _MEDIA:
                 refusal = refusal or unsupported_content(kind)
     return refusal
-
-
-def _is_named(described: object) -> bool:
-    return isinstance(described, Mapping) and isinstance(described.get("name"), str)
 
 
 def _read_message(message: JsonObject) -> JsonObject:
@@ -155,7 +156,7 @@ def _read_message(message: JsonObject) -> JsonObject:
 
 
 def _read_call(call: Any) -> Any:
-    custom = call.get("custom") if isinstance(call, dict) else None
+    custom = as_object(call).get("custom")
     if custom is None:
         return call
     if not isinstance(custom, dict) or not isinstance(text := custom.get("input"), str):
@@ -172,18 +173,13 @@ def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
         message["tool_calls"] = [
             _write_call(call, sent, asked) for call, sent in zip(reply.tool_calls, message["tool_calls"], strict=True)
         ]
+    finish = reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop")
     completion = {
         "id": reply.response_id or "chatcmpl-agentbench",
         "object": "chat.completion",
         "created": 0,
         "model": reply.model,
-        "choices": [
-            {
-                "index": 0,
-                "message": message,
-                "finish_reason": reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop"),
-            }
-        ],
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
     }
     usage = write_usage(reply.usage)
     if usage is None:
@@ -200,7 +196,7 @@ def _write_call(call: ToolCall, sent: JsonObject, asked: Asked) -> JsonObject:
 
 
 def write_usage(usage: Usage) -> JsonObject | None:
-    """Return the provider's usage, or one made from the counts. None if the tokens are unknown."""
+    """Return the provider's usage, else a usage made from the counts. Return None if the tokens are unknown."""
     # Usage of Responses and Messages has other field names, which clients of Chat Completions do not read.
     if usage.raw and "prompt_tokens" in usage.raw[-1]:
         return usage.raw[-1]
@@ -234,15 +230,18 @@ def list_events(completion: Mapping[str, Any], *, include_usage: bool) -> Iterat
 
 def _split_message(message: Mapping[str, Any]) -> Iterator[JsonObject]:
     """Yield a message in pieces: its text in words, the arguments of each call in two pieces, other fields at once."""
-    whole = {name: value for name, value in message.items() if name not in ("content", "tool_calls")}
-    yield {**whole, "content": None if message["content"] is None else ""}
-    for word in split_words(message["content"]):
+    content = message["content"]
+    head = {name: value for name, value in message.items() if name not in ("content", "tool_calls")}
+    yield {**head, "content": None if content is None else ""}
+    for word in split_words(content):
         yield {"content": word}
     for index, call in enumerate(message.get("tool_calls", ())):
-        kind, given = ("custom", "input") if "custom" in call else ("function", "arguments")
-        yield {"tool_calls": [{"index": index, **call, kind: {"name": call[kind]["name"], given: ""}}]}
-        for piece in split_arguments(call[kind][given]):
-            yield {"tool_calls": [{"index": index, kind: {given: piece}}]}
+        kind, key = "function", "arguments"
+        if "custom" in call:
+            kind, key = "custom", "input"
+        yield {"tool_calls": [{"index": index, **call, kind: {"name": call[kind]["name"], key: ""}}]}
+        for piece in split_arguments(call[kind][key]):
+            yield {"tool_calls": [{"index": index, kind: {key: piece}}]}
 
 
 def error(status: int, code: str, text: str) -> JsonObject:
@@ -269,14 +268,18 @@ def fit_message(message: Mapping[str, Any], never: Collection[str], always: Coll
     fitted = {name: value for name, value in message.items() if _goes_back(name, value, _MESSAGE_KEYS, never, always)}
     # `content` is required. It must not be "" next to calls: some servers make an empty block of it, which
     # they refuse.
-    fitted["content"] = message.get("content") or (None if fitted.get("tool_calls") else message.get("content"))
+    fitted["content"] = message.get("content")
     calls = fitted.get("tool_calls")
+    if calls:
+        fitted["content"] = fitted["content"] or None
     if isinstance(calls, list):
-        fitted["tool_calls"] = [_fit_call(call, never, always) if isinstance(call, dict) else call for call in calls]
+        fitted["tool_calls"] = [_fit_call(call, never, always) for call in calls]
     return fitted
 
 
-def _fit_call(call: Mapping[str, Any], never: Collection[str], always: Collection[str]) -> dict[str, Any]:
+def _fit_call(call: Any, never: Collection[str], always: Collection[str]) -> Any:
+    if not isinstance(call, dict):
+        return call
     return {
         name: value
         for name, value in call.items()

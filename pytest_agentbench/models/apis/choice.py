@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qs, unquote
 
 from pytest_agentbench.models.apis import chat, gemini, messages, responses
-from pytest_agentbench.models.apis.base import AgentApi, EndpointApi, Route, RouteKind
+from pytest_agentbench.models.apis.base import AgentApi, EndpointApi, Route
 from pytest_agentbench.records.case import ApiName, Model
 
 _MODULES = (chat, responses, messages, gemini)
@@ -31,25 +31,32 @@ _NAMES: Mapping[str, ApiName] = {"chat/completions": "chat", "responses": "respo
 def find_route(method: str, target: str, headers: Mapping[str, str]) -> Route:
     """Return the route of a request. `target` is its path with an optional query, `headers` have lower-case names."""
     path, _, query = target.partition("?")
-    split = _PATH.fullmatch(path)
-    token, rest = (split["token"], split["rest"].rstrip("/")) if split else (None, path)
-    if method == "POST" and (asked := _ASKED.fullmatch(rest)) is not None:
-        name = _NAMES[asked[1]]
-        if not asked[2] or name == "messages":
-            return Route(name, "count" if asked[2] else "ask", token=token)
-    if method == "POST" and (asked := _GEMINI.fullmatch(rest)) is not None:
-        stream = asked[2] == "streamGenerateContent"
+    token, rest = None, path
+    if (match := _PATH.fullmatch(path)) is not None:
+        token, rest = match["token"], match["rest"].rstrip("/")
+    if method == "POST" and (match := _ASKED.fullmatch(rest)) is not None:
+        name = _NAMES[match[1]]
+        if not match[2]:
+            return Route(name, "ask", token=token)
+        if name == "messages":
+            return Route(name, "count", token=token)
+    if method == "POST" and (match := _GEMINI.fullmatch(rest)) is not None:
+        model, action = unquote(match[1]), match[2]
+        if action == "countTokens":
+            return Route("gemini", "count", model, token)
+        stream = action == "streamGenerateContent"
         in_events = stream and "sse" in parse_qs(query).get("alt", ())
-        kind: RouteKind = "count" if asked[2] == "countTokens" else "ask"
-        return Route("gemini", kind, unquote(asked[1]), token, stream=in_events, as_list=stream and not in_events)
+        return Route("gemini", "ask", model, token, stream=in_events, as_list=stream and not in_events)
     api = _guess_api(rest, headers)
-    if method == "GET" and (asked := _MODELS.fullmatch(rest)) is not None:
-        return Route(api, "models", asked[1] and unquote(asked[1]), token)
-    return Route(api, "ping" if method == "HEAD" and not rest else "unknown", token=token)
+    if method == "GET" and (match := _MODELS.fullmatch(rest)) is not None:
+        return Route(api, "models", match[1] and unquote(match[1]), token)
+    if method == "HEAD" and not rest:
+        return Route(api, "ping", token=token)
+    return Route(api, "unknown", token=token)
 
 
 def _guess_api(path: str, headers: Mapping[str, str]) -> ApiName:
-    """Return the API of a route that is shared by several APIs, or unknown."""
+    """Return the most likely API of a path that several APIs share or that none has."""
     if "x-goog-api-key" in headers or "/v1beta" in path:
         return "gemini"
     if "anthropic-version" in headers or "/messages" in path:

@@ -42,6 +42,7 @@ from pytest_agentbench.models.apis.base import (
     unsupported,
     write_event,
 )
+from pytest_agentbench.models.json_values import as_list, as_object
 from pytest_agentbench.models.messages import ChatReply, read_text
 from pytest_agentbench.records.run import Usage
 
@@ -130,14 +131,17 @@ def _read_part(part: JsonObject, draft: Draft) -> JsonObject:
         return text_part(need(part, "text", str))
     if (data := take(part, "inlineData", dict)) is not None:
         kind = need(data := _camel(data), "mimeType", str)
-        url = f"data:{kind};base64,{need(data, 'data', str)}" if kind.startswith("image/") else None
-        return draft.read_part(url, kind)
+        if not kind.startswith("image/"):
+            return draft.read_part(None, kind)
+        return draft.read_part(f"data:{kind};base64,{need(data, 'data', str)}", kind)
     if (data := take(part, "fileData", dict)) is not None:
         url = need(data := _camel(data), "fileUri", str)
         if "/files/" in url and "googleapis.com" in url:
             raise unsupported("fileData.fileUri")
         kind = take(data, "mimeType", str) or "image/*"
-        return draft.read_part(url if kind.startswith("image/") else None, kind)
+        if not kind.startswith("image/"):
+            return draft.read_part(None, kind)
+        return draft.read_part(url, kind)
     return draft.read_part(None, next(iter(part), "an empty part"))
 
 
@@ -188,8 +192,10 @@ class _Contents:
         self._open.pop(call_id, None)
         self._answered.add(call_id)
         text, failed = _read_output(take(response, "response", dict) or {})
-        inner = [_read_part(_camel(part), self._draft) for part in take_objects(response, "parts")]
-        self._draft.add_result(call_id, [*([text_part(text)] if text else ()), *inner], failed=failed)
+        parts = _read_parts(response, self._draft)
+        if text:
+            parts.insert(0, text_part(text))
+        self._draft.add_result(call_id, parts, failed=failed)
 
 
 def _read_output(response: Mapping[str, Any]) -> tuple[str, bool]:
@@ -219,8 +225,9 @@ def _plain_schema(schema: Any) -> Any:
     plain = {name: _plain_schema(value) for name, value in schema.items()}
     kind = schema.get("type")
     if isinstance(kind, str):
-        plain["type"] = [kind.lower(), "null"] if schema.get("nullable") is True else kind.lower()
-        plain.pop("nullable", None)
+        plain["type"] = kind.lower()
+        if plain.pop("nullable", None) is True:
+            plain["type"] = [kind.lower(), "null"]
     return plain
 
 
@@ -263,32 +270,36 @@ def _read_thinking(thinking: Mapping[str, Any], draft: Draft) -> str | None:
 
 def write_reply(reply: ChatReply, asked: Asked) -> Any:
     """Return a reply as a response. It is in a list if the agent asked for a stream that is no stream of events."""
-    made = {**_write_piece(_list_parts(reply), _WRITTEN_REASONS.get(finish_of(reply), "STOP")), **_write_end(reply)}
+    made = {**_write_piece(_list_parts(reply), finishReason=_choose_finish(reply)), **_write_end(reply)}
     if asked.as_list:
         return [made]
     return made
 
 
-def _write_piece(parts: list[JsonObject], finish: str | None = None) -> JsonObject:
-    ended = {} if finish is None else {"finishReason": finish}
-    return {"candidates": [{"content": {"role": "model", "parts": parts}, **ended, "index": 0}]}
+def _choose_finish(reply: ChatReply) -> str:
+    return _WRITTEN_REASONS.get(finish_of(reply), "STOP")
+
+
+def _write_piece(parts: list[JsonObject], **finish: str) -> JsonObject:
+    return {"candidates": [{"content": {"role": "model", "parts": parts}, **finish, "index": 0}]}
 
 
 def _list_parts(reply: ChatReply) -> list[JsonObject]:
     if isinstance(own := reply.message.get(PARTS), list):
         return [*own]  # the original parts of the endpoint's reply, with the signatures of its calls
-    parts: list[JsonObject] = [{"text": reply.thoughts, "thought": True}] if reply.thoughts else []
+    parts: list[JsonObject] = []
+    if reply.thoughts:
+        parts.append({"text": reply.thoughts, "thought": True})
     if reply.content:
         parts.append({"text": reply.content})
     calls = ({"id": call.id, "name": call.name, "args": call.arguments or {}} for call in reply.tool_calls)
-    return [*parts, *({"functionCall": call} for call in calls)]
+    return parts + [{"functionCall": call} for call in calls]
 
 
 def _write_end(reply: ChatReply) -> JsonObject:
     """Return the fields of a response other than its candidate."""
-    usage = _write_usage(reply.usage)
-    counted = {} if usage is None else {"usageMetadata": usage}
-    return {**counted, "modelVersion": reply.model, "responseId": make_id("", reply)}
+    usage = keep_given(usageMetadata=_write_usage(reply.usage))
+    return {**usage, "modelVersion": reply.model, "responseId": make_id("", reply)}
 
 
 def _write_usage(usage: Usage) -> JsonObject | None:
@@ -308,10 +319,10 @@ def write_events(reply: ChatReply, asked: Asked) -> Iterator[bytes]:
     end = _write_end(reply)
     head = {name: end[name] for name in ("modelVersion", "responseId")}
     for part in _list_parts(reply):
-        words = split_words(part["text"]) if "text" in part else ()
-        for piece in ({**part, "text": word} for word in words) if words else (part,):
+        pieces = [{**part, "text": word} for word in split_words(part.get("text"))]
+        for piece in pieces or [part]:
             yield write_event({**_write_piece([piece]), **head})
-    yield write_event({**_write_piece([{"text": ""}], _WRITTEN_REASONS.get(finish_of(reply), "STOP")), **end})
+    yield write_event({**_write_piece([{"text": ""}], finishReason=_choose_finish(reply)), **end})
 
 
 def _error(status: int, code: str, text: str) -> JsonObject:
@@ -390,14 +401,13 @@ def _write_contents(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     return contents
 
 
-def _write_own(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _write_own(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the original parts of an assistant message without dropped calls, or parts from its text and calls."""
     calls = message.get("tool_calls") or ()
     if isinstance(parts := message.get(PARTS), list):
         call_ids = {call["id"] for call in calls}
         return [part for part in parts if "functionCall" not in part or part["functionCall"].get("id") in call_ids]
-    text = read_text(message.get("content"))
-    return [*([{"text": text}] if text else ()), *(_write_call(call) for call in calls)]
+    return _write_parts(read_text(message.get("content"))) + [_write_call(call) for call in calls]
 
 
 def _write_call(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -423,13 +433,9 @@ def _write_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a response as a chat completion. Raises ValueError if it is invalid."""
-    candidates = data.get("candidates")
-    first = candidates[0] if isinstance(candidates, list) and candidates else None
-    candidate = first if isinstance(first, Mapping) else {}
-    content = candidate.get("content")
-    parts = content.get("parts") or [] if isinstance(content, Mapping) else []
-    feedback = data.get("promptFeedback")
-    blocked = feedback.get("blockReason") if isinstance(feedback, Mapping) else None
+    candidate = as_object(next(iter(as_list(data.get("candidates"))), None))
+    parts = as_object(candidate.get("content")).get("parts") or []
+    blocked = as_object(data.get("promptFeedback")).get("blockReason")
     if not candidate and not blocked:
         raise ValueError("it has no candidates")
     if not isinstance(parts, list) or not all(isinstance(part, Mapping) for part in parts):

@@ -47,6 +47,7 @@ from pytest_agentbench.models.apis.base import (
     write_content,
     write_event,
 )
+from pytest_agentbench.models.json_values import as_object
 from pytest_agentbench.models.messages import ChatReply, read_text
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
@@ -198,10 +199,9 @@ def _read_choice(choice: Mapping[str, Any]) -> Any:
 
 
 def _read_form(form: Mapping[str, Any] | None) -> JsonObject | None:
-    schema = None if form is None else form.get("schema")
-    if schema is None:
+    if form is None or form.get("schema") is None:
         return None
-    return choose_json_schema(schema)
+    return choose_json_schema(form["schema"])
 
 
 def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
@@ -362,20 +362,23 @@ def _write_system(messages: Sequence[Mapping[str, Any]]) -> str | list[Any]:
         return "\n\n".join(contents)
     parts: list[Any] = []
     for content in contents:
-        parts += content if isinstance(content, list) else [text_part(content)]
+        if isinstance(content, list):
+            parts += content
+        else:
+            parts.append(text_part(content))
     return parts
 
 
 def _choose_limit(request: Mapping[str, Any]) -> int:
-    thinking = request.get("thinking")
-    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
-    return _MOST_TOKENS + (budget if isinstance(budget, int) else 0)
+    budget = as_object(request.get("thinking")).get("budget_tokens")
+    if isinstance(budget, int):
+        return _MOST_TOKENS + budget
+    return _MOST_TOKENS
 
 
 def _write_choice(request: Mapping[str, Any]) -> dict[str, Any] | None:
     choice, one_by_one = request.get("tool_choice"), request.get("parallel_tool_calls") is False
-    function = choice.get("function") if isinstance(choice, Mapping) else None
-    if isinstance(function, Mapping):
+    if isinstance(function := as_object(choice).get("function"), Mapping):
         made = {"type": "tool", "name": function.get("name")}
     elif isinstance(choice, Mapping):  # in the form of the API
         made = dict(choice)
@@ -422,8 +425,10 @@ def _write_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
         if role != "assistant":
             written.append({"role": role, "content": write_content(content, _write_part)})
         elif blocks := _write_blocks(message):
-            is_text = len(blocks) == 1 and blocks[0].keys() == {"type", "text"}
-            written.append({"role": role, "content": blocks[0]["text"] if is_text else blocks})
+            content = blocks
+            if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
+                content = blocks[0]["text"]
+            written.append({"role": role, "content": content})
     return written
 
 
@@ -433,8 +438,9 @@ def _write_blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if isinstance(original := message.get(BLOCKS), list):
         call_ids = {call["id"] for call in calls}
         return [block for block in original if block.get("type") != "tool_use" or block.get("id") in call_ids]
-    text = read_text(message.get("content"))
-    blocks: list[Mapping[str, Any]] = [text_part(text)] if text else []
+    blocks: list[Mapping[str, Any]] = []
+    if text := read_text(message.get("content")):
+        blocks.append(text_part(text))
     blocks += [_make_tool_use(call["id"], call["function"]["name"], parse_arguments(call)) for call in calls]
     return blocks
 
@@ -444,8 +450,8 @@ def _write_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
     if kind == "image_url":
         return {"type": "image", "source": _write_source(part["image_url"]["url"])}
     if kind == "file" and (data := part["file"].get("file_data")):
-        named = {"title": name} if (name := part["file"].get("filename")) else {}
-        return {"type": "document", "source": _write_source(data), **named}
+        title = keep_given(title=part["file"].get("filename") or None)
+        return {"type": "document", "source": _write_source(data), **title}
     return part
 
 
@@ -472,8 +478,7 @@ def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
     if blocks != _write_blocks(message) and all(block.get("id") for block in calls):
         message[BLOCKS] = blocks
     choice: dict[str, Any] = {"message": message, "finish_reason": _READ_REASONS.get(str(reason), reason)}
-    details = data.get("stop_details")
-    if isinstance(details, Mapping) and isinstance(category := details.get("category"), str):
+    if isinstance(category := as_object(data.get("stop_details")).get("category"), str):
         choice["content_filter_results"] = {category: {"filtered": True}}
     return make_completion(data.get("id"), data.get("model"), choice, data.get("usage"))
 

@@ -47,6 +47,7 @@ from pytest_agentbench.models.apis.base import (
     write_event,
 )
 from pytest_agentbench.models.apis.chat import describe_model, error, list_models
+from pytest_agentbench.models.json_values import as_list, as_object
 from pytest_agentbench.models.messages import ChatReply, ToolCall, read_text, take_string
 from pytest_agentbench.records.run import Usage
 
@@ -102,6 +103,8 @@ _RESOURCE: Mapping[str, Any] = {
     "prompt_cache_key": None,
 }
 """Defaults of the request's fields in a response. Open Responses requires all of them."""
+_TOOL_DEFAULTS: Mapping[str, JsonObject] = {"function": {"description": None, "parameters": None, "strict": None}}
+"""Defaults of a tool's fields in a response, by its type."""
 _KEPT_NOWHERE = frozenset({"store", "background", "service_tier", "previous_response_id"})
 _SHELL = "local_shell"
 _SHELL_FUNCTION = {
@@ -159,10 +162,7 @@ def _echo(body: Mapping[str, Any]) -> JsonObject:
     if "text" in echo and kind_of(form := echo["text"].get("format") or {}) == "json_schema":
         echo["text"]["format"] = {"description": None, "strict": False, **form}
     if "tools" in echo:
-        echo["tools"] = [
-            {"description": None, "parameters": None, "strict": None, **tool} if kind_of(tool) == "function" else tool
-            for tool in echo["tools"]
-        ]
+        echo["tools"] = [{**_TOOL_DEFAULTS.get(kind_of(tool), {}), **tool} for tool in echo["tools"]]
     return echo
 
 
@@ -240,9 +240,12 @@ def _read_part(part: JsonObject, draft: Draft) -> JsonObject:
         return text_part(need(part, _TEXTS[kind], str))
     if part.get("file_id"):
         raise unsupported("file_id")
-    url = need(part, "image_url", str) if kind == "input_image" else None
-    detail = take(part, "detail", str)
-    return draft.read_part(url, kind, **({"detail": detail} if detail not in (None, "auto") else {}))
+    if kind != "input_image":
+        return draft.read_part(None, kind)
+    url, detail = need(part, "image_url", str), take(part, "detail", str)
+    if detail in (None, "auto"):
+        return draft.read_part(url, kind)
+    return draft.read_part(url, kind, detail=detail)
 
 
 def _read_tool(tool: JsonObject, draft: Draft, namespace: str | None = None) -> None:
@@ -295,16 +298,16 @@ def _read_form(form: Mapping[str, Any]) -> JsonObject | None:
 def write_reply(reply: ChatReply, asked: Asked) -> JsonObject:
     """Return a reply as a response."""
     reason = _WRITTEN_REASONS.get(finish_of(reply))
+    ended: JsonObject = {"completed_at": 0, "status": "completed", "error": None, "incomplete_details": None}
+    if reason is not None:
+        ended |= {"completed_at": None, "status": "incomplete", "incomplete_details": {"reason": reason}}
     return {
         **_RESOURCE,
         **asked.echo,
         "id": make_id("resp_", reply),
         "object": "response",
         "created_at": 0,
-        "completed_at": 0 if reason is None else None,
-        "status": "completed" if reason is None else "incomplete",
-        "error": None,
-        "incomplete_details": None if reason is None else {"reason": reason},
+        **ended,
         "model": reply.model,
         "output": [*_list_items(reply, asked)],
         "usage": _write_usage(reply.usage),
@@ -335,7 +338,7 @@ def _write_call(call: ToolCall, own: ToolName, item_id: str) -> JsonObject:
         action = {"type": "exec", "command": [], "env": {}, **(call.arguments or {})}
         # Some results of the local shell refer to the call by the item's id.
         return {"type": "local_shell_call", **made, "id": call.id, "action": action}
-    named = {"name": own.name, **({"namespace": own.namespace} if own.namespace else {})}
+    named = keep_given(name=own.name, namespace=own.namespace or None)
     if own.kind == "custom":
         text = read_custom_input(call.arguments, call.raw)
         return {"type": "custom_tool_call", **made, **named, "input": text}
@@ -372,10 +375,12 @@ def _list_events(response: JsonObject, begun: JsonObject) -> Iterator[JsonObject
     for index, item in enumerate(response["output"]):
         at = {"output_index": index}
         stream = _STREAMED.get(item["type"])
-        empty = {"summary": [], "content": [], "arguments": "", "input": "", "status": "in_progress"}
-        hollow = {name: empty.get(name, value) for name, value in item.items()} if stream else item
-        yield {"type": "response.output_item.added", **at, "item": hollow}
-        if stream:
+        if stream is None:
+            yield {"type": "response.output_item.added", **at, "item": item}
+        else:
+            empty = {"summary": [], "content": [], "arguments": "", "input": "", "status": "in_progress"}
+            hollow = {name: empty.get(name, value) for name, value in item.items()}
+            yield {"type": "response.output_item.added", **at, "item": hollow}
             yield from ({**event, **at, "item_id": item["id"]} for event in stream(item))
         yield {"type": "response.output_item.done", **at, "item": item}
     yield {"type": f"response.{response['status']}", "response": response}
@@ -403,12 +408,11 @@ def _stream_thoughts(item: JsonObject) -> Iterator[JsonObject]:
 
 
 def _stream_call(item: JsonObject) -> Iterator[JsonObject]:
-    key, kind = ("arguments", "function_call_arguments")
+    key, kind, named = "arguments", "function_call_arguments", {"name": item["name"]}
     if item["type"] == "custom_tool_call":
-        key, kind = ("input", "custom_tool_call_input")
+        key, kind, named = "input", "custom_tool_call_input", {}
     for piece in split_arguments(item[key]):
         yield {"type": f"response.{kind}.delta", "delta": piece}
-    named = {"name": item["name"]} if key == "arguments" else {}
     yield {"type": f"response.{kind}.done", key: item[key], **named}
 
 
@@ -464,15 +468,13 @@ def _write_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _name_function(choice: Any) -> Any:
     """Return a choice of a tool. The tool's name is a key next to the type."""
-    function = choice.get("function") if isinstance(choice, Mapping) else None
-    if isinstance(function, Mapping):
+    if isinstance(function := as_object(choice).get("function"), Mapping):
         return {"type": "function", **function}
     return choice
 
 
 def _write_form(response_format: Any) -> Any:
-    schema = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
-    if isinstance(schema, Mapping):
+    if isinstance(schema := as_object(response_format).get("json_schema"), Mapping):
         return {"type": "json_schema", **schema}
     return response_format
 
@@ -566,8 +568,7 @@ def _join_text(messages: Sequence[Mapping[str, Any]], kind: str) -> str | None:
     if not messages:
         return None
     final = [item for item in messages if item.get("phase") == "final_answer"]
-    name = "refusal" if kind == "refusal" else "text"
-    texts = ("".join(_list_texts(item.get("content"), kind, name)) for item in final or messages)
+    texts = ("".join(_list_texts(item.get("content"), kind)) for item in final or messages)
     return "\n".join(filter(None, texts)) or None
 
 
@@ -576,15 +577,17 @@ def _join_thoughts(thoughts: Sequence[Mapping[str, Any]]) -> str:
         text
         for item in thoughts
         for text in (
-            *_list_texts(item.get("summary"), "summary_text", "text"),
-            *_list_texts(item.get("content"), "reasoning_text", "text"),
+            *_list_texts(item.get("summary"), "summary_text"),
+            *_list_texts(item.get("content"), "reasoning_text"),
         )
     )
 
 
-def _list_texts(parts: Any, kind: str, name: str) -> Iterator[str]:
-    for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, Mapping) and part.get("type") == kind and isinstance(text := part.get(name), str):
+def _list_texts(parts: Any, kind: str) -> Iterator[str]:
+    """Yield the texts of content parts of a type."""
+    key = _TEXTS.get(kind, "text")
+    for part in map(as_object, as_list(parts)):
+        if part.get("type") == kind and isinstance(text := part.get(key), str):
             yield text
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_agentbench.models.apis.base import PARTS, JsonObject
+from pytest_agentbench.models.json_values import as_object
 
 
 class CallSignatures:
@@ -34,7 +35,7 @@ class CallSignatures:
         made = []
         answered: set[str] = set()
         for content in contents:
-            parts = content.get("parts") if isinstance(content, dict) else None
+            parts = as_object(content).get("parts")
             if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
                 made.append(content)
                 continue
@@ -45,7 +46,7 @@ class CallSignatures:
                 signed = self._sign(part, seen)
                 restored += signed is not part
                 signed_parts.append(signed)
-            made.append(content if signed_parts == parts else {**content, "parts": signed_parts})
+            made.append({**content, "parts": signed_parts})
         return [content for content in made if not isinstance(content, dict) or content.get("parts") != []], restored
 
     def _sign(self, part: JsonObject, seen: dict[str, int]) -> JsonObject:
@@ -63,8 +64,7 @@ class CallSignatures:
 
 def _repeats(part: Mapping[str, Any], answered: set[str]) -> bool:
     """Return whether a part is a result whose id is in `answered`; add its id."""
-    response = part.get("functionResponse")
-    call_id = response.get("id") if isinstance(response, dict) else None
+    call_id = as_object(part.get("functionResponse")).get("id")
     if not isinstance(call_id, str):
         return False
     if call_id in answered:

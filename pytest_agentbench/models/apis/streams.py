@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pytest_agentbench.models.json_values import as_list, as_object
+from pytest_agentbench.models.messages import take_string
 from pytest_agentbench.models.streaming import EventReader, StreamReader
 from pytest_agentbench.records.case import ApiName
 
@@ -78,8 +80,8 @@ class MessageReader(EventReader):
             block = self._blocks.setdefault(index, {"type": "text", "text": ""})
             block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
         elif (names := self._PIECES.get(str(delta.get("type")))) is not None:
-            piece = delta.get(names[0])
-            self._texts.setdefault((index, names[1]), []).append(piece if isinstance(piece, str) else "")
+            piece = take_string(delta.get(names[0])) or ""
+            self._texts.setdefault((index, names[1]), []).append(piece)
 
     def join(self) -> dict[str, Any]:
         """Return the message. Raises ValueError if the arguments of a call are invalid JSON."""
@@ -115,40 +117,35 @@ class GeminiReader(EventReader):
     def add(self, event: dict[str, Any], at: float) -> None:
         """Read an event."""
         self._response |= {name: value for name, value in event.items() if name != "candidates"}
-        feedback = event.get("promptFeedback")
-        self.complete |= isinstance(feedback, dict) and bool(feedback.get("blockReason"))
-        candidates = event.get("candidates")
-        candidate = candidates[0] if isinstance(candidates, list) and candidates else None
-        if not isinstance(candidate, dict):
-            return
+        self.complete |= bool(as_object(event.get("promptFeedback")).get("blockReason"))
+        candidate = as_object(next(iter(as_list(event.get("candidates"))), None))
         self._candidate |= candidate
         self.complete |= bool(candidate.get("finishReason"))
-        content = candidate.get("content")
-        parts = content.get("parts") if isinstance(content, dict) else None
-        for part in parts if isinstance(parts, list) else ():
+        for part in as_list(as_object(candidate.get("content")).get("parts")):
             self._add_part(part)
-            self.note_piece(at, is_text=isinstance(part, dict) and bool(part.get("text")) and not part.get("thought"))
+            fields = as_object(part)
+            self.note_piece(at, is_text=bool(fields.get("text")) and not fields.get("thought"))
 
     def _add_part(self, part: Any) -> None:
         """Add a part. A text continues the text before it if their other fields are equal."""
-        last = self._parts[-1] if self._parts else None
-        if isinstance(part, dict) and isinstance(last, dict) and isinstance(last.get("text"), list):
-            text, more = part.get("text"), {name: value for name, value in part.items() if name != "text"}
-            if isinstance(text, str) and more == {name: value for name, value in last.items() if name != "text"}:
-                last["text"].append(text)
-                return
-        is_text = isinstance(part, dict) and isinstance(part.get("text"), str)
-        self._parts.append({**part, "text": [part["text"]]} if is_text else part)
+        if not isinstance(part, dict) or not isinstance(text := part.get("text"), str):
+            self._parts.append(part)
+            return
+        last = as_object(self._parts[-1] if self._parts else None)
+        texts = last.get("text")
+        if isinstance(texts, list) and {**part, "text": texts} == last:
+            texts.append(text)
+        else:
+            self._parts.append({**part, "text": [text]})
 
     def join(self) -> dict[str, Any]:
         """Return the response."""
-        parts = [
-            {**part, "text": "".join(part["text"])} if isinstance(part, dict) and "text" in part else part
-            for part in self._parts
-        ]
         if not self._candidate:
             return self._response
-        candidate = {**self._candidate, "content": {"role": "model", "parts": parts}}
+        for part in self._parts:
+            if isinstance(part, dict) and isinstance(texts := part.get("text"), list):
+                part["text"] = "".join(texts)
+        candidate = {**self._candidate, "content": {"role": "model", "parts": self._parts}}
         return {**self._response, "candidates": [candidate]}
 
 

@@ -24,10 +24,7 @@ def translate(asked: Asked, wire: ApiName) -> Asked:
     lacking = _LACKING.get(wire, frozenset()) & asked.parameters.keys()
     return replace(
         asked,
-        messages=[
-            message if _OWN.isdisjoint(message) else {key: value for key, value in message.items() if key not in _OWN}
-            for message in asked.messages
-        ],
+        messages=[{key: value for key, value in message.items() if key not in _OWN} for message in asked.messages],
         parameters={name: value for name, value in asked.parameters.items() if name not in lacking},
         lost=(*asked.lost, *sorted(lacking)),
     )
