@@ -27,9 +27,8 @@ _MAX_MESSAGE = 300
 class RequestFailed(Exception):
     """One attempt failed. `code` is the ProviderError code; `advice` is the remedy if it persists.
 
-    `outage` means that nothing answers for the model, whatever the request. `reason` is how a run ends by it, with
-    details in `detail`; `partial` is the text that the model had written. `status` and `body` are those of an HTTP
-    error.
+    `outage` means that every request to the model would fail. `reason` is how a run ends by it, with details in
+    `detail`; `partial` is the text that the model had written. `status` and `body` belong to an HTTP error.
     """
 
     sent = True
@@ -72,15 +71,15 @@ class RequestFailed(Exception):
         """Return the error that ends the call after `attempts` requests over `seconds`."""
         # For an endpoint that is gone the summary gives the time; the number of attempts would make equal
         # errors differ.
-        told = attempts > 1 and self.code != UNREACHABLE
-        tried = f" ({attempts} attempts in {seconds:.1f} s)" if told else ""
+        summary = self.summary
+        if attempts > 1 and self.code != UNREACHABLE:
+            summary = f"{summary} ({attempts} attempts in {seconds:.1f} s)"
         if model.scripted:
             who = f"scripted model {model.model_id!r}"
         else:
             who = f"model {model.model_id!r} at {_base_url(model)}"
-        message = f"{who}: {self.summary}{tried}. {self.advice}".rstrip()
         return ProviderError(
-            message,
+            f"{who}: {summary}. {self.advice}".rstrip(),
             code=self.code,
             retryable=self.retryable,
             reason=self.reason,
@@ -92,17 +91,19 @@ class RequestFailed(Exception):
 def status_failed(status: int, body: bytes, model: Model, *, retry_after: float | None = None) -> RequestFailed:
     """Return the failure of an HTTP error status, or of an `error` object in a reply with status 200."""
     signal = read_error(status, body)
-    said = clip(signal.said)
-    summary = f"HTTP {status}: {said}" if said else f"HTTP {status}"
-    # A scripted model's 404 quotes the case, which may use any of the words
-    reason = None if model.scripted and status == 404 else signal.reason
-    retry_after = signal.wait if retry_after is None else retry_after
+    summary = f"HTTP {status}"
+    if text := clip(signal.said):
+        summary = f"{summary}: {text}"
+    reason = signal.reason
+    if model.scripted and status == 404:  # its text quotes the case, which may contain the words of any reason
+        reason = None
+    if retry_after is None:
+        retry_after = signal.wait
     if reason is None and status == 429:
         return RequestFailed(_RATE_LIMITED, summary, _SLOWER, retryable=True, retry_after=retry_after, status=status)
     if reason is None and (status in _RETRYABLE_STATUS or status >= 500):
-        code = "timeout" if status == 408 else "server_error"
         return RequestFailed(
-            code,
+            "timeout" if status == 408 else "server_error",
             summary,
             _LATER,
             retryable=True,
@@ -128,37 +129,37 @@ def status_failed(status: int, body: bytes, model: Model, *, retry_after: float 
 
 
 def _describe_end(reason: EndReason | None, signal: ErrorSignal) -> EndDetail:
-    # An error in place of an answer: it is the prompt that was withheld
-    side = "input" if reason == "filtered" else None
-    raw = signal.code or clip(signal.said) or None
-    return EndDetail(side=side, categories=signal.categories, raw=raw)
+    detail = EndDetail(categories=signal.categories, raw=signal.code or clip(signal.said) or None)
+    if reason != "filtered":
+        return detail
+    # A filter of the output lets the reply begin, so an error in place of a reply is about the prompt.
+    return detail.model_copy(update={"side": "input"})
 
 
 def redirected(place: str, model: Model) -> RequestFailed:
     """Return the failure of a redirect, which is not followed."""
-    summary = f"it redirects to {clip(strip_credentials(place))}, where the request and its key are not sent"
-    advice = "Where that is the endpoint, write its address into base_url."
+    summary = f"it redirects to {clip(strip_credentials(place))}, and the request and its key are not sent there"
+    advice = "If that is the endpoint, write its address into base_url."
     return RequestFailed("redirected", summary, advice, retryable=False, reason="rejected")
 
 
-def invalid_reply(what: str, body: bytes, model: Model, *, retryable: bool = True) -> RequestFailed:
-    """Return the failure of a reply that violates its protocol; a truncated one may be complete the next time."""
-    begins = clip(body.decode("utf-8", "replace"))
-    summary = f"the reply is no {_REPLIES[model.api]}: {what}" + (f"; it begins {begins!r}" if begins else "")
+def invalid_reply(problem: str, body: bytes, model: Model, *, retryable: bool = True) -> RequestFailed:
+    """Return the failure of a reply that violates its API. A truncated reply may be complete the next time."""
+    summary = f"the reply is no {_REPLIES[model.api]}: {problem}"
+    if begins := clip(body.decode("utf-8", "replace")):
+        summary = f"{summary}; it begins {begins!r}"
     advice = f"Check that base_url ({_base_url(model)}) is the API's root; it usually ends with /v1."
     reason: EndReason = "provider_error" if retryable else "rejected"
     return RequestFailed("invalid_response", summary, advice, retryable=retryable, reason=reason)
 
 
 def is_page(content_type: str, body: bytes) -> bool:
-    """Return whether a body is a page or a text of something in front of an API: no JSON, and not declared as such."""
+    """Return whether a body is neither JSON nor declared as JSON: a page of a proxy in front of the API."""
     return "json" not in content_type and bool(body.strip()) and body.lstrip()[:1] not in (b"{", b"[")
 
 
 def proxy_page(status: int, content_type: str, body: bytes) -> RequestFailed:
-    """Return the failure of a page from an endpoint that has answered before: something between here and there
-    failed.
-    """
+    """Return the failure of a page from an endpoint that has answered before: a proxy in front of it failed."""
     kind = content_type.partition(";")[0].strip() or "no content type"
     summary = (
         f"HTTP {status} with a page ({kind}) in place of an answer; it begins {clip(body.decode(errors='replace'))!r}"
@@ -175,14 +176,17 @@ _REPLIES: Mapping[ApiName, str] = {
 
 
 def broken_off(finish: str, partial: str | None, reason: EndReason) -> RequestFailed:
-    """Return the failure of a generation that the endpoint gave up, by its finish reason and the meaning of that."""
-    said = "the server stopped generating" if reason == "aborted" else "the generation broke off"
-    retryable = reason != "rejected"
+    """Return the failure of a generation that the endpoint gave up, by its finish reason and the end of the run."""
+    summary, advice = "the generation broke off", _LATER
+    if reason == "aborted":
+        summary = "the server stopped generating"
+    elif reason == "rejected":
+        advice = "The endpoint waits for something that no case offers, such as its own tools."
     return RequestFailed(
         "broken_off",
-        f"{said} (finish_reason: {clip(finish)})",
-        _LATER if retryable else "The endpoint waits for what no case offers, such as tools of its own.",
-        retryable=retryable,
+        f"{summary} (finish_reason: {clip(finish)})",
+        advice,
+        retryable=reason != "rejected",
         reason=reason,
         detail=EndDetail(raw=clip(finish)),
         partial=partial,
@@ -195,16 +199,16 @@ def cut_off(how: str) -> RequestFailed:
     return RequestFailed("broken_off", summary, _LATER, retryable=True, reason="aborted")
 
 
-def refused_reply(why: str) -> RequestFailed:
-    """Return the failure of a reply that is not read to its end: it would be the same again."""
-    advice = "No model writes as much: check what answers at its base_url."
-    return RequestFailed("reply_too_large", why, advice, retryable=False, reason="rejected")
+def refused_reply(problem: str) -> RequestFailed:
+    """Return the failure of a reply that is too large to read. It would be as large again."""
+    advice = "No model writes as much: check which server answers at its base_url."
+    return RequestFailed("reply_too_large", problem, advice, retryable=False, reason="rejected")
 
 
 def timed_out(seconds: float) -> RequestFailed:
     """Return the failure of a request without a complete reply in time."""
     advice = (
-        "Raise timeout_seconds (runner_defaults of the run profile; for judges where their own settings stand), or "
+        "Raise timeout_seconds (runner_defaults of the run profile; for judges next to their other settings), or "
         "lower the concurrency."
     )
     return RequestFailed("timeout", f"no complete reply within {seconds:g} s", advice, retryable=True)
@@ -212,7 +216,7 @@ def timed_out(seconds: float) -> RequestFailed:
 
 def stalled(seconds: float) -> RequestFailed:
     """Return the failure of a stream that sends nothing more."""
-    advice = "Raise stall_seconds where the model may be silent for longer in the middle of an answer."
+    advice = "Raise stall_seconds if the model may be silent for longer in the middle of an answer."
     return RequestFailed(
         "timeout", f"nothing came for {seconds:g} s in the middle of the reply", advice, retryable=True
     )
@@ -224,20 +228,19 @@ def not_connected(error: BaseException, model: Model) -> RequestFailed:
     while cause.__cause__ is not None or cause.__context__ is not None:
         # The clients wrap the socket's error; only the innermost one names the cause.
         cause = cause.__cause__ or cause.__context__ or cause
-    said = clip(str(cause)) or type(cause).__name__
+    text = clip(str(cause)) or type(cause).__name__
     advice = f"Check that base_url ({_base_url(model)}) is right and that its server runs and can be reached from here."
-    return RequestFailed("connection", f"the connection failed: {said}", advice, retryable=True, outage=True)
+    return RequestFailed("connection", f"the connection failed: {text}", advice, retryable=True, outage=True)
 
 
 def request_refused(failed: RequestFailed, model: Model) -> RequestFailed:
-    """Return the failure of a 401 or 403 from an endpoint that takes the same key from other requests."""
-    variable = ", ".join(model.variables)
-    key = f"the key in {variable}" if variable else "no key"
+    """Return the failure of a 401 or 403 from an endpoint that accepts the same key for other requests."""
+    key = f"the key in {', '.join(model.variables)}" if model.variables else "no key"
     return RequestFailed(
         "request_refused",
         failed.summary,
-        f"It was refused for this request: others get answers with {key}. A firewall or a filter in front of the "
-        "endpoint may refuse what this one says.",
+        f"Only this request was refused: others get answers with {key}. A firewall or a filter in front of the "
+        "endpoint may refuse its content.",
         retryable=False,
         reason="request_refused",
         detail=failed.detail,
@@ -247,7 +250,7 @@ def request_refused(failed: RequestFailed, model: Model) -> RequestFailed:
 
 
 def key_refused(failed: RequestFailed, model: Model, count: int) -> RequestFailed:
-    """Return the failure of a 401 or 403 by which a key that has been taken is taken no more.
+    """Return the failure of a 401 or 403 by which a key is refused that was accepted before.
 
     `count` different requests were refused in a row.
     """
@@ -286,7 +289,7 @@ _SLOWER = (
     "The endpoint limits the rate: lower limits.max_concurrency, or set limits.rpm or limits.tpm, of the model's entry "
     "in models.yaml, or raise outage_seconds in the run profile's runner_defaults."
 )
-_LATER = "The endpoint has trouble: run again later; what is finished is kept."
+_LATER = "The endpoint has trouble: run again later; finished runs are kept."
 
 
 _ADVICE: Mapping[EndReason, str] = {
@@ -315,8 +318,8 @@ def _advise(reason: EndReason | None, status: int, model: Model) -> tuple[str, s
             "/v1) of the model's entry in models.yaml."
         )
     if status in (400, 422):
-        given = ", ".join(model.parameters) or "none of the model's own"
-        return "bad_request", f"Check the request parameters ({given}; the run profile's runner_defaults add to them)."
+        names = ", ".join(model.parameters) or "the model has none"
+        return "bad_request", f"Check the request parameters ({names}; the run profile's runner_defaults add to them)."
     return "refused", "Check the model's entry in models.yaml and the run profile."
 
 
@@ -341,7 +344,7 @@ class Backoff:
         jitter = random.random()
         if retry_after is not None:  # never earlier than asked, and not all at the same moment
             return min(max(retry_after, 0.0), self.longest_retry_after) + jitter * self.first
-        # 60, for 2.0 ** 1024 overflows.
+        # At most 60, because 2.0 ** 1024 overflows.
         ceiling = min(self.longest, self.first * 2.0 ** min(attempt - 1, 60))
         return ceiling * (0.5 + jitter / 2)
 
@@ -361,6 +364,7 @@ def retry_after_seconds(headers: Mapping[str, str], *, now: float | None = None)
             return max(seconds, 0.0)
     try:
         date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-        return max(date.timestamp() - (time.time() if now is None else now), 0.0)
+        now = time.time() if now is None else now
+        return max(date.timestamp() - now, 0.0)
     except (ValueError, OverflowError, OSError):
         return None

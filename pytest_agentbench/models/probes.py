@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.client import ChatClient, Connection, Endpoints
 from pytest_agentbench.models.failures import RequestFailed
+from pytest_agentbench.models.json_values import as_object
 from pytest_agentbench.models.learning import LIMITS
 from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.replies import RawReply, price_tokens
@@ -67,7 +68,7 @@ class SpentError(Exception):
 
 
 class BoundedConnection:
-    """A connection that sends at most so many requests, retries and all."""
+    """A connection that sends at most MOST_REQUESTS requests, including retries."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -126,7 +127,7 @@ class Prober:
             ("a limit of 10,000,000 tokens", self._overflow),
             ("a model that does not exist", self._misname),
         )
-        found: list[Probed] = []
+        results: list[Probed] = []
         try:
             for number, (name, probe) in enumerate(probes, start=1):
                 try:
@@ -135,50 +136,57 @@ class Prober:
                     works, said, write = False, _shorten(str(error)), {}
                 except SpentError:
                     works, said, write = None, f"not asked: all {MOST_REQUESTS} requests were sent", {}
-                found.append(Probed(number, name, works, said, write))
-                tell(found[-1])
+                results.append(Probed(number, name, works, said, write))
+                tell(results[-1])
                 if number <= 2 and works is False:
                     break
         finally:
             await self._endpoints.close()
-        return found
+        return results
 
     async def _send(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = (), **parameters: Any
     ) -> ChatReply:
-        asked = {"max_tokens": MOST_TOKENS, **parameters}
-        reply = await self._client.complete(messages, tools=tools, parameters=asked, timeout=_SECONDS, retries=0)
+        parameters = {"max_tokens": MOST_TOKENS, **parameters}
+        reply = await self._client.complete(messages, tools=tools, parameters=parameters, timeout=_SECONDS, retries=0)
         self.costs.append(reply.usage.cost_usd)
         return reply
 
     async def _ask(self) -> tuple[bool, str, Mapping[str, Any]]:
         reply = await self._send(_QUESTION)
         usage = reply.usage
-        tokens = "no usage" if usage.input_tokens is None else f"{usage.input_tokens} + {usage.output_tokens} tokens"
-        price = "its price is not known: write `prices`" if usage.cost_usd is None else f"{usage.cost_usd:.6f} USD"
-        thinks = ", it thinks" if reply.thoughts or usage.reasoning_tokens else ""
-        return True, f"{reply.model} in {reply.seconds:.1f} s, {tokens}, {price}{thinks}", self._learned()
+        facts = [f"{reply.model} in {reply.seconds:.1f} s", "no usage", "its price is not known: write `prices`"]
+        if usage.input_tokens is not None:
+            facts[1] = f"{usage.input_tokens} + {usage.output_tokens} tokens"
+        if usage.cost_usd is not None:
+            facts[2] = f"{usage.cost_usd:.6f} USD"
+        if reply.thoughts or usage.reasoning_tokens:
+            facts.append("it thinks")
+        return True, ", ".join(facts), self._learned()
 
     async def _ask_with_parameters(self) -> tuple[bool | None, str, Mapping[str, Any]]:
         if not self._parameters:
             return None, "the profile has none", {}
         most = min(MOST_TOKENS, *(self._parameters[name] for name in LIMITS if self._parameters.get(name)), MOST_TOKENS)
         reply = await self._send(_QUESTION, **{**self._parameters, **dict.fromkeys(LIMITS), "max_tokens": most})
-        adapted = f", but {'; '.join(reply.adapted)}" if reply.adapted else ""
-        return True, f"takes {', '.join(self._parameters)}{adapted}", self._learned()
+        taken = f"takes {', '.join(self._parameters)}"
+        if reply.adapted:
+            taken = f"{taken}, but {'; '.join(reply.adapted)}"
+        return True, taken, self._learned()
 
     async def _limit(self) -> tuple[bool, str, Mapping[str, Any]]:
-        protocol, field = self._client.spelling.api, self._client.spelling.dialect.limit
-        most = max(_FEW_TOKENS, protocol.least)
+        name, settings = self._client.spelling.api.limit, {}
+        if self.model.api == "chat":
+            name = self._client.spelling.dialect.limit
+            [other] = {*LIMITS} - {name}
+            settings = {"dialect_overrides": {"limit": other}}
+        most = max(_FEW_TOKENS, self._client.spelling.api.least)
         reply = await self._send(({"role": "user", "content": "Count from 1 to 50."},), max_tokens=most)
-        is_chat = self.model.api == "chat"
-        name = field if is_chat else protocol.limit
         if (reply.usage.output_tokens or 0) > most:
-            said = f"{name} has no effect: {reply.usage.output_tokens} tokens came"
-            return False, said, {"dialect_overrides": {"limit": LIMITS[field == LIMITS[0]]}} if is_chat else {}
+            return False, f"{name} has no effect: {reply.usage.output_tokens} tokens came", settings
         if not reply.content:
-            return True, f"by {name}; the thoughts took all of it, so give reasoning models more", {}
-        return True, f"by {name}, told as {reply.finish_reason}", {}
+            return True, f"by {name}; the thoughts used all of it, so give reasoning models more", {}
+        return True, f"by {name}, finish_reason {reply.finish_reason}", {}
 
     async def _call_tool(self) -> tuple[bool, str, Mapping[str, Any]]:
         messages: list[dict[str, Any]] = [{"role": "user", "content": "Which weather has Paris? Use the tool."}]
@@ -187,8 +195,10 @@ class Prober:
             return False, f"no call came (finish_reason {reply.finish_reason})", {}
         self._called = messages, reply
         call = reply.tool_calls[0]
-        arguments = "" if call.arguments is not None else ", arguments that are no JSON"
-        return True, f"ids like {call.id!r}, told as {reply.finish_reason}{arguments}", {}
+        summary = f"ids like {call.id!r}, finish_reason {reply.finish_reason}"
+        if call.arguments is None:
+            summary = f"{summary}, arguments that are no JSON"
+        return True, summary, {}
 
     def _conversation(self) -> list[Mapping[str, Any]] | None:
         if self._called is None:
@@ -201,9 +211,10 @@ class Prober:
         if (messages := self._conversation()) is None or self._called is None:
             return None, "no call came before", {}
         reply = await self._send(messages, [_WEATHER])
-        own = sorted(self._called[1].message.keys() - {"role", "content", "tool_calls"})
-        kept = f"; of its message {', '.join(own)} went back where they are taken" if own else ""
-        return bool(reply.content or reply.tool_calls), f"it takes its own call with the result{kept}", self._learned()
+        summary = "it takes its own call with the result"
+        if own := sorted(self._called[1].message.keys() - {"role", "content", "tool_calls"}):
+            summary = f"{summary}; its fields {', '.join(own)} were sent back if it accepts them"
+        return bool(reply.content or reply.tool_calls), summary, self._learned()
 
     async def _force_answer(self) -> tuple[bool | None, str, Mapping[str, Any]]:
         if (messages := self._conversation()) is None:
@@ -229,8 +240,9 @@ class Prober:
             reply = await self._send(question, response_format={"type": "json_object"})
             write = {"dialect_overrides": {"json_schema": False}}
             return _is_object(reply), f"json_object; json_schema is refused: {refusal}", write
-        form = "a JSON Schema is followed" if _is_object(reply) else f"a JSON Schema is ignored: {reply.content!r}"
-        return _is_object(reply), form, {}
+        if _is_object(reply):
+            return True, "a JSON Schema is followed", {}
+        return False, f"a JSON Schema is ignored: {reply.content!r}", {}
 
     async def _stream(self) -> tuple[bool, str, Mapping[str, Any]]:
         spelling = self._client.spelling
@@ -247,8 +259,7 @@ class Prober:
             return False, f"HTTP {reply.status}: {_shorten(reply.content.decode('utf-8', 'replace'))}", {}
         if reply.times is None or reply.times.first is None:
             return False, "no server-sent events came", {}
-        whole = _read_object(reply.content)
-        usage = "with usage" if whole.get("usage") else "without usage"
+        usage = "with usage" if _read_object(reply.content).get("usage") else "without usage"
         return True, f"{usage}, the first token after {reply.times.first:.2f} s", {}
 
     async def _repeat(self) -> tuple[bool | None, str, Mapping[str, Any]]:
@@ -258,18 +269,19 @@ class Prober:
         dropped = [name for name in ("seed", "temperature") if f"{name} dropped" in first.adapted]
         if dropped:
             return False, f"{' and '.join(dropped)} refused", self._learned()
-        if self.requests + 3 > MOST_REQUESTS:  # the last two probes tell more
+        if self.requests + 3 > MOST_REQUESTS:  # the last two probes are more informative
             return True, f"taken; not asked twice, as {MOST_REQUESTS} requests are all", {}
         second = await self._send(_QUESTION, seed=7, temperature=0)
-        same = "the same text" if first.content == second.content else "two texts"
-        return True, f"taken; twice they gave {same}", {}
+        if first.content == second.content:
+            return True, "taken; two requests gave the same text", {}
+        return True, "taken; two requests gave two texts", {}
 
     async def _overflow(self) -> tuple[bool | None, str, Mapping[str, Any]]:
         try:
             await self._send(_QUESTION, max_tokens=10_000_000)
         except ProviderError as error:
-            known = error.reason in ("context_exceeded", "rejected")
-            return known, f"refused ({error.reason}): {_shorten(str(error))}", {}
+            is_recognised = error.reason in ("context_exceeded", "rejected")
+            return is_recognised, f"refused ({error.reason}): {_shorten(str(error))}", {}
         return None, "taken: no limit is refused as too high", {}
 
     async def _misname(self) -> tuple[bool, str, Mapping[str, Any]]:
@@ -279,7 +291,7 @@ class Prober:
             reply = await client.complete(_QUESTION, parameters=parameters, timeout=_SECONDS, retries=0)
         except ProviderError as error:
             return True, f"refused: {_shorten(str(error))}", {}
-        return False, f"{reply.model} answers to any name: check what the endpoint makes of yours", {}
+        return False, f"{reply.model} answers to any name: check which model the endpoint uses for yours", {}
 
     def _learned(self) -> Mapping[str, Any]:
         """Return the adaptations learned from the endpoint as settings of an entry."""
@@ -296,10 +308,10 @@ class Prober:
         return {}
 
 
-def merge_settings(found: Sequence[Probed]) -> dict[str, Any]:
+def merge_settings(results: Sequence[Probed]) -> dict[str, Any]:
     """Return the settings from all probes for an entry."""
     merged: dict[str, Any] = {}
-    for probed in found:
+    for probed in results:
         for name, value in probed.write.items():
             merged[name] = {**merged.get(name, {}), **value}
     return merged
@@ -314,14 +326,11 @@ def _is_object(reply: ChatReply) -> bool:
     return isinstance(_read_object((reply.content or "").encode()).get("answer"), int)
 
 
-def _read_object(content: bytes) -> dict[str, Any]:
+def _read_object(content: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(content)
+        return as_object(json.loads(content))
     except ValueError:
         return {}
-    if isinstance(found, dict):
-        return found
-    return {}
 
 
 def _shorten(text: str) -> str:

@@ -184,7 +184,7 @@ def test_an_endpoint_is_probed_in_the_protocol_of_the_entry(project: Path, capsy
     lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
     told = {int(line[1]): (line[0], line[2]) for line in lines}
     assert {number for number, (word, _) in told.items() if word != "ok"} == {2, 10}
-    assert "by max_tokens, told as length" in told[3][1]
+    assert "by max_tokens, finish_reason length" in told[3][1]
     assert "with usage, the first token after" in told[9][1]
     assert "`api: messages` has no seed" in told[10][1]
 

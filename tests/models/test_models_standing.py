@@ -50,7 +50,7 @@ def test_a_refusal_after_a_success_is_that_requests_error(fault):
         outcomes = ask(endpoint, "first", "bad", "second", *["bad"] * 4, "third")
     assert [end_of(each) for each in outcomes] == ["ok", "request_refused", "ok", *["request_refused"] * 4, "ok"]
     assert outcomes[1].code == "request_refused"
-    assert "was refused for this request: others get answers with the key in TEST_KEY" in str(outcomes[1])
+    assert "Only this request was refused: others get answers with the key in TEST_KEY" in str(outcomes[1])
 
 
 def test_three_different_requests_that_are_refused_in_a_row_show_that_the_key_is():

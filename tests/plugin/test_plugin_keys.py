@@ -71,7 +71,7 @@ def test_a_redirect_of_an_endpoint_ends_the_request(place: str, monkeypatch: pyt
                 finally:
                     await endpoints.close()
 
-            with pytest.raises(ProviderError, match=r"it redirects to http://.*, where the request and its key"):
+            with pytest.raises(ProviderError, match=r"it redirects to http://.*, and the request and its key"):
                 asyncio.run(ask())
     assert len(endpoint.said) == 1
     assert elsewhere.said == []
