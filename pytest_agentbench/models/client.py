@@ -81,10 +81,10 @@ class Connection(Protocol):
 
 
 class WireConnection(Connection, Protocol):
-    """A way over HTTP, on which agents' own requests pass through."""
+    """A connection over HTTP, on which agents' own requests can pass through."""
 
     async def forward(self, passed: PassedRequest, headers: Mapping[str, str], stall_seconds: float) -> RawReply:
-        """Do as `send` for a request whose good reply its agent gets as it comes."""
+        """Send a request like `send`. Its agent gets a successful reply as it comes."""
         ...
 
 
@@ -141,7 +141,7 @@ class Endpoints:
     def client(self, model: Model) -> ChatClient:
         """Return a client for `model`; cheap, as connections and limits are shared by endpoint.
 
-        Raises ConfigError where `model.provider` is not one that a plugin adds.
+        Raises ConfigError if no plugin adds `model.provider`.
         """
         if model.provider is not None:
             return self._client_of_plugin(model)
@@ -159,12 +159,12 @@ class Endpoints:
         connection = self._connections.get(way)
         if connection is None:
             connection = self._connections[way] = self._wrap(self._connect(model))
+        breaker, batcher, lessons = None, None, None
+        if not model.scripted:
+            breaker, batcher, lessons = self._breaker(model), self._batcher(model), self._lessons
         spelling = self._spellings.get((way, model.requested_model))
         if spelling is None:
-            lessons = None if model.scripted else self._lessons
             spelling = self._spellings[way, model.requested_model] = Spelling(dialect_of(model), model, lessons)
-        breaker = None if model.scripted else self._breaker(model)
-        batcher = None if self._open_batches is None or model.scripted else self._batcher(model)
         who = (model.base_url, model.api, model.requested_model, *model.variables)
         standing = self._standings.get(who)
         if standing is None:
@@ -190,8 +190,10 @@ class Endpoints:
 
     def describe_pauses(self) -> str:
         """Return the endpoints that requests wait for, empty if none waits."""
-        pauses = ((strip_credentials(where), each.describe_pause()) for (where, _), each in self._breakers.items())
-        return ", ".join({where: said for where, said in pauses if said is not None}.values())
+        pauses = (
+            (strip_credentials(where), breaker.describe_pause()) for (where, _), breaker in self._breakers.items()
+        )
+        return ", ".join({where: pause for where, pause in pauses if pause is not None}.values())
 
     def _throttle(self, metered: Metered, limits: Limits) -> Throttling:
         throttle = self._throttles.get(metered)
@@ -242,7 +244,7 @@ class Endpoints:
             from pytest_agentbench.models.completions import ScriptedConnection
             from pytest_agentbench.models.scripts import Scripts
 
-            return ScriptedConnection(Scripts() if self._scripts is None else self._scripts)
+            return ScriptedConnection(self._scripts or Scripts())
         from pytest_agentbench.models.connections import HttpConnection
 
         return HttpConnection(model, *read_keys(model, self._environ), dialect_of(model).auth_header)
@@ -250,12 +252,11 @@ class Endpoints:
 
 def read_keys(model: Model, environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """Return the key, "" if there is none, and the headers with their keys filled in."""
-    key = environ.get(model.api_key_env, "").strip() if model.api_key_env else ""
-    headers = {
-        name: value if (variable := header_variable(value)) is None else environ.get(variable, "").strip()
-        for name, value in model.headers.items()
-    }
-    return key, headers
+    headers = dict(model.headers)
+    for name, value in model.headers.items():
+        if (variable := header_variable(value)) is not None:
+            headers[name] = environ.get(variable, "").strip()
+    return environ.get(model.api_key_env or "", "").strip(), headers
 
 
 class ChatClient:
@@ -317,9 +318,10 @@ class ChatClient:
         between two of them; None: as in the model's entry. `alone` means that no other request waits for the reply, so
         it may come in a batch. Raises ProviderError if there was no usable reply.
         """
-        asked = compose_request(self.model, messages, tools, parameters or {})
-        stall, batcher = self._choose_stall(stream, stall_seconds, timeout), self._batcher if alone else None
-        request, adapted = self._spell(asked, own)
+        composed = compose_request(self.model, messages, tools, parameters or {})
+        stall = self._choose_stall(stream, stall_seconds, timeout)
+        batcher = self._batcher if alone else None
+        request, adapted = self._spell(composed, own)
         native = self.spelling.write(request)
         body = self._write(native, stall)
         attempts, learned = self._attempts(retries, outage_seconds, on_retry), 0
@@ -327,8 +329,8 @@ class ChatClient:
             while True:
                 attempts.number += 1
                 try:
-                    if batcher is not None and (found := await batcher.ask(native)) is not None:
-                        reply = self._read_collected(found, attempts.number)
+                    if batcher is not None and (collected := await batcher.ask(native)) is not None:
+                        reply = self._read_collected(collected, attempts.number)
                     else:
                         send = partial(self._send, body, self.spelling.api.headers(native, self.model), stall)
                         flight = Flight(self.model, body, request, METER.get())
@@ -346,7 +348,7 @@ class ChatClient:
                         and self.spelling.learn(failed, request, own)
                     ):
                         learned += 1
-                        request, adapted = self._spell(asked, own)
+                        request, adapted = self._spell(composed, own)
                         native = self.spelling.write(request)
                         body = self._write(native, stall)
                         continue
@@ -364,12 +366,13 @@ class ChatClient:
         on_retry: OnRetry | None = None,
         stall_seconds: float | None = None,
     ) -> ChatReply:
-        """Return the reply to an agent's own request, which gets it as it comes, on the wire of its protocol.
+        """Return the reply to an agent's own request, which is sent in its own API. The agent gets the reply as it
+        comes.
 
-        It is repeated as by `complete`, until its reply begins. Raises ProviderError as that does.
+        The request is repeated as by `complete`, until its reply begins. Raises ProviderError as `complete` does.
         """
         wire = self.model.find_wire(passed.api)
-        assert wire is not None, "requests in other protocols are translated"
+        assert wire is not None, "requests in other APIs are translated"
         if wire is not self.model and self._open_wire is not None:
             further = {"retries": retries, "outage_seconds": outage_seconds, "stall_seconds": stall_seconds}
             return await self._open_wire(wire).forward(passed, timeout=timeout, on_retry=on_retry, **further)  # type: ignore[arg-type]
@@ -403,9 +406,9 @@ class ChatClient:
     ) -> RawReply:
         return await self._connection.send(body, {**own, **headers}, stall_seconds=stall)
 
-    def _spell(self, asked: Mapping[str, Any], own: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def _spell(self, composed: Mapping[str, Any], own: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Return the request adapted to the endpoint, with its marks for caching, and the list of adaptations."""
-        request, adapted = self.spelling.spell(asked, own)
+        request, adapted = self.spelling.spell(composed, own)
         if self.model.prompt_cache is None:
             return request, adapted
         from pytest_agentbench.models.prompt_cache import ask_for_cache
@@ -420,27 +423,29 @@ class ChatClient:
 
         return ask_for_stream(body, self.spelling.api.stream)
 
-    def _read_collected(self, found: Collected, attempt: int) -> ChatReply:
+    def _read_collected(self, collected: Collected, attempt: int) -> ChatReply:
         """Return the reply from a batch, at half the price. Raises RequestFailed if it is an error."""
         from pytest_agentbench.models.batches.collector import BATCH_PRICE
 
-        status, content = found.reply.status, found.reply.content
+        status, content = collected.reply.status, collected.reply.content
         if status >= 300:
             raise status_failed(status, content, self.model)
-        read = read_reply(content, "application/json", self.model, attempts=attempt, seconds=found.seconds)
-        costs = {name: getattr(read.usage, name) for name in ("cost_usd", "uncached_cost_usd")}
-        halves = {name: None if cost is None else cost * BATCH_PRICE for name, cost in costs.items()}
-        usage = read.usage.model_copy(update=halves)
-        return replace(read, usage=usage, batch={"id": found.batch, "seconds": round(found.seconds, 3)})
+        reply = read_reply(content, "application/json", self.model, attempts=attempt, seconds=collected.seconds)
+        costs = {name: getattr(reply.usage, name) for name in ("cost_usd", "uncached_cost_usd")}
+        halves = {name: cost * BATCH_PRICE for name, cost in costs.items() if cost is not None}
+        usage = reply.usage.model_copy(update=halves)
+        return replace(reply, usage=usage, batch={"id": collected.batch, "seconds": round(collected.seconds, 3)})
 
     def _choose_stall(self, stream: Streamed | None, stall_seconds: float | None, timeout: float) -> float | None:
         """Return the maximum seconds between two events of a streamed reply, or None if it is not streamed."""
-        stall = self.model.stall_seconds if stall_seconds is None else stall_seconds
-        wanted = self.model.stream if stream is None else stream
-        if wanted == "auto":
-            wanted = timeout > _STREAMED_FROM or stall is not None
-        if wanted:
-            return stall or _STALL_SECONDS
+        if stall_seconds is None:
+            stall_seconds = self.model.stall_seconds
+        if stream is None:
+            stream = self.model.stream
+        if stream == "auto":
+            stream = timeout > _STREAMED_FROM or stall_seconds is not None
+        if stream:
+            return stall_seconds or _STALL_SECONDS
         return None
 
     async def _attempt(
@@ -470,8 +475,8 @@ class ChatClient:
         if self.breaker is None:
             return await self._request_within_limits(send, flight, limit, attempts, case_id)
         while True:
-            # Waiting for a slot may take long. A request that waited until a pause began must not be sent
-            # into it.
+            # Waiting for a slot may take long. If a pause begins meanwhile, the request must not be sent but wait
+            # for the breaker again.
             with contextlib.suppress(Paused):
                 async with Passage(self.breaker, attempts.outage) as passage:
                     return await self._request_within_limits(send, flight, limit, attempts, case_id, passage)
@@ -515,11 +520,11 @@ class ChatClient:
         self, send: _Send, flight: Flight, limit: float, attempt: int, case_id: str | None
     ) -> ChatReply:
         headers: dict[str, str] = {}
-        if attempt > 1:  # what the client says of its own retries
+        if attempt > 1:  # the header in which OpenAI's client counts its retries
             headers["x-stainless-retry-count"] = str(attempt - 1)
         if self.model.scripted and case_id is not None:
             headers[CASE_HEADER] = quote(case_id)
-        if not self.model.scripted:  # what costs nothing is not waited for
+        if not self.model.scripted:  # a session that ends does not wait for requests that cost nothing
             await before_sending()
         began = time.monotonic()
         flight.sent = not self.model.scripted
@@ -538,8 +543,8 @@ class ChatClient:
             raise status_failed(reply.status, reply.content, self.model, retry_after=retry_after)
         seconds = time.monotonic() - began
         flight.content = reply.content
-        read = read_reply(reply.content, content_type, self.model, attempts=attempt, seconds=seconds)
+        chat_reply = read_reply(reply.content, content_type, self.model, attempts=attempt, seconds=seconds)
         self._standing.succeeded()
         if reply.times is None:
-            return read
-        return replace(read, times=reply.times)
+            return chat_reply
+        return replace(chat_reply, times=reply.times)

@@ -16,6 +16,7 @@ from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.models.apis.choice import find_endpoint_api
 from pytest_agentbench.models.ends import GIVEN_UP, read_filter_results
 from pytest_agentbench.models.failures import RequestFailed, broken_off, invalid_reply, status_failed
+from pytest_agentbench.models.json_values import as_object
 from pytest_agentbench.models.messages import ChatReply, StreamTimes, read_message, read_text, take_string
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.models.thoughts import split_thoughts
@@ -100,9 +101,9 @@ def _read_object(body: bytes, content_type: str, model: Model) -> dict[str, Any]
         kind = content_type.partition(";")[0].strip()
         if kind == "application/json":
             raise invalid_reply("its JSON is malformed", body, model) from error
-        # A page in place of an answer is a wrong address; nothing at all is trouble
-        what = f"its content type is {kind or 'missing'}"
-        raise invalid_reply(what, body, model, retryable=not body.strip()) from error
+        # A page in place of an answer has a wrong address; an empty body is an outage, so it may be repeated.
+        problem = f"its content type is {kind or 'missing'}"
+        raise invalid_reply(problem, body, model, retryable=not body.strip()) from error
     if not isinstance(data, dict):
         raise invalid_reply("it is no JSON object", body, model)
     return data
@@ -116,15 +117,15 @@ def _find_choice(data: Mapping[str, Any]) -> Any:
 
 
 def _read_inner_error(error: Mapping[str, Any] | str, choice: object, model: Model) -> RequestFailed:
-    codes = [error.get(name) for name in ("code", "type")] if isinstance(error, Mapping) else []
-    known = find_endpoint_api(model).statuses
-    # Default 502: the server behind the router failed, so the request may be repeated.
-    status = next((code for code in codes[:1] if isinstance(code, int) and 400 <= code < 600), 502)
-    status = next((known[code] for code in codes if isinstance(code, str) and code in known), status)
+    fields, statuses = as_object(error), find_endpoint_api(model).statuses
+    code, kind = fields.get("code"), fields.get("type")
+    status = 502  # the server behind the router failed, so the request may be repeated
+    if isinstance(code, int) and 400 <= code < 600:
+        status = code
+    status = next((statuses[name] for name in (code, kind) if isinstance(name, str) and name in statuses), status)
     failed = status_failed(status, json.dumps({"error": error}).encode(), model)
-    message = choice.get("message") if isinstance(choice, Mapping) else None
-    if failed.partial is None and isinstance(message, Mapping):
-        failed.partial = read_text(message.get("content"))  # what had been written before it failed
+    if failed.partial is None:  # the text that had been written before the failure
+        failed.partial = read_text(as_object(as_object(choice).get("message")).get("content"))
     return failed
 
 
@@ -226,14 +227,18 @@ def price_by_table(usage: Usage, prices: Prices) -> float | None:
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
     cached = min(usage.cached_tokens or 0, usage.input_tokens)
-    cached_price = prices.input_per_1m if prices.cached_input_per_1m is None else prices.cached_input_per_1m
     written = min(usage.cache_write_tokens or 0, usage.input_tokens - cached)
-    write_price = prices.input_per_1m if prices.cache_write_per_1m is None else prices.cache_write_per_1m
     for_an_hour = min(usage.cache_write_1h_tokens or 0, written)
-    hour_price = write_price if prices.cache_write_1h_per_1m is None else prices.cache_write_1h_per_1m
+    cached_price = _first_price(prices.cached_input_per_1m, prices.input_per_1m)
+    write_price = _first_price(prices.cache_write_per_1m, prices.input_per_1m)
+    hour_price = _first_price(prices.cache_write_1h_per_1m, write_price)
     cost = (usage.input_tokens - cached - written) * prices.input_per_1m + cached * cached_price
     cost += (written - for_an_hour) * write_price + for_an_hour * hour_price
     return (cost + usage.output_tokens * prices.output_per_1m) / 1_000_000
+
+
+def _first_price(price: float | None, default: float) -> float:
+    return default if price is None else price
 
 
 def price_by_library(usage: Usage, base_url: str, *names: str) -> float | None:
@@ -256,8 +261,9 @@ def price_by_library(usage: Usage, base_url: str, *names: str) -> float | None:
         output_tokens=usage.output_tokens,
         cache_read_tokens=cached,
         cache_write_tokens=written,
-        **({"cache_write_1h_tokens": for_an_hour} if for_an_hour else {}),
     )
+    if for_an_hour:
+        tokens.cache_write_1h_tokens = for_an_hour
     for name in names:
         try:
             return float(genai_prices.calc_price(tokens, name, provider_api_url=base_url).total_price)
@@ -281,7 +287,7 @@ def _find_mapping(block: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 
 _MAX_PROBLEMS = 12
 _MAX_LEVELS = 64
-"""The most levels that a reply may nest: much deeper, and nothing that it becomes part of can be written any more."""
+"""Maximum levels of a reply. Documents that contain a much deeper reply cannot be written."""
 # Fences are at the ends of lines, so a text inside of the JSON may quote code.
 _FENCED = re.compile(r"^[ \t]*```[A-Za-z]*\s(.*?)```[ \t\r]*$", re.DOTALL | re.MULTILINE)
 _MAX_BRACES = 1000
@@ -311,32 +317,34 @@ def read_json(text: str, form: type[P]) -> P:
     It may be in prose, if only one object there has all keys of the form. Raises InvalidReply with all mistakes.
     """
     try:
-        found = read_json_object(text)
+        answer = read_json_object(text)
     except InvalidReply:
-        needed = {name for name, field in form.model_fields.items() if field.is_required()}
-        whole = [each for each in _find_embedded(split_thoughts(text)[0]) if each.keys() >= needed] if needed else []
-        if len(whole) != 1:
+        required = {name for name, field in form.model_fields.items() if field.is_required()}
+        if not required:
             raise
-        [found] = whole
-    return validate_form(found, form)
+        answers = [value for value in _find_embedded(split_thoughts(text)[0]) if value.keys() >= required]
+        if len(answers) != 1:
+            raise
+        [answer] = answers
+    return validate_form(answer, form)
 
 
-def _read_number(given: object) -> object:
-    if isinstance(given, str) and _NUMBER.fullmatch(given.strip()):
-        return float(given)
-    return given
+def _read_number(value: object) -> object:
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        return float(value)
+    return value
 
 
 AsNumber = BeforeValidator(_read_number)
-"""Of a strict number: some models write it as a text."""
+"""Validates a strict number that some models write as a text."""
 
 
-def validate_form(found: Mapping[str, Any], form: type[P]) -> P:
-    """Return a JSON object as a `form`. Raises InvalidReply with everything that is wrong with it."""
+def validate_form(answer: Mapping[str, Any], form: type[P]) -> P:
+    """Return a JSON object as a `form`. Raises InvalidReply with all its mistakes."""
     try:
-        return form.model_validate(found)
+        return form.model_validate(answer)
     except ValidationError as error:
-        raise make_invalid_reply([_describe_problem(each) for each in error.errors(include_url=False)]) from error
+        raise make_invalid_reply([_describe_problem(item) for item in error.errors(include_url=False)]) from error
 
 
 def read_json_object(text: str, embedded_keys: Collection[str] = ()) -> dict[str, Any]:
@@ -350,39 +358,39 @@ def read_json_object(text: str, embedded_keys: Collection[str] = ()) -> dict[str
     try:
         return _read_only_object(body)
     except InvalidReply:
-        if embedded_keys:
-            found = [each for each in _find_embedded(body) if not each.keys().isdisjoint(embedded_keys)]
-        else:
-            found = []
-        if not found:
+        if not embedded_keys:
             raise
-    if len(found) > 1:
-        raise InvalidReply(f"- the reply has {len(found)} JSON objects, so it is not clear which one counts")
-    return found[0]
+        values = [value for value in _find_embedded(body) if not value.keys().isdisjoint(embedded_keys)]
+        if not values:
+            raise
+    if len(values) > 1:
+        raise InvalidReply(f"- the reply has {len(values)} JSON objects, so it is not clear which one counts")
+    return values[0]
 
 
 def make_invalid_reply(problems: Sequence[str]) -> InvalidReply:
     """Return the InvalidReply to raise for a reply with these problems."""
-    shown = [f"- {problem}" for problem in problems[:_MAX_PROBLEMS]]
+    lines = [f"- {problem}" for problem in problems[:_MAX_PROBLEMS]]
     if len(problems) > _MAX_PROBLEMS:
-        shown.append(f"- and {len(problems) - _MAX_PROBLEMS} more")
-    return InvalidReply("\n".join(shown))
+        lines.append(f"- and {len(problems) - _MAX_PROBLEMS} more")
+    return InvalidReply("\n".join(lines))
 
 
 def _read_only_object(body: str) -> dict[str, Any]:
     fenced = _FENCED.findall(body)
     if len(fenced) > 1:
         raise InvalidReply("- the reply has several code blocks, so it is not clear which one counts")
+    if fenced and not body.startswith("{"):  # a JSON object may quote a fence in its texts
+        body = fenced[0]
     try:
-        # A reply that is JSON may quote fences in its texts: those in it are not looked for.
-        found = _drop_surrogates(json.loads(fenced[0] if fenced and not body.startswith("{") else body))
+        value = _drop_surrogates(json.loads(body))
     except (ValueError, RecursionError) as error:
         raise InvalidReply(f"- the reply is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise InvalidReply(f"- the reply is a JSON {type(found).__name__}, expected an object")
-    if _count_levels(found) > _MAX_LEVELS:
+    if not isinstance(value, dict):
+        raise InvalidReply(f"- the reply is a JSON {type(value).__name__}, expected an object")
+    if _count_levels(value) > _MAX_LEVELS:
         raise InvalidReply(f"- the reply nests deeper than {_MAX_LEVELS} levels")
-    return found
+    return value
 
 
 def _find_embedded(body: str) -> Iterator[dict[str, Any]]:
@@ -393,29 +401,29 @@ def _find_embedded(body: str) -> Iterator[dict[str, Any]]:
         if at < 0:
             return
         try:
-            found, end = decoder.raw_decode(body, at)
-            found = _drop_surrogates(found)
+            value, end = decoder.raw_decode(body, at)
+            value = _drop_surrogates(value)
         except (ValueError, RecursionError):
             end = at + 1
         else:
-            if _count_levels(found) <= _MAX_LEVELS:
-                yield found
+            if _count_levels(value) <= _MAX_LEVELS:
+                yield value
         at = body.find("{", end)
 
 
-def _drop_surrogates(found: Any) -> Any:
+def _drop_surrogates(value: Any) -> Any:
     """Return the value without escaped lone surrogates, which cannot be written to a file."""
-    return json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def _count_levels(found: Any) -> int:
-    """Return the depth of a value: 1 without lists and objects."""
+def _count_levels(value: Any) -> int:
+    """Return the depth of an object or a list: 1 if it contains neither."""
     # Level by level and not recursively: a reply may nest deeper than Python's stack.
-    levels, inner = 0, [found]
-    while inner:
+    levels, holders = 0, [value]
+    while holders:
         levels += 1
-        values = (each.values() if isinstance(each, dict) else each for each in inner)
-        inner = [value for holder in values for value in holder if isinstance(value, dict | list)]
+        values = [item for holder in holders for item in (holder.values() if isinstance(holder, dict) else holder)]
+        holders = [item for item in values if isinstance(item, dict | list)]
     return levels
 
 
@@ -423,5 +431,5 @@ def _describe_problem(error: Mapping[str, Any]) -> str:
     where = ".".join(map(str, error["loc"]))
     if error["type"] == "missing":
         return f"{where}: missing"
-    found = json.dumps(error["input"], default=str)
-    return f"{where}: found {shorten_text(found, 80)}; {error['msg'][:1].lower()}{error['msg'][1:]}"
+    value = json.dumps(error["input"], default=str)
+    return f"{where}: found {shorten_text(value, 80)}; {error['msg'][:1].lower()}{error['msg'][1:]}"

@@ -84,23 +84,26 @@ def resolve_model(
     """Return the model that `--model`, a suite or a judge names.
 
     A model of the suite, completed by the entry of `models.yaml` with the same id (the suite's fields win); else that
-    entry; else `model_id` is itself the name that the default endpoint knows (seed 002, spec/config.md "models.yaml").
-    Raises ConfigError where its key would go to a host that it does not belong to.
+    entry; else `model_id` is the name of a model at the default endpoint (seed 002, spec/config.md "models.yaml").
+    Raises ConfigError if its key would be sent to a host that it does not belong to.
     """
-    of_suite = next((model for model in suite.models if model.model_id == model_id), None) if suite else None
+    suite_models = suite.models if suite is not None else ()
+    of_suite = next((model for model in suite_models if model.model_id == model_id), None)
     entry = models.get(model_id)
     fields = _take_given_fields(entry) | _take_given_fields(of_suite)
     names = (of_suite and of_suite.declared_name, entry and entry.requested_model, model_id)
     requested = next(name for name in names if name)
     scripted = fields.get("scripted", model_id == DEMO and "base_url" not in fields)
     provider = entry.provider if entry else None  # of a suite's model it is a part of the name
-    written = [each for each in (of_suite, entry) if each is not None]
+    written = [source for source in (of_suite, entry) if source is not None]
 
     ways = _Ways(model_id, requested, written, models, environ)
-    # No key is needed if none is sent: a missing one must not stop an offline run.
     asks = not (scripted or provider)
-    way = ways.find(fields, "base_url", "api_key_env", "headers") if asks else {"api_key_env": None}
-    made = Model(
+    # No key is needed if none is sent: a missing one must not stop an offline run.
+    way: dict[str, Any] = {"api_key_env": None}
+    if asks:
+        way = ways.find(fields, "base_url", "api_key_env", "headers")
+    model = Model(
         model_id=model_id,
         requested_model=requested,
         label=fields.get("label"),
@@ -124,23 +127,23 @@ def resolve_model(
         # Not sent with any request. It stays in the fingerprint, so that earlier runs are found.
         options={"provider": of_suite.provider} if of_suite is not None and of_suite.provider else {},
     )
-    if made.prompt_cache is not None and not scripted:
-        dialect = resolve_dialect(made.dialect, made.base_url or DEFAULT_BASE_URL, made.dialect_overrides)
-        if provider or not caches_prompts(made, dialect):
+    if model.prompt_cache is not None and not scripted:
+        dialect = resolve_dialect(model.dialect, model.base_url or DEFAULT_BASE_URL, model.dialect_overrides)
+        if provider or not caches_prompts(model, dialect):
             raise _make_model_error(model_id, _NO_CACHE, written, ("prompt_cache",))
     wires = {
-        name: made.model_copy(update=ways.find(_fields_of_wire(fields, name, wire), "wires"))
+        name: model.model_copy(update=ways.find(_fields_of_wire(fields, name, wire), "wires"))
         for name, wire in fields.get("wires", {}).items()
-        if asks and name != made.api
+        if asks and name != model.api
     }
     if wires:
-        return made.model_copy(update={"wires": wires})
-    return made
+        return model.model_copy(update={"wires": wires})
+    return model
 
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """The routes to a model: its entry's, and those of its further protocols."""
+    """The routes to a model: that of its entry, and those of its further APIs."""
 
     model_id: str
     requested: str
@@ -149,7 +152,7 @@ class _Ways:
     environ: Mapping[str, str]
 
     def find(self, fields: Mapping[str, Any], *about: str) -> dict[str, Any]:
-        """Return where requests go, and by which key. Raises ConfigError, at `about`, where that may not go there."""
+        """Return the address of requests and their key. Raises ConfigError at `about` if the key may not go there."""
         base_url, key = _find_route(fields, self.requested, self.environ)
         headers = fields.get("headers", {})
         for variable in filter(None, (key, *map(header_variable, headers.values()))):
@@ -163,16 +166,21 @@ class _Ways:
 
 
 def _fields_of_wire(fields: Mapping[str, Any], api: ApiName, wire: WireFields) -> dict[str, Any]:
-    """Return the fields of a model as one of its further protocols has them."""
-    # The entry's headers may contain keys: they go to no other address.
-    kept = fields if wire.base_url is None else {name: fields[name] for name in fields.keys() - {"headers", "query"}}
-    own = {"base_url": wire.base_url, "api_key_env": wire.api_key_env}
-    return {**kept, **{name: value for name, value in own.items() if value is not None}, "api": api}
+    """Return the fields of a model for one of its further APIs."""
+    wire_fields = {**fields, "api": api}
+    if wire.api_key_env is not None:
+        wire_fields["api_key_env"] = wire.api_key_env
+    if wire.base_url is not None:
+        wire_fields["base_url"] = wire.base_url
+        # The entry's headers may contain keys: they go to no other address.
+        wire_fields.pop("headers", None)
+        wire_fields.pop("query", None)
+    return wire_fields
 
 
 _NO_CACHE = (
-    "no request asks this endpoint to cache prompts: it does so by itself, or not at all; leave prompt_cache out "
-    "(behind a gateway, `dialect_overrides: {prompt_cache: marks}` or `key` says that it takes them)"
+    "no request asks this endpoint to cache prompts: it does so without being asked, or never; leave prompt_cache out "
+    "(behind a gateway that accepts marks or keys, set `dialect_overrides: {prompt_cache: marks}` or `key`)"
 )
 
 
@@ -183,21 +191,23 @@ def caches_prompts(model: Model, dialect: Dialect) -> bool:
 
 def takes_marks(model: Model, dialect: Dialect) -> bool:
     """Return whether messages carry marks for caching."""
-    # Routers hand marks on to Anthropic's models alone
+    # Routers pass marks on to Anthropic's models only.
     routed = dialect.prompt_cache == "marks" and model.requested_model.rpartition("/")[0] in ("", "anthropic")
     return routed or model.api == "messages"
 
 
 def _merge_parameters(entry: ModelEntry | None, of_suite: SuiteModel | None) -> dict[str, Any]:
     """Return the request fields of a model; the suite's take precedence over those of models.yaml."""
-    layers: list[Mapping[str, Any]] = [] if entry is None else [entry.parameters]
+    layers: list[Mapping[str, Any]] = []
+    if entry is not None:
+        layers.append(entry.parameters)
     if of_suite is not None:
         layers += [of_suite.parameters, of_suite.request_fields, of_suite.primary_params]
     return {name: value for layer in layers for name, value in spread_extra_body(layer).items()}
 
 
 def find_unknown_overrides(profile: RunProfile, root: ConfigRoot, named: Iterable[str] = ()) -> list[tuple[Loc, str]]:
-    """Return model_overrides of models that nobody declares: no models.yaml and no suite, and that are not `named`."""
+    """Return the model_overrides of models that no models.yaml and no suite declares, and that are not `named`."""
     if not profile.model_overrides:
         return []
     known = {*root.list_model_ids(), *named, DEMO}
@@ -209,9 +219,10 @@ def find_unknown_overrides(profile: RunProfile, root: ConfigRoot, named: Iterabl
 
 
 def list_near_models(ids: Iterable[str], models: ModelsFile, suite: SuiteFile | None) -> list[str]:
-    """Return a note for each model that the command line names and no file, though one has nearly that name."""
+    """Return a note for each undeclared model of the command line whose id is similar to a declared one."""
     declared = {entry.model_id for entry in models.models}
-    declared |= {model.model_id for model in suite.models} if suite is not None else set()
+    if suite is not None:
+        declared |= {model.model_id for model in suite.models}
     return [
         f"--model {name}: no entry of models.yaml has this id, so the default endpoint is asked for a model of that "
         f"name; did you mean {near[0]!r}?"
@@ -221,8 +232,8 @@ def list_near_models(ids: Iterable[str], models: ModelsFile, suite: SuiteFile | 
 
 
 def missing_key(model: Model, environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return why `model` cannot be asked:
-    its variable holds no key, or none that can be sent. None when all is well.
+    """Return why `model` cannot be asked: a variable has no key, or one that cannot be sent. Return None if all have
+    one.
     """
     return next(filter(None, (_find_unset(model, variable, environ) for variable in model.variables)), None)
 
@@ -232,7 +243,7 @@ def _find_unset(model: Model, variable: str, environ: Mapping[str, str]) -> str 
     # As a header it would fail with an error that shows the key.
     if key and not (key.isascii() and key.isprintable()):
         return (
-            f"model {model.model_id!r}: the environment variable {variable} holds line breaks or other "
+            f"model {model.model_id!r}: the environment variable {variable} contains line breaks or other "
             "characters that no key has; set it again"
         )
     if key:
@@ -246,13 +257,15 @@ def _find_unset(model: Model, variable: str, environ: Mapping[str, str]) -> str 
 
 
 def describe_route(model: Model) -> str:
-    """Return where requests for `model` go, for errors and for people."""
+    """Return the destination of requests for `model`, as a phrase for errors and reports."""
     if model.provider:
         return f"{model.model_id} is reached through the provider {model.provider}, which a plugin adds"
     if model.scripted:
-        return f"{model.model_id} is scripted: answered offline, from scripts beside the cases"
-    key = f"with the key in {', '.join(model.variables)}" if model.variables else "without a key"
-    return f"{model.requested_model!r} at {strip_credentials(model.base_url or DEFAULT_BASE_URL)} {key}"
+        return f"{model.model_id} is scripted: answered offline, from scripts next to the cases"
+    route = f"{model.requested_model!r} at {strip_credentials(model.base_url or DEFAULT_BASE_URL)}"
+    if not model.variables:
+        return f"{route} without a key"
+    return f"{route} with the key in {', '.join(model.variables)}"
 
 
 def _take_given_fields(model: ModelEntry | SuiteModel | None) -> dict[str, Any]:
@@ -271,7 +284,7 @@ def _find_key_problem(
     An entry of the session's root with both fields is the user's permission.
     """
     users = [_take_given_fields(entry) for entry in written if entry.origin is not None and entry.origin.is_users]
-    users += [_fields_of_wire(each, *wire) for each in users for wire in each.get("wires", {}).items()]
+    users += [_fields_of_wire(fields, *wire) for fields in users for wire in fields.get("wires", {}).items()]
     paired = any(_pairs(fields, base_url, variable) for fields in users)
     grants = KeyGrants() if models.origin is None else models.origin.root.key_grants()
     return find_key_problem(variable, base_url, grants, written=paired, environ=environ)
@@ -289,7 +302,7 @@ def _make_model_error(model_id: str, problem: str, written: _Written, about: Seq
         named = [name for name in about if name in _take_given_fields(entry)]
         if named and entry.origin is not None and entry.origin.path is not None:
             # Read again for the line: records keep their file, not their place in it.
-            ids = [each.get("model_id") for each in read_document(entry.origin.path).data["models"]]
+            ids = [model.get("model_id") for model in read_document(entry.origin.path).data["models"]]
             place = ("models", ids.index(model_id), named[0])
             return make_located_error(entry.origin.path, [(place, f"model {model_id!r}: {problem}")])
     return ConfigError(f"model {model_id!r}: {problem}")
@@ -303,15 +316,17 @@ def _find_route(fields: Mapping[str, Any], requested: str, environ: Mapping[str,
     # `vendor/model` is OpenRouter's form of model names. Its key shows that the user has an account there.
     if base_url is None and "/" in requested and environ.get(_OPENROUTER_KEY) and named_key in (None, _OPENROUTER_KEY):
         base_url = OPENROUTER_URL
-    if named_key is None and any(map(header_variable, fields.get("headers", {}).values())):
-        named_key = _NO_KEY
     if named_key is None:
+        if any(map(header_variable, fields.get("headers", {}).values())):
+            return base_url, None
         named_key = _OPENROUTER_KEY if base_url == OPENROUTER_URL else own_key
-    return base_url, None if named_key == _NO_KEY else named_key
+    if named_key == _NO_KEY:
+        return base_url, None
+    return base_url, named_key
 
 
 def _split_query(base_url: str | None) -> tuple[str | None, dict[str, str]]:
-    """Return the address without its query, and that."""
+    """Return the address without its query, and the fields of the query."""
     if base_url is None or "?" not in base_url:
         return base_url, {}
     parts = urlsplit(base_url)
@@ -334,8 +349,8 @@ class Cassettes:
         return model.cassettes or self.mode
 
     def path(self, case: Case, model_id: str, repetition: int) -> Path:
-        """Return the file of a run: `cassettes/<model>-r<n>.yaml` in the case's folder; of a dataset's row, below its
-        id.
+        """Return the file of a run: `cassettes/<model>-r<n>.yaml` in the case's folder. A row's file is in a folder
+        with the row's id there.
         """
         folder = case.path.parent / CASSETTES
         if case.dataset is not None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_agentbench.models.failures import cut_off
+from pytest_agentbench.models.json_values import as_list, as_object
 from pytest_agentbench.models.messages import StreamTimes
 from pytest_agentbench.models.replies import RawReply
 
@@ -27,7 +28,7 @@ def ask_for_stream(body: bytes, fields: Mapping[str, Any]) -> bytes:
 
 
 class EventReader:
-    """Reader of a stream. `complete` means that the whole answer has arrived, `ended` that nothing more will come.
+    """A reader of a stream. `complete` means that the whole answer has arrived, `ended` that nothing more will come.
 
     A stream that has ended and is not complete was cut off. `[DONE]` alone completes no answer, as servers send it
     after an abort too, unless the stream has `counted` the tokens of the whole answer: some never send a finish reason.
@@ -37,7 +38,7 @@ class EventReader:
     """
 
     unfinished: str
-    """The sentence of a stream that breaks off."""
+    """The error of a stream that breaks off."""
 
     def __init__(self) -> None:
         self.complete = self.ended = self.counted = False
@@ -52,11 +53,11 @@ class EventReader:
         self._error: Any = None
 
     def add(self, event: dict[str, Any], at: float) -> None:
-        """Take an event that came so many seconds after the beginning."""
+        """Read an event that came `at` seconds after the beginning."""
         raise NotImplementedError
 
     def join(self) -> dict[str, Any]:
-        """Return the reply that the events make together. Raises ValueError if they make none."""
+        """Return the reply that the events form. Raises ValueError if they form none."""
         raise NotImplementedError
 
     def end(self) -> None:
@@ -65,34 +66,37 @@ class EventReader:
         self.complete |= self.counted
 
     def note_piece(self, at: float, *, is_text: bool = False) -> None:
-        """Note when a piece of the answer came."""
+        """Record the time of a piece of the answer, in seconds since the beginning."""
         self._last = at
-        self._first = at if self._first is None else self._first
+        if self._first is None:
+            self._first = at
         if is_text and self._first_text is None:
             self._first_text = at
 
     def feed(self, part: bytes) -> bool:
-        """Take the next bytes of the body. Return whether they ended an event with data: comments are none."""
+        """Read the next bytes of the body. Return whether they ended an event with data, which a comment is not."""
         first, *lines = part.split(b"\n")
         self._line.append(first)
-        found = False
+        has_event = False
         for line in lines:
             whole, self._line = b"".join(self._line), [line]
-            found |= self._take_line(whole.rstrip(b"\r"))
-        return found
+            has_event |= self._take_line(whole.rstrip(b"\r"))
+        return has_event
 
     def finish(self, status: int, headers: Mapping[str, str]) -> RawReply:
-        """Return the reply that the events make together. Raises RequestFailed if they end before the reply does."""
+        """Return the reply that the events form. Raises RequestFailed if they end before the reply does."""
         self._take_line(b"".join(self._line).rstrip(b"\r"))
         self._take_line(b"")
-        headers = {**headers, "content-type": "application/json"}  # what is broken is refused as broken JSON
+        headers = {**headers, "content-type": "application/json"}  # a broken event is refused as broken JSON
         if self._broken is not None:
             return RawReply(status, headers, self._broken)
         if not self.complete:
             raise cut_off(self.unfinished)
         times = StreamTimes(self._first, self._first_text, self._last)
         try:
-            whole = self.join() if self._error is None else {**self.join(), "error": self._error}
+            whole = self.join()
+            if self._error is not None:
+                whole = {**whole, "error": self._error}
             content = json.dumps(_settle(whole), ensure_ascii=False).encode("utf-8", "replace")
         except RecursionError:
             return RawReply(status, headers, b"events that nest too deep to be joined")
@@ -121,19 +125,19 @@ class EventReader:
             chunk = json.loads(data.decode("utf-8", "replace"))
             if not isinstance(chunk, dict):
                 raise ValueError("an event is an object")
-            # Older vLLM, and gateways that name the event: the whole of it is the error
+            # Older vLLM, and gateways that name the event: the whole event is the error.
             if "error" not in chunk and (event == b"error" or "error" in (chunk.get("object"), chunk.get("type"))):
                 chunk = {"error": chunk}
             self.add(chunk, time.perf_counter() - self._began)
             # A failure after the first piece is reported in the stream; nothing useful follows it.
-            if "error" in chunk and _says(chunk["error"]):
+            if "error" in chunk and not _is_empty(chunk["error"]):
                 self._error, self.complete, self.ended = chunk["error"], True, True
         except (ValueError, RecursionError):
             self._broken, self.complete, self.ended = data, True, True
 
 
 class StreamReader(EventReader):
-    """Reads the chunks of a chat completion."""
+    """A reader of the chunks of a chat completion."""
 
     unfinished = "its stream ended without a finish_reason"
 
@@ -149,22 +153,23 @@ class StreamReader(EventReader):
         """Return the chat completion."""
         if self._calls:
             self._message["tool_calls"] = self._calls
-        choices = [] if self._choice is None else [{"index": 0, "message": self._message, **self._choice}]
-        whole = {**self._top, "object": "chat.completion", "choices": choices}
-        if not whole.get("usage") and isinstance(groq := whole.get("x_groq"), Mapping) and groq.get("usage"):
-            whole["usage"] = groq["usage"]
+        whole: dict[str, Any] = {**self._top, "object": "chat.completion", "choices": []}
+        if self._choice is not None:
+            whole["choices"] = [{"index": 0, "message": self._message, **self._choice}]
+        if not whole.get("usage") and (usage := as_object(whole.get("x_groq")).get("usage")):
+            whole["usage"] = usage
         return whole
 
     def add(self, chunk: dict[str, Any], at: float) -> None:
-        """Take a chunk."""
+        """Read a chunk."""
         top = self._top
-        # In each of some hundred chunks the same values
+        # Hundreds of chunks repeat the same values, so the first one that is not empty stays.
         for name, value in chunk.items():
             if name != "choices" and (value or name not in top):
                 top[name] = value
         choices = chunk.get("choices")
         self.counted |= bool(chunk.get("usage")) and not choices
-        for choice in choices if isinstance(choices, list) else ():
+        for choice in as_list(choices):
             if isinstance(choice, dict) and not choice.get("index"):
                 self._add_choice(choice, at)
 
@@ -182,59 +187,57 @@ class StreamReader(EventReader):
             return
         for name, value in delta.items():
             if name == "tool_calls":
-                for piece in value if isinstance(value, list) else ():
+                for piece in as_list(value):
                     self._add_call(piece)
             else:
                 self._message[name] = _join(name, self._message.get(name), value)
             if self._first_text is None and value and name != "role":
-                self._first = at if self._first is None else self._first
-                self._first_text = at if name == "content" and isinstance(value, str) else None
+                self.note_piece(at, is_text=name == "content" and isinstance(value, str))
 
     def _add_call(self, piece: Any) -> None:
         """Join a piece to its call: by index, else to the last; a name under another id begins another call."""
         if not isinstance(piece, dict):
             self._calls.append(piece)  # refused with the reply
             return
-        index = piece.pop("index", None)
-        place = self._places.get(index, -1) if isinstance(index, int) else len(self._calls) - 1
-        known = self._calls[place] if place >= 0 else None
-        function = piece.get("function")
-        named = isinstance(function, Mapping) and _says(function.get("name"))
-        # Gemini gives calls that come together one index, or none
-        begins = (
-            named and isinstance(known, dict) and piece.get("id") and known.get("id") not in (None, "", piece["id"])
-        )
-        if not isinstance(known, dict) or begins:
+        index, place = piece.pop("index", None), len(self._calls) - 1
+        if isinstance(index, int):
+            place = self._places.get(index, -1)
+        call = self._calls[place] if place >= 0 else None
+        is_named = not _is_empty(as_object(piece.get("function")).get("name"))
+        # Gemini's calls that come together have the same index, or none.
+        is_next = is_named and piece.get("id") and as_object(call).get("id") not in (None, "", piece["id"])
+        if not isinstance(call, dict) or is_next:
             if isinstance(index, int):
                 self._places[index] = len(self._calls)
             self._calls.append(piece)
         else:
-            self._calls[place] = _join("", known, piece)
+            self._calls[place] = _join("", call, piece)
 
 
 class _Pieces(list[str]):
-    """A text that comes in pieces: to add each to those before would copy them every time."""
+    """A text in pieces, which are joined once. To join each piece to the text before it is quadratic."""
 
 
-def _says(value: object) -> bool:
-    return value is not None and value != "" and value != [] and value != {}
+def _is_empty(value: object) -> bool:
+    return value is None or value == "" or value == [] or value == {}
 
 
 def _join(name: str, before: Any, value: Any) -> Any:
     """Return a key's value with one more piece: texts of known names are joined, otherwise the last non-empty value
     wins.
     """
-    if not _says(before):
-        if _says(value) or before is None:
+    if _is_empty(before):
+        if before is None or not _is_empty(value):
             return value
         return before
-    if not _says(value):
+    if _is_empty(value):
         return before
     if name in _JOINED or name.startswith("reasoning"):
         if isinstance(value, str) and isinstance(before, str | _Pieces):
-            pieces = before if isinstance(before, _Pieces) else _Pieces((before,))
-            pieces.append(value)
-            return pieces
+            if isinstance(before, str):
+                return _Pieces((before, value))
+            before.append(value)
+            return before
         if isinstance(before, list) or isinstance(value, list):
             return _join_parts(_as_parts(before), _as_parts(value))
     if isinstance(before, dict) and isinstance(value, dict):
@@ -269,8 +272,7 @@ def _find_part(parts: Sequence[Any], piece: Any) -> int | None:
         return None
     index, kind = piece.get("index"), piece.get("type")
     if index is None:
-        last = parts[-1] if parts else None
-        if kind in _PIECEWISE and isinstance(last, dict) and last.get("type") == kind:
+        if kind in _PIECEWISE and parts and as_object(parts[-1]).get("type") == kind:
             return len(parts) - 1
         return None
     places = range(len(parts) - 1, -1, -1)

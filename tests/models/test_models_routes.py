@@ -123,7 +123,7 @@ def test_a_key_that_no_request_can_carry_is_refused_without_showing_it(key):
 
 
 def test_the_route_is_described_for_people():
-    assert describe_route(resolve("demo")) == "demo is scripted: answered offline, from scripts beside the cases"
+    assert describe_route(resolve("demo")) == "demo is scripted: answered offline, from scripts next to the cases"
     local = resolve("m", {"model_id": "m", "base_url": "http://y/v1", "api_key_env": "none"})
     assert describe_route(local) == "'m' at http://y/v1 without a key"
 
