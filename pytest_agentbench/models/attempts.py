@@ -17,7 +17,7 @@ OnRetry = Callable[..., None]
 
 
 class RateLimitWaits:
-    """The 429s of one model that requests have waited out: their number, and for how many seconds any request waited.
+    """Number of the 429s of one model that requests have waited out, and the seconds in which any request waited.
 
     For one event loop.
     """
@@ -35,14 +35,14 @@ class RateLimitWaits:
         self._waiting += 1
 
     def end(self) -> None:
-        """Note that a request waits no more."""
+        """Note that a request has stopped waiting."""
         self._waiting -= 1
         if not self._waiting:
             self.seconds += time.monotonic() - self._since
 
 
 class Attempts:
-    """The attempts at one request of a client. `number` counts them, `outage` is how long they go on, in seconds."""
+    """The attempts at one request of a client. `number` counts them, `outage` is their maximum time in seconds."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Attempts:
         outage_seconds: float,
         on_retry: OnRetry | None,
     ) -> None:
-        """Set up the attempts at a request to `model`, of which `waits` counts the rate limits."""
+        """Set up the attempts at a request to `model`. `waits` counts its rate limits."""
         self._model, self._backoff, self._breaker, self._waits = model, backoff, breaker, waits
         self._retries, self._on_retry = retries, on_retry
         self.outage = longest_outage(outage_seconds)
@@ -82,17 +82,18 @@ class Attempts:
         self._waits.replies += self._limited
 
     async def wait(self, failed: RequestFailed, *, again: bool = True) -> None:
-        """Wait for the next attempt after a failed one. Raises ProviderError if there is to be none.
+        """Wait for the next attempt after a failed one. Raises ProviderError if there is no next attempt.
 
-        Without `again` there is none: part of the reply has been used.
+        `again` is False if part of the reply has been used, so that the request must not be repeated.
         """
         now, breaker = time.monotonic(), self._breaker
-        self._failing_since = now if self._failing_since is None else self._failing_since
+        if self._failing_since is None:
+            self._failing_since = now
         left = self._failing_since + self.outage - now
-        # Asked after the failure was noted: the one that opened the breaker counts as paused too.
+        # Read after the failure was recorded, so that the request that opened the breaker counts as paused too.
         paused = failed.retryable and breaker is not None and breaker.paused
-        # While requests are paused the breaker bounds the waiting. An outage takes no retries either. A rate limit
-        # takes one of each request that is sent in the pause: only probes are.
+        # While requests are paused the breaker bounds the waiting, and an outage uses no retries. A rate limit uses one
+        # retry of each request that is sent in the pause, which are only the probes.
         if self._retries is not None and (not paused or breaker is None or breaker.limited):
             self._retries -= 1
         spent = (left <= 0 and not paused) or (self._retries is not None and self._retries < 0)
@@ -104,7 +105,9 @@ class Attempts:
             self._waiting = True
             self._waits.begin()
         if self._on_retry is not None:
-            partial_text = {} if failed.partial is None else {"partial": failed.partial}
-            self._on_retry(failed.summary, wait, **partial_text)
+            if failed.partial is None:
+                self._on_retry(failed.summary, wait)
+            else:
+                self._on_retry(failed.summary, wait, partial=failed.partial)
         before_waiting()
         await asyncio.sleep(wait)

@@ -14,7 +14,7 @@ from typing import Self
 class RunClock:
     """The time limits of one run. All of them stop while any of its requests waits. For one event loop.
 
-    `trouble` is the last failure of a request, None once a later request of the run has an answer.
+    `trouble` is the last failure of a request, or None after a later request of the run was answered.
     """
 
     def __init__(self) -> None:
@@ -27,19 +27,21 @@ class RunClock:
 
     @property
     def stood(self) -> float:
-        """Return the seconds for which the clock has stood still."""
-        return self._stood + (time.monotonic() - self._stopped_at if self._waiting else 0.0)
+        """Return the seconds for which the clock has been stopped."""
+        if not self._waiting:
+            return self._stood
+        return self._stood + time.monotonic() - self._stopped_at
 
     @property
     def trouble_seconds(self) -> float:
-        """Return the seconds since the first failure after the last answer, 0 without trouble."""
+        """Return the seconds since the first failure after the last answer, 0.0 if there was none."""
         if self.trouble is None:
             return 0.0
         return time.monotonic() - self._trouble_began
 
     @asynccontextmanager
     async def limit(self, seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
-        """Raise TimeoutError once the block has taken so many seconds of the run's time; None: never."""
+        """Raise TimeoutError if the block takes more than `seconds` of the run's time. None sets no limit."""
         async with asyncio.timeout(None if self._waiting else seconds) as timer:
             if seconds is not None:
                 self._dues[timer] = asyncio.get_running_loop().time() + seconds
@@ -55,23 +57,25 @@ class RunClock:
         self.trouble = failure
 
     def stop(self, since: float) -> None:
-        """Stop all limits; the time since `since` (monotonic) is given back to them."""
-        # The time of an earlier wait is not returned twice.
+        """Stop all limits. The time since `since` (monotonic) is given back to them."""
+        # The time of an earlier wait is not given back twice.
         since = max(since, self._went_on_at)
-        self._stopped_at = min(self._stopped_at, since) if self._waiting else since
-        if not self._waiting:
-            self._waited_until = since
+        if self._waiting:
+            self._stopped_at = min(self._stopped_at, since)
+        else:
+            self._stopped_at = self._waited_until = since
             for timer in self._dues:
                 _move(timer, None)
         self._waiting += 1
 
     def go_on(self, until: float) -> None:
-        """End a wait that lasted until `until` (monotonic). The clock goes on with the end of the last one."""
+        """End a wait that lasted until `until` (monotonic). The clock runs again after the last wait has ended."""
         self._waited_until = max(self._waited_until, until)
         self._waiting -= 1
         if self._waiting:
             return
-        # An attempt that brought the answer is the run's time, though the clock stood meanwhile: it might have failed.
+        # The attempt that was answered is part of the run's time. The clock was stopped meanwhile, because the attempt
+        # might have failed.
         stood = max(0.0, self._waited_until - self._stopped_at)
         self._stood += stood
         self._went_on_at = self._waited_until
@@ -90,7 +94,7 @@ RUN_CLOCK: ContextVar[RunClock | None] = ContextVar("RUN_CLOCK", default=None)
 
 
 class Wait:
-    """A request that may have to wait: `with`, and `begin` once it does.
+    """A request that may have to wait: use `with`, and call `begin` if it waits.
 
     `longest` bounds the wait, in seconds. A wait without a bound does not stop the run's clock, whose limit ends it.
     """
@@ -105,7 +109,7 @@ class Wait:
         return self
 
     def begin(self, failure: str | None = None) -> None:
-        """Stop the clock, and give back the time since the block began; `failure` is why the request waits."""
+        """Stop the clock, and give back the time since the block began. `failure` is the reason of the wait."""
         if self._clock is None:
             return
         if failure is not None:
@@ -115,7 +119,7 @@ class Wait:
             self._clock.stop(self._asked_at)
 
     def answered(self, seconds: float = 0.0) -> None:
-        """Note that the request waits no more; the attempt that brought its answer took so many seconds."""
+        """Note the answer to the request, of which the last attempt took `seconds`."""
         self._until = time.monotonic() - seconds
         if self._clock is not None:
             self._clock.trouble = None

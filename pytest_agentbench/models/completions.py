@@ -19,7 +19,8 @@ from pydantic_core import from_json
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.models.apis.base import Asked, RequestRefused
 from pytest_agentbench.models.apis.chat import error, list_events, require_messages, wants_usage
-from pytest_agentbench.models.messages import ChatReply
+from pytest_agentbench.models.json_values import as_object
+from pytest_agentbench.models.messages import ChatReply, take_string
 from pytest_agentbench.models.prompts import (
     ANSWER_SCHEMA,
     JUDGE_SCHEMA,
@@ -45,8 +46,9 @@ from pytest_agentbench.records.case import Model
 
 _MAX_BODY = 32 * 1024 * 1024
 EVENT_STREAM = {"content-type": "text/event-stream"}
-"""Headers of a stream, by hand: Starlette's `media_type` would add a charset."""
+"""Headers of a stream. Starlette's `media_type` would add a charset."""
 _CHARACTERS_PER_TOKEN = 4
+"""Approximate number for tokenizers on English text."""
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
@@ -56,14 +58,14 @@ def parse_object(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise RequestRefused(400, f"the request is no JSON: {error}", "invalid_json") from error
     if not isinstance(request, dict):
-        raise RequestRefused(400, "the request is to be a JSON object", "invalid_request")
+        raise RequestRefused(400, "the request must be a JSON object", "invalid_request")
     return request
 
 
 def _load(body: bytes) -> Any:
     try:
         return from_json(body)
-    except ValueError:  # half characters, which Python takes, among others; and it says where a mistake is
+    except ValueError:  # json accepts more, such as lone surrogates, and its errors have the line of the mistake
         return json.loads(body)
 
 
@@ -75,7 +77,7 @@ def read_request(body: bytes) -> dict[str, Any]:
 
 
 def refuse_large(size: int) -> None:
-    """Raise RequestRefused for a request of so many bytes where that is more than 32 MB."""
+    """Raise RequestRefused for a request of more than 32 MB. `size` is in bytes."""
     if size > _MAX_BODY:
         raise RequestRefused(413, f"the request is larger than {_MAX_BODY:,} bytes", "too_large")
 
@@ -83,7 +85,7 @@ def refuse_large(size: int) -> None:
 async def complete_scripted(
     scripts: Scripts, request: Mapping[str, Any], headers: Mapping[str, str], body: bytes
 ) -> dict[str, Any]:
-    """Return the completion that the scripts have for a request, of which `body` is the JSON. Raises RequestRefused."""
+    """Return the scripted completion for a request. `body` is its JSON. Raises RequestRefused if there is none."""
     step = _choose_step(scripts, request, headers.get(CASE_HEADER))
     if step.latency_seconds:
         await asyncio.sleep(step.latency_seconds)
@@ -92,7 +94,7 @@ async def complete_scripted(
 
 
 async def answer_scripted(scripts: Scripts, asked: Asked, headers: Mapping[str, str]) -> ChatReply:
-    """Return the scripts' reply to a request in any dialect. Raises RequestRefused."""
+    """Return the scripts' reply to a request in any API. Raises RequestRefused if there is none."""
     if asked.refusal is not None:
         raise asked.refusal
     request = {**asked.parameters, "model": asked.model, "messages": asked.messages, "tools": asked.tools}
@@ -102,7 +104,7 @@ async def answer_scripted(scripts: Scripts, asked: Asked, headers: Mapping[str, 
 
 
 class ScriptedConnection:
-    """The way to scripted models in the same process: requests and replies are the bytes that HTTP would carry."""
+    """A connection to scripted models in this process: requests and replies have the same bytes as over HTTP."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
@@ -132,20 +134,22 @@ class ScriptedConnection:
 
 
 def _choose_step(scripts: Scripts, request: Mapping[str, Any], quoted_case_id: str | None) -> Step:
-    messages, case_id = request["messages"], None if quoted_case_id is None else unquote(quoted_case_id)
+    messages, case_id = request["messages"], quoted_case_id and unquote(quoted_case_id)
     try:
-        asked = _find_schema_name(request)
-        if asked is not None and (form := _find_form(asked)) is not None:
+        schema = _find_schema_name(request)
+        if schema and (form := _find_form(schema)) is not None:
             verdict = scripts.verdict(case_id, messages, _read_repetition(request))
-            return Step(content=verdict.content if verdict.content is not None else form.write(verdict))
+            if verdict.content is not None:
+                return Step(content=verdict.content)
+            return Step(content=form.write(verdict))
         # Stages of packs have schemas named `SECTION_STAGE`.
         for section, _ in list_stage_sections():
-            if asked is not None and asked.startswith(f"{section}_"):
-                stage = asked.removeprefix(f"{section}_")
+            if schema.startswith(f"{section}_"):
+                stage = schema.removeprefix(f"{section}_")
                 return Step(content=scripts.stage(case_id, messages, section, stage, _read_repetition(request)))
         # The original judge of correctness (compat v1) sends no schema, so its prompt identifies it.
         one_word = message_text(messages[0]).endswith(ONE_WORD)
-        if asked == ANSWER_SCHEMA or one_word:
+        if schema == ANSWER_SCHEMA or one_word:
             judgement = scripts.judgement(case_id, messages, _read_repetition(request))
             return Step(content=_write_judgement(judgement, one_word=one_word))
         offers_tools = bool(request.get("tools")) and request.get("tool_choice") != "none"
@@ -153,24 +157,20 @@ def _choose_step(scripts: Scripts, request: Mapping[str, Any], quoted_case_id: s
     except NoScript as error:
         raise RequestRefused(404, str(error), error.code) from error
     except TimeoutError as error:
-        said = "a script's `matches` takes too long on this message; write one that backtracks less"
-        raise RequestRefused(400, said, "script_pattern") from error
+        problem = "a script's `matches` takes too long on this message; write one that backtracks less"
+        raise RequestRefused(400, problem, "script_pattern") from error
 
 
-def _find_schema_name(request: Mapping[str, Any]) -> str | None:
-    response_format = request.get("response_format")
-    schema = response_format.get("json_schema") if isinstance(response_format, dict) else None
-    name = schema.get("name") if isinstance(schema, dict) else None
-    if isinstance(name, str):
-        return name
-    return None
+def _find_schema_name(request: Mapping[str, Any]) -> str:
+    """Return the name of the JSON Schema that a request demands, "" if it demands none."""
+    schema = as_object(as_object(request.get("response_format")).get("json_schema"))
+    return take_string(schema.get("name")) or ""
 
 
 def _read_repetition(request: Mapping[str, Any]) -> int:
-    metadata = request.get("metadata")
-    said = metadata.get(REPETITION_FIELD) if isinstance(metadata, dict) else None
-    if isinstance(said, str) and re.fullmatch("[1-9][0-9]{0,5}", said):
-        return int(said)
+    number = as_object(request.get("metadata")).get(REPETITION_FIELD)
+    if isinstance(number, str) and re.fullmatch("[1-9][0-9]{0,5}", number):
+        return int(number)
     return 1
 
 
@@ -185,7 +185,7 @@ def _write_judgement(judgement: ScriptedJudgement, *, one_word: bool) -> str:
 
 
 def _write_verdict(verdict: ScriptedVerdict) -> str:
-    """Return the verdict as a judge writes it: JSON that keeps the judge's contract."""
+    """Return a verdict as a judge's reply: JSON by the judge's contract."""
     answer: dict[str, Any] = {
         "summary": verdict.summary,
         "dimensions": {name: verdict.scored(name).model_dump() for name in DIMENSIONS},
@@ -200,7 +200,7 @@ _VERDICT = VerdictForm(DIMENSIONS, _write_verdict)
 
 
 def _find_form(schema: str) -> VerdictForm | None:
-    """Return how a verdict is written that a request asks for by the name of its response schema."""
+    """Return the form of the verdict that a response schema with this name demands, or None."""
     if schema == JUDGE_SCHEMA:
         return _VERDICT
     return find_extension(VERDICT_FORMS, schema)
@@ -210,33 +210,30 @@ def _raise_scripted_error(step: Step, headers: Mapping[str, str]) -> None:
     error = step.error
     if error is None:
         return
-    # The client counts its retries for us, so that scripts need no state: openai and our own send this header.
+    # Clients count their retries in this header (OpenAI's and ours), so scripts need no state.
     retries = headers.get("x-stainless-retry-count", "0")
     if error.times is not None and retries.isdecimal() and int(retries) >= error.times:
         return
-    wait = {} if error.retry_after is None else {"retry-after": f"{error.retry_after:g}"}
-    raise RequestRefused(error.status, error.message, error.code or "scripted_error", wait)
+    retry_headers: dict[str, str] = {}
+    if error.retry_after is not None:
+        retry_headers["retry-after"] = f"{error.retry_after:g}"
+    raise RequestRefused(error.status, error.message, error.code or "scripted_error", retry_headers)
 
 
 def _make_completion(step: Step, request: Mapping[str, Any], body: bytes) -> dict[str, Any]:
     messages = request["messages"]
     message: dict[str, Any] = {"role": "assistant", "content": step.content, "refusal": None}
+    finish = "stop"
     if step.tool_calls:
         message["tool_calls"] = [_make_tool_call(call, len(messages), n) for n, call in enumerate(step.tool_calls)]
+        finish = "tool_calls"
     return {
-        # Of the body: equal requests get equal ids, so stored runs differ in nothing but times.
+        # Made from the body: equal requests get equal ids, so stored runs differ only in times.
         "id": f"chatcmpl-{hashlib.sha256(_leave_stream_out(request, body)).hexdigest()[:24]}",
         "object": "chat.completion",
         "created": int(time.time()),
         "model": request.get("model") or "demo",
-        "choices": [
-            {
-                "index": 0,
-                "message": message,
-                "logprobs": None,
-                "finish_reason": "tool_calls" if step.tool_calls else "stop",
-            }
-        ],
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
         "usage": _count_usage(step, messages, message),
     }
 
@@ -250,7 +247,9 @@ def _leave_stream_out(request: Mapping[str, Any], body: bytes) -> bytes:
 
 
 def _make_tool_call(call: ScriptedToolCall, turn: int, index: int) -> dict[str, Any]:
-    arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
+    arguments = call.arguments
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
     return {
         "id": f"call_{turn}_{index}",
         "type": "function",
@@ -259,30 +258,30 @@ def _make_tool_call(call: ScriptedToolCall, turn: int, index: int) -> dict[str, 
 
 
 def _count_usage(step: Step, messages: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> dict[str, Any]:
-    said = step.usage or ScriptedUsage()
-    prompt, completion = said.input_tokens, said.output_tokens
-    # Roughly as tokenizers count English.
+    usage = step.usage or ScriptedUsage()
+    prompt, completion = usage.input_tokens, usage.output_tokens
     if prompt is None:
         prompt = count_tokens(messages)
     if completion is None:
-        completion = _estimate_tokens(
-            (step.content or "") + (json.dumps(message["tool_calls"]) if step.tool_calls else "")
-        )
+        completion_text = step.content or ""
+        if step.tool_calls:
+            completion_text += json.dumps(message["tool_calls"])
+        completion = _estimate_tokens(completion_text)
+    prompt_details = {"cached_tokens": usage.cached_tokens}
+    if usage.cache_write_tokens:
+        prompt_details["cache_write_tokens"] = usage.cache_write_tokens
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
-        "prompt_tokens_details": {
-            "cached_tokens": said.cached_tokens,
-            **({"cache_write_tokens": said.cache_write_tokens} if said.cache_write_tokens else {}),
-        },
-        "completion_tokens_details": {"reasoning_tokens": said.reasoning_tokens},
+        "prompt_tokens_details": prompt_details,
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
 
 
 def count_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
-    """Return about how many tokens messages are."""
-    return _estimate_tokens("".join(message_text(each) for each in messages))
+    """Return the approximate number of tokens of messages."""
+    return _estimate_tokens("".join(map(message_text, messages)))
 
 
 def _estimate_tokens(text: str) -> int:

@@ -9,6 +9,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -32,21 +33,21 @@ _CONNECT_SECONDS = 10.0
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 """Errors before the request reached its endpoint."""
 _END_SECONDS = 0.5
-"""So long the end of a body is waited for after its last event: one that is read to its end leaves its connection to
-the next request."""
+"""Seconds to wait for the end of a body after its last event. Only a body that is read to its end leaves its connection
+to the next request."""
 
 
 @cache
 def tls_context() -> ssl.SSLContext:
-    """Return the certificates that HTTPS is checked by. Reading them takes some 50 ms of CPU, so they are read once."""
+    """Return the certificates for HTTPS. Reading them takes about 50 ms of CPU, so they are read once."""
     return httpx2.create_ssl_context()
 
 
 class Connections(httpx2.AsyncBaseTransport):
     """A transport with a pool for each connection: the last that became free serves the next request.
 
-    For every request a pool probes each of its idle connections, twice, and answers that arrive together leave many of
-    them idle: with 200 in one pool that is a quarter of all that a request costs.
+    A pool probes each of its idle connections twice for every request, and answers that arrive together leave many of
+    them idle: with 200 connections in one pool this is a quarter of the CPU time of a request.
     """
 
     def __init__(self, limits: httpx2.Limits) -> None:
@@ -56,7 +57,9 @@ class Connections(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send the request on a free connection, else on a new one, and return its answer."""
-        pool = self._free.pop() if self._free else self._add_pool()
+        if not self._free:
+            self._add_pool()
+        pool = self._free.pop()
         try:
             response = await pool.handle_async_request(request)
         except BaseException:
@@ -66,9 +69,10 @@ class Connections(httpx2.AsyncBaseTransport):
         response.stream = _Lent(response.stream, partial(self._free.append, pool))
         return response
 
-    def _add_pool(self) -> httpx2.AsyncHTTPTransport:
-        self._pools.append(httpx2.AsyncHTTPTransport(verify=tls_context(), limits=self._limits))
-        return self._pools[-1]
+    def _add_pool(self) -> None:
+        pool = httpx2.AsyncHTTPTransport(verify=tls_context(), limits=self._limits)
+        self._pools.append(pool)
+        self._free.append(pool)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -96,16 +100,16 @@ class _Lent(httpx2.AsyncByteStream):
 
 
 class HttpConnection:
-    """Connection to one endpoint with one key. For one event loop.
+    """A connection to one endpoint with one key. For one event loop.
 
-    OpenAI's client makes the first request; the others are copies with another body. Making and sending each by the
-    client would cost 0.6 ms more, for parts that do not differ.
+    OpenAI's client makes the first request; the others are copies with another body. To make and send each by the
+    client costs 0.6 ms more, for parts that do not differ.
     """
 
     def __init__(self, model: Model, key: str, headers: Mapping[str, str], auth_header: str = "Authorization") -> None:
-        """Set up the way; `headers` go with each request, and the key in `auth_header`.
+        """Set up the connection. `headers` are sent with each request, and the key in `auth_header`.
 
-        Anthropic's API has the key in a header by its version, unless the model's entry names one.
+        In Anthropic's API the version decides the header of the key, unless the model's entry names a header.
         """
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
@@ -115,13 +119,13 @@ class HttpConnection:
         named = overrides is not None and "auth_header" in overrides.model_fields_set
         self._by_version = model.api == "messages" and not named
         # Connecting is limited here; the request as a whole by the caller's time limit, which httpx2 does not
-        # have. The client's own default would end a request after 600 s with any `timeout` of a profile.
+        # have. The default of OpenAI's client would end a request after 600 s with any `timeout` of a profile.
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
         # The throttle limits the requests in flight; the pool must never queue in addition.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=30)
-        proxied = getproxies().keys() - {"no"}  # the way through one is the client's own
+        proxies = getproxies().keys() - {"no"}
         self._http = DefaultAsyncHttpxClient(
-            transport=None if proxied else Connections(limits),
+            transport=None if proxies else Connections(limits),  # requests through a proxy use the client's transport
             limits=limits,
             timeout=timeout,
             event_hooks=bounded_replies(),
@@ -133,7 +137,7 @@ class HttpConnection:
             api_key=key or "none",
             base_url=model.base_url,
             default_query=dict(model.query),
-            # The client would retry behind our back: outside the limits, unseen in traces, and deaf to a dead endpoint.
+            # Retries of the client would ignore limits and the breaker, and would be missing in traces.
             max_retries=0,
             timeout=timeout,
             http_client=self._http,
@@ -141,7 +145,7 @@ class HttpConnection:
         self._samples: dict[tuple[str, str], asyncio.Task[httpx2.Request]] = {}
 
     async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
-        """Return the reply to a request with any status; these headers are added to the client's own.
+        """Return the reply to a request with any status. `headers` are added to those of the client.
 
         With `stall_seconds` the events of a streamed reply are joined, with at most this time between two of them.
         Raises RequestFailed if there is no reply, or it is too long.
@@ -178,8 +182,8 @@ class HttpConnection:
                     reader = open_reader(self._model.api)
                     await _read_events(response, reader, stall_seconds, passed.write)
                     return reader.finish(response.status_code, response.headers)
-                # Whole before any of it is passed on: a reply that breaks off, or a page in place of an answer, can
-                # still be asked for again
+                # The reply is read whole before its agent gets any of it: a reply that breaks off, or a page in place
+                # of an answer, can still be asked for again.
                 await response.aread()
                 reply = _read_whole(response)
                 if response.is_success and not is_page(_kind_of(response), reply.content):
@@ -205,15 +209,16 @@ class HttpConnection:
 
     async def make_request(self, body: bytes, headers: Mapping[str, str], *, streamed: bool = False) -> httpx2.Request:
         """Return the request that `send` sends."""
-        path = (self._endpoint_api.streamed if streamed else None) or self._endpoint_api.path
-        which = path, self._choose_auth_header(headers)
-        if which not in self._samples:
-            self._samples[which] = asyncio.ensure_future(self._make_sample(*which))
-        # Shielded: the first request may be cut off, and the others wait for the same
-        sample = await asyncio.shield(self._samples[which])
+        path = (streamed and self._endpoint_api.streamed) or self._endpoint_api.path
+        kind = path, self._choose_auth_header(headers)
+        if kind not in self._samples:
+            self._samples[kind] = asyncio.ensure_future(self._make_sample(*kind))
+        # Shielded: the first request may be cancelled while others wait for the same sample.
+        sample = await asyncio.shield(self._samples[kind])
         return httpx2.Request(
             sample.method,
             sample.url,
+            # Without additional headers the sample's are shared: to copy them takes longer than all else here.
             headers={**sample.headers, **headers} if headers else sample.headers,
             cookies=self._http.cookies,
             content=body,
@@ -223,8 +228,8 @@ class HttpConnection:
     def _choose_auth_header(self, headers: Mapping[str, str]) -> str:
         if not self._by_version:
             return self._auth_header
-        said = {name.lower(): value for name, value in (*self._headers.items(), *headers.items())}
-        return choose_auth_header(said.get(VERSION, SAMPLING_VERSION))
+        sent_headers = {name.lower(): value for name, value in (*self._headers.items(), *headers.items())}
+        return choose_auth_header(sent_headers.get(VERSION, SAMPLING_VERSION))
 
     async def _make_sample(self, path: str, auth_header: str) -> httpx2.Request:
         """Return a request made by OpenAI's client, without the headers of its body."""
@@ -238,9 +243,9 @@ class HttpConnection:
             named = path.format(model=quote(self._model.requested_model, safe="/"))
             request: httpx2.Request = (await api.post(named, cast_to=httpx2.Response, content=b"{}")).request
         del request.headers["content-length"]
-        # The header with the key replaces the client's own: endpoints refuse a wrong key in addition.
-        nothing = not self._key and (self._headers or self._by_version)
-        if auth_header != "Authorization" or nothing:
+        # Endpoints refuse a wrong key in `Authorization` in addition to the right one in another header.
+        has_other_key = not self._key and (self._headers or self._by_version)
+        if auth_header != "Authorization" or has_other_key:
             del request.headers["authorization"]
         if self._key and auth_header != "Authorization":
             request.headers[auth_header] = self._key
@@ -255,8 +260,10 @@ class HttpConnection:
 
 
 def _read_whole(response: httpx2.Response) -> RawReply:
-    target = str(response.url.join(response.headers["location"])) if response.has_redirect_location else None
-    return RawReply(response.status_code, response.headers, response.content, target)
+    reply = RawReply(response.status_code, response.headers, response.content)
+    if not response.has_redirect_location:
+        return reply
+    return replace(reply, redirect=str(response.url.join(response.headers["location"])))
 
 
 def _kind_of(response: httpx2.Response) -> str:
@@ -270,23 +277,23 @@ async def _read_events(
     stall_seconds: float,
     write: Callable[[bytes], Awaitable[None]] | None = None,
 ) -> None:
-    """Read a body to its end, passing each part to `write`.
-
-    An error after the answer is complete is ignored.
-    """
+    """Read a body to its end, and pass each part to `write`. Errors after the answer is complete are ignored."""
     loop, heard, body = asyncio.get_running_loop(), 0.0, response.stream
     assert isinstance(body, httpx2.AsyncByteStream)
     try:
         async with asyncio.timeout(None) as silence:
-            # Not `aiter_bytes`: its layers take as long as all else for a body in hundreds of parts, unpacked already
+            # Not `aiter_bytes`: for a body in hundreds of parts its layers take as long as the rest, and the parts are
+            # unpacked already.
             async for part in body:
                 if write is not None:
                     await write(part)
                 # Comments do not count: a gateway sends them for as long as its server hangs.
                 if not reader.feed(part):
                     continue
-                most, now = _END_SECONDS if reader.ended else stall_seconds, loop.time()
-                # Up to a sixteenth late: to move a timer takes longer than to read an event
+                most, now = stall_seconds, loop.time()
+                if reader.ended:
+                    most = _END_SECONDS
+                # Up to a sixteenth late, because to move a timer takes longer than to read an event.
                 if reader.ended or now - heard > most / 16:
                     heard = now
                     silence.reschedule(now + most * 17 / 16)

@@ -1,5 +1,5 @@
-"""Adaptations learned from an endpoint's refusals: fields to rename, to drop, not to send back. Stored for some
-days.
+"""Adaptations learned from an endpoint's refusals: fields to rename, to drop, not to send back. They are stored for a
+week.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import json
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,12 +16,14 @@ from pydantic import ValidationError
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.bounded.writing import write_atomically
+from pytest_agentbench.models.json_values import as_list, as_object
+from pytest_agentbench.models.messages import take_string
 from pytest_agentbench.records.base import Record
 
 LEARNED = ".agentbench/learned.json"
 """The file, in the output folder."""
 MOST_CHANGES = 4
-"""Maximum number of changes learned of one model at an endpoint."""
+"""Maximum number of learned changes for one model at an endpoint."""
 _KEPT_SECONDS = 7 * 86_400.0
 LIMITS = ("max_tokens", "max_completion_tokens")
 _DROPPED = frozenset(
@@ -41,10 +44,10 @@ _MAX_BYTES = 2**20
 
 
 class Change(Record):
-    """A change to requests that an endpoint has taught.
+    """A change to requests, learned from an endpoint.
 
     `rename` sends the limit under the name `field`, `drop` leaves a parameter out, `keep` does not send a key of
-    messages back, `tools` gives tools with the request for a final answer, `format` asks for no form of reply.
+    messages back, `tools` sends tools with the request for a final answer, `format` demands no format of the reply.
     """
 
     do: Literal["rename", "drop", "keep", "tools", "format"]
@@ -90,43 +93,39 @@ _FORM_WORDS = re.compile(
 
 
 def refuses_form(status: int | None, body: bytes) -> bool:
-    """Return whether an error with another status (a server's error, no such model) concerns the form of reply."""
+    """Return whether an error with another status (a server's error, no such model) is about the reply's format."""
     return status in (404, 500, 501) and _FORM_WORDS.search(body) is not None
 
 
 def _read_refusal(body: bytes) -> tuple[set[str], list[str], str | None]:
     """Return the codes of a refusal, the fields of the request that it names, and the key of its messages."""
     try:
-        data = json.loads(body)
+        data = as_object(json.loads(body))
     except (ValueError, RecursionError):
         return set(), [], None
-    if not isinstance(data, Mapping):
-        return set(), [], None
-    error = data.get("error", data)
-    if not isinstance(error, Mapping):
-        return set(), [], None
+    error = as_object(data.get("error", data))
     codes = {code for code in (error.get("code"), error.get("type")) if isinstance(code, str)}
-    named, said = error.get("param"), error.get("message")
-    fields = [named] if isinstance(named, str) and codes & _UNSUPPORTED else []
-    if isinstance(said, str) and not fields and (found := _NAMED.search(said)):
-        fields, codes = (
-            [found[1] or found[2]],
-            {*codes, "unsupported_parameter"},
-        )  # a gateway's, that hands on no more than the text
+    field, message = error.get("param"), take_string(error.get("message")) or ""
+    fields: list[str] = []
+    if isinstance(field, str) and codes & _UNSUPPORTED:
+        fields = [field]
+    elif (match := _NAMED.search(message)) is not None:  # a gateway may pass on only the text of the error
+        fields = [match[1] or match[2]]
+        codes.add("unsupported_parameter")
     places = [*_list_places(error)]
     fields += [place[1] for place in places if len(place) == 2 and place[0] == "body"]
     keys = [place[-1] for place in places if len(place) > 2 and place[:2] == ["body", "messages"]]
-    key = _MESSAGE_KEY.search(said) if isinstance(said, str) else None
-    return codes, fields, key[1] if key is not None else next(iter(keys), None)
+    if (match := _MESSAGE_KEY.search(message)) is not None:
+        keys.insert(0, match[1])
+    return codes, fields, next(iter(keys), None)
 
 
 def _list_places(error: Mapping[str, Any]) -> Iterator[list[str]]:
     """Yield the places of refused fields in the request, in pydantic's form of errors."""
     for holder in (error, error.get("message")):
-        details = holder.get("detail") if isinstance(holder, Mapping) else None
-        for detail in details if isinstance(details, list) else ():
-            if isinstance(detail, Mapping) and "extra" in str(detail.get("type")) and isinstance(detail["loc"], list):
-                yield [str(part) for part in detail["loc"]]
+        for detail in map(as_object, as_list(as_object(holder).get("detail"))):
+            if "extra" in str(detail.get("type")):
+                yield [str(part) for part in as_list(detail.get("loc"))]
 
 
 class Lesson(Record):
@@ -152,10 +151,10 @@ class Lessons:
 
     def recall(self, endpoint: str, model: str) -> list[Change]:
         """Return the changes for a model at an endpoint."""
-        return [each.change for each in self._read() if (each.endpoint, each.model) == (endpoint, model)]
+        return [lesson.change for lesson in self._read() if (lesson.endpoint, lesson.model) == (endpoint, model)]
 
     def note(self, endpoint: str, model: str, change: Change) -> None:
-        """Keep a change. Raises OSError."""
+        """Store a change. Raises OSError."""
         self._fresh.append(Lesson(endpoint=endpoint, model=model, change=change, at=time.time()))
         if self._path is not None:
             document = _File(lessons=tuple(self._read())).model_dump_json(indent=1)
@@ -164,13 +163,12 @@ class Lessons:
 
     def _read(self) -> list[Lesson]:
         """Return the stored changes that are not too old, merged with those learned here."""
-        kept: tuple[Lesson, ...] = ()
+        stored: tuple[Lesson, ...] = ()
         if self._path is not None:
-            try:
-                kept = _File.model_validate_json(read_file(self._path, _MAX_BYTES)).lessons
-            # Nothing is lost with it that one refused request would not teach again
-            except (OSError, ValidationError):
-                kept = ()
+            # An unreadable file is ignored: one refused request teaches each of its changes again.
+            with suppress(OSError, ValidationError):
+                stored = _File.model_validate_json(read_file(self._path, _MAX_BYTES)).lessons
+        # The latest lesson of each change counts.
+        lessons = {(lesson.endpoint, lesson.model, lesson.change): lesson for lesson in (*stored, *self._fresh)}
         since = time.time() - _KEPT_SECONDS
-        found = {(each.endpoint, each.model, each.change.do, each.change.field): each for each in (*kept, *self._fresh)}
-        return [each for each in found.values() if each.at >= since]
+        return [lesson for lesson in lessons.values() if lesson.at >= since]

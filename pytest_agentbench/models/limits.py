@@ -50,12 +50,12 @@ class AdaptiveLimit:
         if self._waiters or not self._has_room():
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
-            self._wake()  # those before may all have given up
+            self._wake()  # all earlier waiters may have been cancelled
             try:
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self.release()  # the slot was ours already: hand it on
+                    self.release()  # the slot was assigned before the cancellation: pass it on
                 raise
         else:
             self.in_flight += 1
@@ -101,14 +101,14 @@ class Rate:
 
     def __init__(self, per_minute: float, burst: float | None = None) -> None:
         self.per_second = per_minute / 60
-        # At least 1, or the very first request would wait.
+        # At least 1, or the first request would wait.
         self.burst = max(1.0, self.per_second) if burst is None else burst
         self._level = self.burst
         self._at = 0.0
 
     async def take(self, amount: float = 1) -> None:
         """Take `amount` units and wait until they are due; a cancelled wait gives them back."""
-        # Paid before waiting: those who come later see the debt and wait behind it, so order needs no queue.
+        # Charged before the wait: later requests see the debt and wait behind it, so the order needs no queue.
         level = self.charge(amount)
         if level < 0:
             try:
@@ -130,19 +130,19 @@ Outcome = Literal["ok", "throttled", "failed"]
 
 
 class Throttling(Protocol):
-    """Limits that all requests to one model of one endpoint pass: providers meter each model of a key by itself."""
+    """Limits of all requests to one model at one endpoint. Providers meter each model of a key separately."""
 
     async def admit(self, tokens: float) -> int:
-        """Wait until a request of about so many tokens may be sent. Return a ticket for `release`."""
+        """Wait until a request of about `tokens` tokens may be sent. Return a ticket for `release`."""
         ...
 
     def release(self, ticket: int, outcome: Outcome, beyond: float) -> None:
-        """End a request that took `beyond` more tokens than were estimated (negative: fewer)."""
+        """End a request that used `beyond` more tokens than were estimated (negative: fewer)."""
         ...
 
 
 class Throttle:
-    """At most `in_flight` requests at once, and so many requests and tokens per minute. For one event loop."""
+    """At most `in_flight` requests at once, and `rpm` requests and `tpm` tokens per minute. For one event loop."""
 
     def __init__(self, in_flight: int, rpm: int | None = None, tpm: int | None = None) -> None:
         self.concurrency = AdaptiveLimit(in_flight)
@@ -150,7 +150,7 @@ class Throttle:
         self.tokens = None if tpm is None else Rate(tpm)
 
     async def admit(self, tokens: float) -> int:
-        """Take a slot, tokens, then a request, in this order, so that a request due by its rate is sent at once."""
+        """Take a slot, the tokens, then a request of the rate: a request that is due by its rate is sent at once."""
         with Wait(OUTAGE) as wait:
             if self.concurrency.is_lowered:
                 wait.begin()
@@ -175,7 +175,7 @@ class Throttle:
 
     def release(self, ticket: int, outcome: Outcome, beyond: float) -> None:
         """Adapt the requests in flight to the outcome, and settle the tokens."""
-        # Before the release, which would wake a waiter into the old limit.
+        # Before the release, which would wake a waiter under the old limit.
         if outcome == "throttled":
             self.concurrency.throttled(ticket)
         self.concurrency.release()
@@ -199,11 +199,13 @@ class Admission:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         outcome: Outcome = "ok"
-        if error is not None:
-            limited = isinstance(error, RequestFailed) and error.is_rate_limit
-            outcome = "throttled" if limited else "failed"
-        # A failed request, or one without usage, keeps its estimate.
-        beyond = 0.0 if self.used_tokens is None else self.used_tokens - self._tokens
+        if isinstance(error, RequestFailed) and error.is_rate_limit:
+            outcome = "throttled"
+        elif error is not None:
+            outcome = "failed"
+        beyond = 0.0  # a failed request, or one without usage, keeps its estimate
+        if self.used_tokens is not None:
+            beyond = self.used_tokens - self._tokens
         self._throttle.release(self._ticket, outcome, beyond)
 
 
@@ -211,9 +213,9 @@ class Admission:
 class Patience:
     """Seconds to wait for a model that has stopped answering.
 
-    `quiet`: so long nothing succeeded when requests begin to wait for one that still answers, by errors. `never`: so
-    long at most for one that has not answered at all, not even by a status. `first` and `longest` bound the time
-    between two probes.
+    `quiet`: seconds without a success after which requests wait for a model that still answers with errors. `never`:
+    maximum seconds to wait for a model that has never answered, not even with a status. `first` and `longest` bound the
+    time between two probes.
     """
 
     quiet: float = 10.0
@@ -221,7 +223,7 @@ class Patience:
     first: float = 1.0
     longest: float = 10.0
     failures: int = 5
-    """So many requests in a row have failed at least."""
+    """Minimum number of failed requests in a row before requests wait."""
 
 
 OUTAGE = 300.0
@@ -236,10 +238,10 @@ def longest_outage(seconds: float) -> float:
 class Breaker:
     """Watches the requests to one model of an endpoint. For one event loop.
 
-    It pauses them once several in a row met an outage (no connection, or 502, 503, 504, 529) or a rate limit (429), or
-    another transient failure while nothing succeeded for some time. One request at a time is let through as a probe,
-    and all of them when that one is answered; a refusal is an answer. `tell` gets a sentence then, unless all failures
-    were 429s. Once the probes have failed for the maximum time of an outage, the model is given up: each further
+    It pauses them after several in a row met an outage (no connection, or 502, 503, 504, 529) or a rate limit (429), or
+    another transient failure while nothing succeeded for some time. During a pause one request at a time is sent as a
+    probe. An answer to a probe ends the pause; a refusal is an answer. `tell` gets a sentence then, unless all failures
+    were 429s. After the probes have failed for the maximum time of an outage, the model is given up: each further
     request raises RequestFailed before it is sent.
     """
 
@@ -258,6 +260,10 @@ class Breaker:
         self._changed = asyncio.Event()
 
     @property
+    def _last_summary(self) -> str | None:
+        return None if self._last is None else self._last.summary
+
+    @property
     def paused(self) -> bool:
         """Return whether requests wait."""
         return self._paused_at is not None
@@ -271,17 +277,17 @@ class Breaker:
         """Return the status line's text while requests wait."""
         if self._paused_at is None or self._dead is not None:
             return None
-        does = "answers by nothing but 429" if self._limited else "does not answer"
-        return f"{self._where} {does} ({time.monotonic() - self._since:.0f} s)"
+        state = "answers only with 429" if self._limited else "does not answer"
+        return f"{self._where} {state} ({time.monotonic() - self._since:.0f} s)"
 
     async def admit(self, outage: float) -> bool:
-        """Wait until a request may be sent. Return whether it is a probe; raise RequestFailed once all is lost.
+        """Wait at most `outage` seconds until a request may be sent. Return whether it is a probe.
 
-        `outage` is how many seconds it waits at most.
+        Raises RequestFailed if the model is given up.
         """
         if self._paused_at is not None:
             with Wait(outage) as wait:
-                wait.begin(self._last.summary if self._last is not None else None)
+                wait.begin(self._last_summary)
                 while self._paused_at is not None and self._dead is None:
                     if not self._probing and time.monotonic() >= self._next_probe:
                         self._probing = True
@@ -292,6 +298,7 @@ class Breaker:
         return False
 
     async def _wait_for_change(self) -> None:
+        # A probe in flight ends in a change; without one the next request may probe at its time.
         left = None if self._probing else max(0.0, self._next_probe - time.monotonic())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(left):
@@ -307,21 +314,26 @@ class Breaker:
                 return
             if not self._limited:
                 lasted = time.monotonic() - self._since
-                said = self._last.summary if self._last is not None else "no answer"
-                self._tell(f"{self._where} did not answer for {lasted:.0f} s ({said}); runs waited and went on")
+                self._tell(
+                    f"{self._where} did not answer for {lasted:.0f} s ({self._last_summary}); runs waited and went on"
+                )
             self._paused_at, self._next_probe = None, 0.0
             self._wake()
         self._failures = 0
 
     def failed(self, failure: RequestFailed, began: float, outage: float) -> None:
-        """Note a transient failure of a request that began at `began` (monotonic), and bears an outage so long."""
+        """Record a transient failure of a request that began at `began` (monotonic).
+
+        `outage` is the maximum seconds that the request waits for the end of an outage.
+        """
         now, patience = time.monotonic(), self._patience
-        self._since = self._since if self._failures else began
+        if not self._failures:
+            self._since = began
         self._failures += 1
         self._last = failure
-        # A 503 comes from somebody: a model that is being loaded takes minutes, a wrong port is wrong for ever
-        heard = failure.status is not None or not (failure.outage or failure.code == "timeout")
-        self._answered_ever = self._answered_ever or heard
+        # A status proves that a server runs: a model may take minutes to load, but a wrong port stays wrong.
+        if failure.status is not None or not (failure.outage or failure.code == "timeout"):
+            self._answered_ever = True
         lasted = now - self._since
         if self._failures < patience.failures or self._dead is not None:
             return
@@ -329,28 +341,30 @@ class Breaker:
         at_once = failure.outage or failure.is_rate_limit
         if self._paused_at is None and not at_once and lasted < patience.quiet:
             return
-        self._limited = failure.is_rate_limit if self._paused_at is None else self._limited and not failure.outage
+        if self._paused_at is None:
+            self._limited = failure.is_rate_limit
+            self._paused_at, self._interval = now, patience.first
+        else:
+            self._limited = self._limited and not failure.outage
+            if now >= self._next_probe:
+                self._interval = min(2 * self._interval, patience.longest)
         longest = outage if self._answered_ever else min(patience.never, outage)
         if lasted >= longest:
-            done = "answered by nothing but 429" if self._limited else "been down"
-            self._dead = f"{self._where} has {done} for {lasted:.0f} s"
-        if self._paused_at is None:
-            self._paused_at, self._interval = now, patience.first
-        elif now >= self._next_probe:
-            self._interval = min(2 * self._interval, patience.longest)
-        # An earlier reply may have asked for more time than this one
+            state = "answered only with 429" if self._limited else "been down"
+            self._dead = f"{self._where} has {state} for {lasted:.0f} s"
+        # An earlier reply may have asked for a later probe than this one.
         due = max(self._next_probe, now + max(self._interval, failure.retry_after or 0.0))
-        # The last one at the very end: doubled intervals would else make twice the time of it
+        # The last probe is due at the end of the outage: the doubled interval might take twice as long.
         self._next_probe = min(due, max(now, self._since + longest))
         self._wake()
 
     def end_probe(self) -> None:
-        """Let the next one probe."""
+        """Let the next request probe."""
         self._probing = False
         self._wake()
 
     def _wake(self) -> None:
-        # A new event for those who wait from now on: one that is set and cleared would be missed by late wakers.
+        # Later waiters get a new event. If one event were set and cleared, a waiter that wakes late would miss it.
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -360,9 +374,9 @@ class Paused(Exception):
 
 
 class Passage:
-    """One request past a breaker, which bears an outage of so many seconds: `async with`, and `begin` when it is sent.
+    """The passage of one request through a breaker: use `async with`, and call `begin` when the request is sent.
 
-    `began` is the time of that (monotonic).
+    `outage` is the maximum seconds that it waits for the end of an outage; `began` is the time of `begin` (monotonic).
     """
 
     def __init__(self, breaker: Breaker, outage: float = OUTAGE) -> None:
@@ -374,7 +388,7 @@ class Passage:
         return self
 
     def begin(self) -> None:
-        """Note that the request is sent now. Raises Paused if it has to wait once more."""
+        """Record that the request is sent now. Raises Paused if it has to wait again."""
         if self._breaker.paused and not self._probe:
             raise Paused
         self.began = time.monotonic()
@@ -385,6 +399,6 @@ class Passage:
                 self._breaker.failed(error, self.began, self._outage)
             elif error is None or isinstance(error, RequestFailed):
                 self._breaker.answered(self.began)
-        # Also after a cancelled probe: another request must get the chance, or all of them wait forever.
+        # Also after a cancelled probe: if no other request could probe, all of them would wait forever.
         if self._probe:
             self._breaker.end_probe()

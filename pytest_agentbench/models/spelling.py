@@ -21,8 +21,8 @@ from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Dialect, Model
 
 BYTES_PER_TOKEN = 4
-"""About so many bytes of a request are one token."""
-_TOOL_PARAMETERS = frozenset({"tool_choice", "parallel_tool_calls"})  # refused by endpoints where no tools are offered
+"""Approximate number of bytes of a request per token."""
+_TOOL_PARAMETERS = frozenset({"tool_choice", "parallel_tool_calls"})  # endpoints refuse them without tools
 # One encoder for all: `json.dumps` with options makes a new one for each request.
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
@@ -35,35 +35,39 @@ def compose_request(
 ) -> dict[str, Any]:
     """Return a request before its adaptation to an endpoint.
 
-    Its parameters are those of `ChatClient.complete`.
+    The arguments are those of `ChatClient.complete`.
     """
     body: dict[str, Any] = {"model": model.requested_model, "messages": messages}
-    if tools:
-        body["tools"] = tools
-    wanted = {**model.parameters, **parameters}
+    fields = {**model.parameters, **parameters}
     # One setting under two names: the last value counts under either name.
     for field, other in (LIMITS, LIMITS[::-1]):
         if field in parameters and other not in parameters:
-            wanted.pop(other, None)
-    left_out = () if tools else _TOOL_PARAMETERS
+            fields.pop(other, None)
+    if tools:
+        body["tools"] = tools
+    else:
+        fields = {name: value for name, value in fields.items() if name not in _TOOL_PARAMETERS}
     # None removes a value of the model's entry; it is not sent as `null`, which some endpoints refuse.
-    return body | {name: value for name, value in wanted.items() if value is not None and name not in left_out}
+    return body | {name: value for name, value in fields.items() if value is not None}
 
 
 def write_request(request: Mapping[str, Any]) -> bytes:
     """Return the JSON of a request."""
     with suppress(PydanticSerializationError):
         return to_json(request, inf_nan_mode="constants", fallback=str)  # a fifth of the standard library's time
-    return _encode(request).encode("utf-8", "replace")  # lone surrogates, which no server takes, become "?"
+    return _encode(request).encode("utf-8", "replace")  # lone surrogates, which no server accepts, become "?"
 
 
 class Spelling:
-    """Adapts requests for one model to its endpoint: by its dialect, and by learned changes (`lessons`)."""
+    """Adapts requests for one model to its endpoint: by its dialect, and by learned changes (`lessons`).
+
+    A Spelling is shared by all requests of its event loop, so a change that one learns applies to all later ones.
+    """
 
     def __init__(self, dialect: Dialect, model: Model, lessons: Lessons | None = None) -> None:
         self.dialect = dialect
         self._model, self.api = model, find_endpoint_api(model)
-        # Changes learned in one protocol do not apply to another.
+        # Changes learned in one API do not apply to another.
         native = "" if model.api == "chat" else self.api.path
         self._key = (model.base_url or DEFAULT_BASE_URL) + native, model.requested_model
         self._lessons = lessons or Lessons()
@@ -80,8 +84,8 @@ class Spelling:
         return change is not None and self.note(change)
 
     def note(self, change: Change) -> bool:
-        """Send further requests otherwise; whether they are. Raises OSError where that cannot be kept."""
-        if change in self._changes:  # learned by another request while this one was under way
+        """Apply a change to further requests, and return whether it applies. Raises OSError if it cannot be stored."""
+        if change in self._changes:  # learned by another request while this one was in flight
             return True
         if len(self._changes) >= MOST_CHANGES:
             return False
@@ -108,20 +112,20 @@ class Spelling:
 
     @property
     def takes_forms(self) -> bool:
-        """Return whether a request may ask for a form of reply."""
+        """Return whether a request may demand a format of the reply."""
         return not any(change.do == "format" for change in self._changes)
 
     def spell(self, request: Mapping[str, Any], own: Collection[str] = ()) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Return the request as the endpoint takes it, still as a chat completion, and which of its lessons that took.
+        """Return a request of Chat Completions adapted to the endpoint, and the adaptations that changed it.
 
-        `write` makes one of the model's protocol of it.
+        `write` translates it into the model's API.
         """
-        dialect, meant = self.dialect, {**self.api.defaults, **request}
+        dialect, full_request = self.dialect, {**self.api.defaults, **request}
         dropped = {change.field for change in self._changes if change.do == "drop" and change.field not in own}
-        # A field that another protocol lacks has no effect, so it is reported.
-        lacking = () if self._model.api == "chat" else [name for name in dialect.ignored if name in request]
-        left = dropped.union(lacking)
-        spelled = {self._field(name): value for name, value in meant.items() if name not in left}
+        # A field that another API lacks has no effect, so it is reported.
+        lacking = [name for name in dialect.ignored if name in request and self._model.api != "chat"]
+        left_out = dropped.union(lacking)
+        spelled = {self._field(name): value for name, value in full_request.items() if name not in left_out}
         effort = spelled.get("reasoning")
         if not dialect.reasoning_object and isinstance(effort, Mapping) and effort.keys() == {"effort"}:
             del spelled["reasoning"]
@@ -129,17 +133,17 @@ class Spelling:
         spelled["messages"] = self._spell_messages(request["messages"])
         if not self._changes and not lacking:
             return spelled, ()
-        acting = (change for change in self._changes if _acts(change, meant, own))
-        left_out = (Change(do="drop", field=name) for name in lacking)
-        return spelled, tuple(str(change) for change in (*left_out, *acting))
+        effective = [change for change in self._changes if _acts(change, full_request, own)]
+        drops = [Change(do="drop", field=name) for name in lacking]
+        return spelled, tuple(map(str, (*drops, *effective)))
 
     def write(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a request that was spelled in the model's protocol. Raises ProviderError where that cannot be."""
+        """Return an adapted request in the model's API. Raises ProviderError if it cannot be translated."""
         try:
             return self.api.write(request)
-        except (KeyError, TypeError, AttributeError) as error:  # what an agent of its own makes of its messages
-            said = f"the request cannot be written for `api: {self._model.api}`: {error!r}"
-            raise ProviderError(said, code="bad_request", reason="rejected", retryable=False) from error
+        except (KeyError, TypeError, AttributeError) as error:  # a user's agent may send messages of any shape
+            message = f"the request cannot be written for `api: {self._model.api}`: {error!r}"
+            raise ProviderError(message, code="bad_request", reason="rejected", retryable=False) from error
 
     def _field(self, name: str) -> str:
         if name in LIMITS:
@@ -149,27 +153,21 @@ class Spelling:
         return name
 
     def _spell_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        if all(message.get("role") != "assistant" for message in messages):
-            return list(messages)
-        dialect = self.dialect
-        spelled = [
-            fit_message(message, dialect.never_back, dialect.always_back)
-            if message.get("role") == "assistant"
-            else message
-            for message in messages
-        ]
-        if dialect.call_ids == "nine":
+        dialect, spelled = self.dialect, list(messages)
+        places = [at for at, message in enumerate(messages) if message.get("role") == "assistant"]
+        for at in places:
+            spelled[at] = fit_message(messages[at], dialect.never_back, dialect.always_back)
+        if places and dialect.call_ids == "nine":
             spelled = [_fit_ids(message) for message in spelled]
         for key in dialect.return_empty_in_tool_loop:
-            own = [message for message in spelled if message.get("role") == "assistant"]
-            if any(message.get(key) for message in own):
-                for message in own:
-                    message.setdefault(key, "")  # type: ignore[attr-defined]
+            if any(spelled[at].get(key) for at in places):
+                for at in places:
+                    spelled[at] = {**spelled[at], key: spelled[at].get(key, "")}
         return spelled
 
 
 def _acts(change: Change, request: Mapping[str, Any], own: Collection[str]) -> bool:
-    """Return whether a request is another one by the change."""
+    """Return whether a change alters a request."""
     if change.do == "rename":
         return any(name in request for name in LIMITS)
     if change.do == "drop":
@@ -183,9 +181,7 @@ _NINE = re.compile("[A-Za-z0-9]{9}")
 
 
 def _fit_ids(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message whose calls have ids of nine letters and digits; ids in a case may come from another
-    provider.
-    """
+    """Return a message whose calls have ids of nine letters and digits. The ids in a case may be another provider's."""
     fitted = dict(message)
     if "tool_call_id" in message:
         fitted["tool_call_id"] = _fit_id(message["tool_call_id"])
@@ -194,13 +190,13 @@ def _fit_ids(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return fitted
 
 
-def _fit_id(given: object) -> str:
-    # By the id alone: a call and its result, and each request of a conversation, come to the same
-    if isinstance(given, str) and _NINE.fullmatch(given):
-        return given
-    return hashlib.sha256(str(given).encode()).hexdigest()[:9]
+def _fit_id(call_id: object) -> str:
+    # It depends only on the id, so that a call, its result, and further requests of the conversation have equal ids.
+    if isinstance(call_id, str) and _NINE.fullmatch(call_id):
+        return call_id
+    return hashlib.sha256(str(call_id).encode()).hexdigest()[:9]
 
 
 def dialect_of(model: Model) -> Dialect:
-    """Return how a model's endpoint speaks, before it has taught anything."""
+    """Return the dialect of a model's endpoint without learned changes."""
     return resolve_dialect(model.dialect, model.base_url or DEFAULT_BASE_URL, model.dialect_overrides, model.api)

@@ -1,4 +1,4 @@
-"""An endpoint that answers by nothing but 429: few requests ask it, and the others wait for one to be answered."""
+"""An endpoint that answers only with 429: few requests are sent, and the others wait until one is answered."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_endless_429_is_met_by_few_requests_and_ends_all_in_errors(fault):
         # What was in flight when the limit was met, and a probe for each interval
         assert len(endpoint.requests) <= 20 + 12
     assert {(each.code, each.reason) for each in outcomes} == {(UNREACHABLE, "provider_error")}
-    assert "has answered by nothing but 429 for 1 s, so it is not asked any more" in str(outcomes[0])
+    assert "has answered only with 429 for 1 s, so it is not asked any more" in str(outcomes[0])
     assert told == []  # nothing was waited out
 
 

@@ -91,7 +91,7 @@ SCENARIOS = [
         between(9, 10**9, "429-after-huge"),
         errors=None,
         settings={"outage_seconds": 2},
-        in_report=r"answered by nothing but 429 for \d s",
+        in_report=r"answered only with 429 for \d s",
     ),
     Scenario(
         "dead for good",
