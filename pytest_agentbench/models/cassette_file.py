@@ -14,6 +14,7 @@ from pydantic import Field, StrictInt, model_validator
 from pytest_agentbench.config.base import ConfigFile, Scope, validate
 from pytest_agentbench.config.documents import Document, Problem, parse_yaml, read_bytes
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.models.json_values import as_list
 from pytest_agentbench.models.routes import CASSETTES
 from pytest_agentbench.records.base import Record, Text
 from pytest_agentbench.records.run import Usage
@@ -45,10 +46,10 @@ from pytest_agentbench.records.run import Usage
 
 _MAX_BYTES = 64 * 1024 * 1024
 MAX_MESSAGES = 10_000_000
-"""The most messages that the requests of a file may have together, those that they continue included."""
+"""Maximum messages of all requests of a file together, including those of requests that they continue."""
 
 _LOOK_BACK = 50
-"""The number of exchanges before it among which the one is looked for that a request continues."""
+"""Number of earlier exchanges that are searched for the request that a request continues."""
 
 Seconds = Annotated[float, Field(ge=0)]
 Number = Annotated[StrictInt, Field(ge=1)]
@@ -145,8 +146,8 @@ class Cassette:
 def refuse_links(path: Path) -> None:
     """Raise ConfigError if the folder of a cassette is a link: the author of the case may have put it there."""
     above = path.parent.parent
-    for folder in (above, path.parent) if above.name == CASSETTES else (path.parent,):
-        if folder.is_symlink():
+    for folder in (above, path.parent):
+        if folder.is_symlink() and (folder is not above or above.name == CASSETTES):
             raise ConfigError(
                 f"{folder}: is a link to another folder, expected a folder: cassettes are neither read nor written "
                 "through links. Put the folder itself there"
@@ -199,25 +200,25 @@ def _write_out(written: Sequence[_Written], document: Document) -> Iterator[Exch
     """Yield the exchanges with their requests written out."""
     requests: list[dict[str, Any]] = []
     messages = 0
-    for index, each in enumerate(written):
-        request = each.request
-        if each.continues is not None:
-            if each.continues > index:
-                problem = f"found {each.continues}, expected the number of an earlier exchange, from 1"
+    for index, exchange in enumerate(written):
+        request = exchange.request
+        if exchange.continues is not None:
+            if exchange.continues > index:
+                problem = f"found {exchange.continues}, expected the number of an earlier exchange, from 1"
                 raise document.error([document.problem(("exchanges", index, "continues"), problem)])
-            base = requests[each.continues - 1]
+            base = requests[exchange.continues - 1]
             begun = base.get("messages", [])
             if not isinstance(begun, list):
-                problem = f"found {each.continues}, expected the number of an exchange whose messages are a list"
+                problem = f"found {exchange.continues}, expected the number of an exchange whose messages are a list"
                 raise document.error([document.problem(("exchanges", index, "continues"), problem)])
-            request = {**base, "messages": [*begun, *each.messages]}
+            request = {**base, "messages": [*begun, *exchange.messages]}
             messages += len(request["messages"])
             # Each exchange may continue the one before: a file of kilobytes could otherwise write out gigabytes.
             if messages > MAX_MESSAGES:
                 problem = f"the requests up to here have more than {MAX_MESSAGES:,} messages together"
                 raise document.error([document.problem(("exchanges", index), problem)])
         requests.append(request)
-        fields = {name: getattr(each, name) for name in Exchange.model_fields}
+        fields = {name: getattr(exchange, name) for name in Exchange.model_fields}
         yield Exchange.model_construct(**(fields | {"request": request}))
 
 
@@ -234,36 +235,38 @@ def dump_cassette(cassette: Cassette) -> bytes:
 
 
 def _dump_readable_yaml(value: Any, *, sort_keys: bool = False) -> str:
-    """Return JSON-like data as YAML that people read: texts of several lines as blocks, nothing folded."""
+    """Return JSON-like data as readable YAML: texts of several lines as blocks, no folded lines."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=sort_keys, allow_unicode=True, width=2**20)
     return text
 
 
 def _abbreviate(exchanges: Iterable[Exchange]) -> Iterator[dict[str, Any]]:
-    """Yield each exchange with as little of its request as the ones before it allow."""
-    before: list[Mapping[str, Any]] = []
+    """Yield each exchange. A request that continues an earlier one has only its further messages."""
+    earlier: list[Mapping[str, Any]] = []
     for exchange in exchanges:
         rest = exchange.model_dump(mode="json", exclude_defaults=True, exclude={"asked", "request"})
-        yield {"asked": exchange.asked, **_abbreviate_request(exchange.request, before), **rest}
-        before.append(exchange.request)
+        yield {"asked": exchange.asked, **_abbreviate_request(exchange.request, earlier), **rest}
+        earlier.append(exchange.request)
 
 
-def _abbreviate_request(request: dict[str, Any], before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _abbreviate_request(request: dict[str, Any], earlier: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     messages = request.get("messages")
-    if isinstance(messages, list) and messages:
-        # Newest first: a conversation continues its own last request, and parallel ones are few.
-        for at in range(len(before) - 1, max(-1, len(before) - 1 - _LOOK_BACK), -1):
-            base = before[at]
-            begun = base.get("messages")
-            if (
-                isinstance(begun, list)
-                and begun
-                and messages[: len(begun)] == begun
-                and list(base) == list(request)
-                and all(base[name] == value for name, value in request.items() if name != "messages")
-            ):
-                more = messages[len(begun) :]
-                return {"continues": at + 1, **({"messages": more} if more else {})}
+    if not isinstance(messages, list) or not messages:
+        return {"request": request}
+    # Newest first: a conversation continues its own last request, and parallel ones are few.
+    for at in range(len(earlier) - 1, max(-1, len(earlier) - 1 - _LOOK_BACK), -1):
+        base = earlier[at]
+        begun = base.get("messages")
+        if (
+            isinstance(begun, list)
+            and begun
+            and messages[: len(begun)] == begun
+            and list(base) == list(request)
+            and all(base[name] == value for name, value in request.items() if name != "messages")
+        ):
+            if len(messages) == len(begun):
+                return {"continues": at + 1}
+            return {"continues": at + 1, "messages": messages[len(begun) :]}
     return {"request": request}
 
 
@@ -284,11 +287,11 @@ _Dumper.add_representer(str, _represent_text)
 SHOWN_LINES = 40
 SHOWN_WIDTH = 160
 _COMPARED = 1_000_000
-"""The most characters of recorded requests that are compared, those with about as many messages first."""
+"""Maximum characters of recorded requests that are compared. Those with about as many messages come first."""
 _LINES = 1_000
-"""The most lines from the first difference on that are aligned."""
+"""Maximum lines that are aligned, from the first difference on."""
 _AROUND = 2
-"""Lines that are shown around a difference."""
+"""Number of equal lines around a difference."""
 _BEFORE = 40
 """Characters that a long line shows before its first difference."""
 
@@ -298,15 +301,15 @@ def find_nearest(request: dict[str, Any], recorded: Sequence[tuple[int, dict[str
 
     None if nothing is recorded. The diff is bounded in lines and in width.
     """
-    asked = _write_yaml_lines(request)
+    new_lines = _write_yaml_lines(request)
     matcher: difflib.SequenceMatcher[str] = difflib.SequenceMatcher(autojunk=False)
-    matcher.set_seq2(asked)
+    matcher.set_seq2(new_lines)
     nearest: tuple[float, int, list[str]] | None = None
     compared, messages = 0, _count_messages(request)
-    for number, each in sorted(recorded, key=lambda pair: abs(_count_messages(pair[1]) - messages)):
+    for number, recorded_request in sorted(recorded, key=lambda pair: abs(_count_messages(pair[1]) - messages)):
         if compared > _COMPARED:
             break
-        lines = _write_yaml_lines(each)
+        lines = _write_yaml_lines(recorded_request)
         compared += sum(map(len, lines))
         matcher.set_seq1(lines)
         # `ratio()` is quadratic in the lines; this upper bound is linear and ranks requests as well.
@@ -316,17 +319,14 @@ def find_nearest(request: dict[str, Any], recorded: Sequence[tuple[int, dict[str
     if nearest is None:
         return None
     _, number, lines = nearest
-    shown = list(_diff_lines(lines, asked))
-    if len(shown) > SHOWN_LINES:
-        shown[SHOWN_LINES:] = [f"[... {len(shown) - SHOWN_LINES} more lines differ ...]"]
-    return number, "\n".join([f"--- recorded (exchange {number})", "+++ asked now", *shown])
+    diff = list(_diff_lines(lines, new_lines))
+    if len(diff) > SHOWN_LINES:
+        diff[SHOWN_LINES:] = [f"[... {len(diff) - SHOWN_LINES} more lines differ ...]"]
+    return number, "\n".join([f"--- recorded (exchange {number})", "+++ asked now", *diff])
 
 
 def _count_messages(request: dict[str, Any]) -> int:
-    messages = request.get("messages")
-    if isinstance(messages, list):
-        return len(messages)
-    return 0
+    return len(as_list(request.get("messages")))
 
 
 def _write_yaml_lines(request: dict[str, Any]) -> list[str]:
@@ -354,13 +354,12 @@ def _diff_lines(recorded: list[str], asked: list[str]) -> Iterator[str]:
 
 
 def _count_common(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return how many lines, or characters of a line, are the same at the beginning."""
+    """Return the number of equal lines, or characters of a line, at the beginning."""
     return next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
 
 
 def _cut_line(line: str, start: int) -> str:
     if len(line) <= SHOWN_WIDTH:
         return line
-    head = "…" if start else ""
-    tail = "…" if start + SHOWN_WIDTH < len(line) else ""
-    return f"{head}{line[start : start + SHOWN_WIDTH]}{tail}"
+    end = start + SHOWN_WIDTH
+    return "…" * (start > 0) + line[start:end] + "…" * (end < len(line))

@@ -1,4 +1,4 @@
-"""The chat client whose answers a cassette has or keeps."""
+"""The chat client that replays a cassette's answers or records new ones."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _REFUSALS: Mapping[str, EndReason] = {
     "filtered": "filtered",
     "malformed_reply": "malformed_reply",
 }
-"""Codes of errors that this very request will always get, and how a run ends by them."""
+"""Codes of errors that an equal request always gets, and how a run ends by them."""
 
 
 class TapedClient(ChatClient):
-    """A client that asks one model through a tape. `connect` makes the client that really asks, at the first need."""
+    """A client that asks one model through a tape. `connect` opens a client for answers that the tape lacks."""
 
     taped = True
 
@@ -48,9 +48,9 @@ class TapedClient(ChatClient):
         self._alike = alike
 
     def comparing(self, alike: Callable[[dict[str, Any]], dict[str, Any]]) -> TapedClient:
-        """Return a client for an agent whose requests hold the time and the like.
+        """Return a client for an agent whose requests contain the time and other changing values.
 
-        `alike` gives each request as it is kept and compared. The model is sent the request itself.
+        `alike` returns the form of a request that is recorded and compared. The model gets the request itself.
         """
         return TapedClient(self.model, self._tape, self._connect, alike)
 
@@ -73,12 +73,13 @@ class TapedClient(ChatClient):
     ) -> ChatReply:
         """Return one chat completion, as `ChatClient.complete` does; a ProviderError may have the code `not_recorded`.
 
-        `way` describes an agent's request in another dialect than the model's: its recorded answer is not used for
-        others.
+        `way` describes an agent's request in another API than the model's: its recorded answer is not used for others.
         """
 
         async def ask() -> ChatReply:
-            client = self._connect()
+            client, batching = self._connect(), {}
+            if alone and getattr(client, "takes_alone", False):
+                batching["alone"] = True
             return await client.complete(
                 messages,
                 tools=tools,
@@ -90,15 +91,16 @@ class TapedClient(ChatClient):
                 on_retry=on_retry,
                 stream=stream,
                 stall_seconds=stall_seconds,
-                **({"alone": True} if alone and getattr(client, "takes_alone", False) else {}),
                 own=own,
+                **batching,
             )
 
         return await self._play(compose_request(self.model, messages, tools, parameters or {}), ask, way)
 
     async def forward(self, passed: PassedRequest, **options: Any) -> ChatReply:
-        """Return the reply to an agent's own request as `ChatClient.forward` does. One of the tape is not passed back:
-        the caller writes it.
+        """Return the reply to an agent's own request as `ChatClient.forward` does.
+
+        A reply from the tape is not passed to the agent: the caller writes it.
         """
 
         async def ask() -> ChatReply:
@@ -107,10 +109,10 @@ class TapedClient(ChatClient):
         return await self._play(passed.request, ask, f"{passed.api}, pass")
 
     async def _play(
-        self, asked: Mapping[str, Any], ask: Callable[[], Awaitable[ChatReply]], way: str | None
+        self, composed: Mapping[str, Any], ask: Callable[[], Awaitable[ChatReply]], way: str | None
     ) -> ChatReply:
-        # As JSON has it, and as it is meant: an endpoint's own spelling is no other request.
-        request = self._alike(json.loads(write_request(asked)))
+        # The request before its adaptation to an endpoint: equal requests to different endpoints are equal on a tape.
+        request = self._alike(json.loads(write_request(composed)))
         if way is not None:
             request["asked_in"] = way
         form = Form(_write_answer, self._read_answer, _keep_refusal, _restore_refusal)
@@ -144,13 +146,14 @@ class TapedClient(ChatClient):
 def _write_answer(reply: ChatReply) -> Answer:
     """Return the recorded form of a reply: with its assistant message only if that is more than its text."""
     text = json.dumps(drop_empty(reply.message), ensure_ascii=False, default=str)
-    message = json.loads(text.encode("utf-8", "replace"))  # no file holds lone surrogates
-    # As short as possible: people read and edit cassettes.
+    message = json.loads(text.encode("utf-8", "replace"))  # lone surrogates cannot be written to a file
+    answer: dict[str, Any] = {"message": message}
     content = message.get("content")
-    plain = message == {"role": "assistant", "content": content} and (content is None or isinstance(content, str))
+    # As short as possible: people read and edit cassettes.
+    if message == {"role": "assistant", "content": content} and (content is None or isinstance(content, str)):
+        answer = {"content": content}
     return Answer(
-        content=content if plain else None,
-        message=None if plain else message,
+        **answer,
         reasoning={name: text for name, text in reply.reasoning.items() if name not in message},
         finish_reason=reply.finish_reason,
         model=reply.model,
@@ -167,11 +170,10 @@ def _keep_refusal(error: Exception) -> Refusal | None:
 
 
 def _restore_refusal(refusal: Refusal) -> ProviderError:
-    side = "input" if refusal.code == "filtered" else None
     return ProviderError(
         refusal.message,
         code=refusal.code,
         reason=_REFUSALS.get(refusal.code, "rejected"),
-        detail=EndDetail(side=side),
+        detail=EndDetail(side="input" if refusal.code == "filtered" else None),
         partial=refusal.partial,
     )

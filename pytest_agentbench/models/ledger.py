@@ -53,9 +53,10 @@ class Ledger:
     def book(self, stage: str, usage: Usage) -> None:
         """Add the usage of a request to a stage."""
         cost, part = usage.cost_usd, usage.unsettled
-        estimate = part.estimated_cost_usd or 0.0 if part is not None else 0.0
-        tokens = usage.input_tokens or 0, usage.output_tokens or 0
-        self.stages[stage].add(Spent(1, *tokens, cost or 0.0, int(cost is None), estimate))
+        spent = Spent(1, usage.input_tokens or 0, usage.output_tokens or 0, cost or 0.0, int(cost is None))
+        if part is not None:
+            spent.estimated_usd = part.estimated_cost_usd or 0.0
+        self.stages[stage].add(spent)
 
     def snapshot(self) -> dict[str, Spent]:
         """Return the amount of each stage so far."""
@@ -74,12 +75,14 @@ class Ledger:
         return total
 
     def used_up(self) -> str | None:
-        """Return why nothing more is to be asked; None while there is money left."""
+        """Return why no further request may be sent, or None if there is money left."""
         total = self.total
         if self.max_cost is None or total.cost_usd + total.estimated_usd < self.max_cost:
             return None
-        also = f" and {total.estimated_usd:.4f} estimated" if total.estimated_usd > 0 else ""
-        return f"the budget is used up: {total.cost_usd:.4f}{also} of {self.max_cost:.4f} USD (--max-cost)"
+        spent = f"{total.cost_usd:.4f}"
+        if total.estimated_usd > 0:
+            spent = f"{spent} and {total.estimated_usd:.4f} estimated"
+        return f"the budget is used up: {spent} of {self.max_cost:.4f} USD (--max-cost)"
 
     def uncounted(self) -> str | None:
         """Return the amount that the limit could not count, or None if there is none, or no limit."""

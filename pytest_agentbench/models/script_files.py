@@ -163,7 +163,7 @@ class Step(Record):
     def _require_content(self) -> Self:
         nothing = self.content is None and not self.tool_calls
         if nothing and (self.error is None or self.error.times is not None):
-            raise ValueError("needs 'content' or 'tool_calls' (an 'error' without 'times' may stand alone)")
+            raise ValueError("needs 'content' or 'tool_calls' (only an 'error' without 'times' needs neither)")
         return self
 
 
@@ -286,15 +286,17 @@ class ScriptedVerdict(Record):
         return self
 
     def _is_complete(self) -> bool:
-        forms = load_extensions(VERDICT_FORMS).values() if self.dimensions.keys() - set(DIMENSIONS) else ()
+        if self.dimensions.keys() <= set(DIMENSIONS):  # no form of a pack's judge has to be imported
+            return False
+        forms = load_extensions(VERDICT_FORMS).values()
         return any(set(form.dimensions) <= self.dimensions.keys() for form in forms)
 
     def scored(self, dimension: str | None = None) -> ScriptedScore:
         """Return the score of a dimension, or the overall one."""
-        said = self.overall if dimension is None else self.dimensions.get(dimension, self.overall)
-        if isinstance(said, ScriptedScore):
-            return said
-        return ScriptedScore(score=said)
+        score = self.dimensions.get(dimension or "", self.overall)
+        if isinstance(score, ScriptedScore):
+            return score
+        return ScriptedScore(score=score)
 
 
 def _tag_count(said: Any) -> str:
@@ -405,15 +407,15 @@ class DatasetScript(ConfigFile):
     def stages(self, item_id: str | None = None) -> dict[str, ScriptedStages]:
         """Return the judges' staged replies for an item by section; None: for every other item."""
         return {
-            one: {**getattr(self, one), **(getattr(self, each).get(item_id, {}) if item_id is not None else {})}
-            for one, each in list_stage_sections()
+            section: {**getattr(self, section), **getattr(self, by_item).get(item_id, {})}
+            for section, by_item in list_stage_sections()
         }
 
     @property
     def item_ids(self) -> dict[str, Any]:
         """Return the ids of items in the script."""
-        staged = (getattr(self, each) for _, each in list_stage_sections())
-        return {key: True for said in (self.answers, self.judges, self.judgements, *staged) for key in said}
+        staged = (getattr(self, by_item) for _, by_item in list_stage_sections())
+        return {item_id: True for field in (self.answers, self.judges, self.judgements, *staged) for item_id in field}
 
 
 def list_stage_sections() -> list[tuple[str, str]]:

@@ -57,14 +57,15 @@ class Script:
     @cached_property
     def answers_digest(self) -> str:
         """Return the SHA-256 of the script's answers to an agent: replies, searches and pages."""
-        # Only if there are any: scripts without pages keep the digests that they had before pages existed.
-        pages = [self.web_fetch] if self.web_fetch else []
-        return fingerprint([self.replies, self.web_search, *pages])
+        answers: list[object] = [self.replies, self.web_search]
+        if self.web_fetch:  # scripts without pages keep the digests that they had before pages existed
+            answers.append(self.web_fetch)
+        return fingerprint(answers)
 
     @cached_property
     def verdict_digest(self) -> str:
         """Return the SHA-256 of its judges' replies."""
-        # The same for stages of packs.
+        # Only sections with stages count: scripts without them keep their earlier digests.
         stages = [stages for stages in self.staged.values() if stages]
         return fingerprint([self.judge, self.votes, *stages])
 
@@ -115,17 +116,17 @@ class Script:
 
         :raises NoScript: there is a list of replies, and it is shorter.
         """
-        said = self.staged.get(section, {}).get(stage)
-        if isinstance(said, list):
-            said = self._take_nth(tuple(said), request, f"{stage} has {{}} replies and this is request {{}}")
-        if said is None or isinstance(said, str):
-            return said
-        return json.dumps(said, ensure_ascii=False)
+        reply = self.staged.get(section, {}).get(stage)
+        if isinstance(reply, list):
+            reply = self._take_nth(tuple(reply), request, f"{stage} has {{}} replies and this is request {{}}")
+        if reply is None or isinstance(reply, str):
+            return reply
+        return json.dumps(reply, ensure_ascii=False)
 
-    def _take_nth(self, given: tuple[T, ...], number: int, what: str) -> T:
-        if number > len(given):
-            raise NoScript(f"{what.format(len(given), number)}; add one to {self.path}", "script_exhausted")
-        return given[number - 1]
+    def _take_nth(self, replies: tuple[T, ...], number: int, problem: str) -> T:
+        if number > len(replies):
+            raise NoScript(f"{problem.format(len(replies), number)}; add one to {self.path}", "script_exhausted")
+        return replies[number - 1]
 
     def _find_reply(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Reply, int]:
         """Return the reply, and the number of assistant messages after its user message.
@@ -137,7 +138,7 @@ class Script:
             for reply in self.replies:
                 if reply.is_specific and reply.answers(text):
                     return reply, answers
-            # Only the last message may be answered by a reply for any: an older one was answered then.
+            # A reply without `when` answers only the last message: an older one has its answer already.
             if nth == 0:
                 for reply in self.replies:
                     if not reply.is_specific:
@@ -184,8 +185,8 @@ class Scripts:
     @property
     def count(self) -> int:
         """Return how many cases, rows and defaults are scripted."""
-        found = (beside for beside in self._seen.values() if isinstance(beside, FileScripts))
-        return sum(len(beside.by_case) + (beside.default is not None) for beside in found)
+        files = (scripts for scripts in self._seen.values() if isinstance(scripts, FileScripts))
+        return sum(len(scripts.by_case) + (scripts.default is not None) for scripts in files)
 
     def load_beside(self, case: Case) -> FileScripts:
         """Load the script next to the file of `case`, at the file's first use.
@@ -193,10 +194,10 @@ class Scripts:
         :raises ConfigError: the script is wrong; again at each call.
         """
         beside = self._read_beside(case)
-        known = self._of_case.setdefault(case.case_id, [])
-        # Cases of several roots may share an id; which script counts is then asked at the request.
-        if beside not in known:
-            known.append(beside)
+        case_scripts = self._of_case.setdefault(case.case_id, [])
+        # Cases of several roots may share an id. A request for such an id is refused if several have a script.
+        if beside not in case_scripts:
+            case_scripts.append(beside)
         return beside
 
     def answers_digest(self, case: Case) -> str | None:
@@ -226,8 +227,7 @@ class Scripts:
             try:
                 beside = _load_case(case) if case.dataset is None else _load_rows(case)
                 self._of_dataset.setdefault(case.dataset, []).append(beside)
-            # Errors are cached too: each case of a broken script gets the same error without reading it
-            # again.
+            # Errors are cached too: all cases of a broken script get the same error, and it is read once.
             except ConfigError as error:
                 beside = error
             self._seen[file] = beside
@@ -236,8 +236,7 @@ class Scripts:
         return beside
 
     def find(self, case_id: str | None, messages: Sequence[Mapping[str, Any]]) -> Script:
-        """Return the script for a request of the case `case_id`, or, without one, for the last user message that one
-        knows.
+        """Return the script for a request of the case `case_id`; None: of the case whose script has the user message.
 
         :raises NoScript: none answers, or several do.
         """
@@ -248,17 +247,16 @@ class Scripts:
         return script
 
     def verdict(self, case_id: str | None, messages: Sequence[Mapping[str, Any]], iteration: int) -> ScriptedVerdict:
-        """Return a judge's verdict on the case `case_id`, or, without one, on the case whose message the prompt quotes.
+        """Return a judge's verdict on the case `case_id`; None: on the case whose message the prompt quotes.
 
         :raises NoScript: no script has one, or several do.
         """
         if case_id is None:
             case_id = self._find_judged_case(messages)
-        script = self.find_script(case_id)
-        verdict = script.verdict(iteration) if script is not None else None
+        script = self._find_script_or_empty(case_id)
+        verdict = script.verdict(iteration)
         if verdict is None:
-            place = script.path if script else self._find_place(case_id)
-            raise NoScript(f"no scripted verdict for case {case_id!r}; add a `judge:` section to {place}")
+            raise NoScript(f"no scripted verdict for case {case_id!r}; add a `judge:` section to {script.path}")
         return verdict
 
     def judgement(
@@ -270,12 +268,11 @@ class Scripts:
         """
         if case_id is None:
             case_id = self._find_judged_case(messages)
-        script = self.find_script(case_id)
-        vote = script.vote(repetition) if script is not None else None
+        script = self._find_script_or_empty(case_id)
+        vote = script.vote(repetition)
         if vote is None:
-            place = script.path if script else self._find_place(case_id)
-            key = "judgements" if str(place).endswith(DATASET_SCRIPT) else "judgement"
-            raise NoScript(f"no scripted judgement for case {case_id!r}; add it under `{key}:` to {place}")
+            key = "judgements" if str(script.path).endswith(DATASET_SCRIPT) else "judgement"
+            raise NoScript(f"no scripted judgement for case {case_id!r}; add it under `{key}:` to {script.path}")
         return vote
 
     def stage(
@@ -287,23 +284,24 @@ class Scripts:
         """
         if case_id is None:
             case_id = self._find_judged_case(messages)
-        script = self.find_script(case_id)
-        said = script.stage(section, stage, request) if script is not None else None
-        if said is None:
-            place = script.path if script else self._find_place(case_id)
-            raise NoScript(f"nothing is scripted for {stage!r} of {case_id!r}; add it under `{section}:` to {place}")
-        return said
+        script = self._find_script_or_empty(case_id)
+        reply = script.stage(section, stage, request)
+        if reply is None:
+            raise NoScript(
+                f"nothing is scripted for {stage!r} of {case_id!r}; add it under `{section}:` to {script.path}"
+            )
+        return reply
 
     def search(self, case_id: str, query: str) -> tuple[ScriptedSearchResult, ...]:
         """Return the results of the tool web_search for a run of the case on a scripted model.
 
         :raises NoScript: the case's script does not have the query.
         """
-        script = self.find_script(case_id)
-        if script is None or query not in script.web_search:
-            place = script.path if script else self._find_place(case_id)
+        script = self._find_script_or_empty(case_id)
+        if query not in script.web_search:
+            search = _quote_briefly(query)
             raise NoScript(
-                f"no scripted search for {_quote_briefly(query)} in case {case_id!r}; add it to web_search in {place}"
+                f"no scripted search for {search} in case {case_id!r}; add it to web_search in {script.path}"
             )
         return script.web_search[query]
 
@@ -312,23 +310,18 @@ class Scripts:
 
         :raises NoScript: the case's script has no such page.
         """
-        script = self.find_script(case_id)
-        if script is None or url not in script.web_fetch:
-            place = script.path if script else self._find_place(case_id)
-            raise NoScript(
-                f"no scripted page {_quote_briefly(url)} in case {case_id!r}; add it to web_fetch in {place}"
-            )
+        script = self._find_script_or_empty(case_id)
+        if url not in script.web_fetch:
+            page = _quote_briefly(url)
+            raise NoScript(f"no scripted page {page} in case {case_id!r}; add it to web_fetch in {script.path}")
         return script.web_fetch[url]
 
     def pages(self, case_id: str) -> Mapping[str, str]:
         """Return the pages that the case's script has, by URL.
 
-        Raises NoScript where several scripts answer the case.
+        Raises NoScript if several scripts answer the case.
         """
-        script = self.find_script(case_id)
-        if script is None:
-            return {}
-        return script.web_fetch
+        return self._find_script_or_empty(case_id).web_fetch
 
     def find_script(self, case_id: str) -> Script | None:
         """Return the script of a case, or None. Raises NoScript if several match."""
@@ -342,12 +335,16 @@ class Scripts:
             return scripts[0]
         return None
 
+    def _find_script_or_empty(self, case_id: str) -> Script:
+        """Return the script of a case, or an empty one at the place for it. Raises NoScript if several match."""
+        return self.find_script(case_id) or Script(Path(self._find_place(case_id)), ())
+
     def _find_place(self, case_id: str) -> str:
         """Return the path for a script of the case."""
         besides = self._list_besides(case_id)
         if besides:
             return str(besides[0].path)
-        return f"a {CASE_SCRIPT} beside it"
+        return f"a {CASE_SCRIPT} next to it"
 
     def _list_besides(self, case_id: str) -> list[FileScripts]:
         """Return the scripts next to the file of a case; for a row that is not loaded, next to all files of its
@@ -370,14 +367,14 @@ JUDGES_PROMPT = "this judge's prompt"
 
 
 def describe_message(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return how errors call a request without a case: by its last user message."""
+    """Return the name of a request without a case for errors: its last user message."""
     return f"the user message {_quote_briefly(next((text for text, _ in list_user_turns(messages)), ''))}"
 
 
-def make_unanswered(what: str) -> NoScript:
-    """Return the error for a request that no script answers."""
+def make_unanswered(request: str) -> NoScript:
+    """Return the error for a request that no script answers. `request` describes it."""
     return NoScript(
-        f"no script answers {what}; add a reply with `when` to the {CASE_SCRIPT} of its case, or an answer to "
+        f"no script answers {request}; add a reply with `when` to the {CASE_SCRIPT} of its case, or an answer to "
         f"the <name>{DATASET_SCRIPT} of its dataset"
     )
 
@@ -393,29 +390,33 @@ def read_case_script(case_id: str, path: Path) -> FileScripts:
     """Return the case's script in a `demo.yaml`. Raises ConfigError if it is wrong."""
     from pytest_agentbench.models.script_files import CaseScript
 
-    said = load(path, CaseScript)
-    script = Script(path, said.replies, said.judge, said.judgement, said.web_search, said.web_fetch)
+    file = load(path, CaseScript)
+    script = Script(path, file.replies, file.judge, file.judgement, file.web_search, file.web_fetch)
     return FileScripts(path, {case_id: script})
 
 
 def _load_rows(case: Case) -> FileScripts:
     path = _place_dataset_script(case.path)
-    prefix = "" if any(part.has_own_id for part in case.case_parts) else f"{case.dataset}."
     if not path.is_file():
         return FileScripts(path)
     from pytest_agentbench.models.script_files import dataset_script_model
 
-    said = load(path, dataset_script_model())
-    default = () if said.default is None else _make_replies(said.default)
+    file = load(path, dataset_script_model())
+    # Rows of some packs have ids of their own; all other ids begin with the name of the dataset.
+    has_own_id = any(part.has_own_id for part in case.case_parts)
+    prefix = "" if has_own_id else f"{case.dataset}."
+    default = _make_replies(file.default)
     by_case = {}
-    for item_id in said.item_ids:
-        replies = _make_replies(said.answers[item_id]) if item_id in said.answers else default
-        judge = said.judges.get(item_id, said.judge)
-        stages = said.stages(item_id)
-        script = Script(path, replies, judge, said.judgements.get(item_id), web_fetch=said.web_fetch, staged=stages)
+    for item_id in file.item_ids:
+        replies = _make_replies(file.answers.get(item_id, file.default))
+        judge = file.judges.get(item_id, file.judge)
+        stages = file.stages(item_id)
+        script = Script(path, replies, judge, file.judgements.get(item_id), web_fetch=file.web_fetch, staged=stages)
         by_case[prefix + legal_id(item_id)] = script
-    others = Script(path, default, said.judge, web_fetch=said.web_fetch, staged=said.stages())
-    return FileScripts(path, by_case, others if default or any(said.stages().values()) or said.web_fetch else None)
+    if not (default or any(file.stages().values()) or file.web_fetch):
+        return FileScripts(path, by_case)
+    others = Script(path, default, file.judge, web_fetch=file.web_fetch, staged=file.stages())
+    return FileScripts(path, by_case, others)
 
 
 def _place_dataset_script(dataset_file: Path) -> Path:
@@ -423,12 +424,16 @@ def _place_dataset_script(dataset_file: Path) -> Path:
     return dataset_file.with_name(dataset_file.stem + DATASET_SCRIPT)
 
 
-def _make_replies(answer: str | Reply | tuple[Reply, ...]) -> tuple[Reply, ...]:
+def _make_replies(answer: str | Reply | tuple[Reply, ...] | None) -> tuple[Reply, ...]:
     from pytest_agentbench.models.script_files import Reply
 
-    if isinstance(answer, tuple):
-        return answer
-    return (Reply(content=answer) if isinstance(answer, str) else answer,)
+    if answer is None:
+        return ()
+    if isinstance(answer, str):
+        return (Reply(content=answer),)
+    if isinstance(answer, Reply):
+        return (answer,)
+    return answer
 
 
 def _list_dataset_names(case_id: str) -> Iterator[str]:

@@ -11,19 +11,19 @@ from pytest_agentbench.models.replies import RawReply
 from pytest_agentbench.records.case import ApiName, Model
 
 _REFUSED_IN_A_ROW = 3
-"""Different requests that are refused without a success between them before the key itself counts as refused."""
+"""Number of different requests in a row after whose refusal the key itself counts as refused."""
 _LONGEST = 3.0
-"""Seconds for which a conclusion waits at most: who sent the request waits as long for its refusal."""
+"""Maximum seconds to wait for a conclusion. The sender of the request waits as long for its refusal."""
 
 
 class Answered:
-    """The addresses and keys that have given a good reply in this process. For one event loop."""
+    """The addresses and keys with a successful reply in this process. For one event loop."""
 
     def __init__(self) -> None:
         self.models: set[tuple[str | None, ApiName, str]] = set()
-        """Addresses (base_url), protocols and models."""
+        """Addresses (base_url), APIs and models."""
         self.keys: set[tuple[str | None, tuple[str, ...]]] = set()
-        """Addresses (base_url) and the variables that hold the key; without a key the protocol and the model."""
+        """Addresses (base_url) and the variables of the key; without a key the API and the model."""
 
 
 class Standing:
@@ -31,7 +31,7 @@ class Standing:
 
     A refusal (401, 403) or a page proves little while other requests are in flight: a firewall refuses one prompt
     faster than a model answers the others. So a conclusion about the key or the address waits some seconds for the
-    requests in flight, and one success among them settles it.
+    requests in flight. One success among them proves that the key and the address are right.
     """
 
     def __init__(self, model: Model, answered: Answered) -> None:
@@ -54,7 +54,7 @@ class Standing:
             self._wake()
 
     def succeeded(self) -> None:
-        """Note a good reply."""
+        """Record a successful reply."""
         self._answered.models.add(self._address)
         self._answered.keys.add(self._key)
         self._refused.clear()
@@ -64,7 +64,7 @@ class Standing:
     async def is_hiccup(self, reply: RawReply) -> bool:
         """Return whether a page in place of an answer comes from a proxy that fails for a moment.
 
-        Before the model's first good reply it comes from a wrong address, which the model's name may be a part of.
+        Before the model's first successful reply a page means a wrong address, of which the model may be a part.
         Call inside `in_flight`.
         """
         if reply.status not in (200, 404) or not is_page(reply.headers.get("content-type", ""), reply.content):
@@ -72,17 +72,17 @@ class Standing:
         return self._address in self._answered.models or await self._one_succeeds()
 
     async def explain_refusal(self, failed: RequestFailed, body: bytes, model: Model) -> RequestFailed:
-        """Return the failure of a request that was refused as with a wrong key: the request's own, or the key's.
+        """Return the failure of a request with a 401 or 403: whether the request was refused or the key.
 
-        `body` is the request: the same one refused again adds no evidence. Call inside `in_flight`.
+        `body` is the request: an equal request that is refused again adds no evidence. Call inside `in_flight`.
         """
         self._refused.add(hash(body))
-        good = self._key in self._answered.keys
-        if good and len(self._refused) < _REFUSED_IN_A_ROW:
+        has_worked = self._key in self._answered.keys
+        if has_worked and len(self._refused) < _REFUSED_IN_A_ROW:
             return request_refused(failed, model)
         if await self._one_succeeds():
             return request_refused(failed, model)
-        if good:
+        if has_worked:
             return key_refused(failed, model, len(self._refused))
         return failed
 
@@ -90,7 +90,7 @@ class Standing:
         """Wait for the requests in flight; return whether one of them succeeds in time."""
         before = self._successes
         self._waiting += 1
-        self._wake()  # those who wait may all wait for nobody but each other
+        self._wake()  # without this, requests that all wait here would wait for each other
         try:
             async with asyncio.timeout(_LONGEST):
                 while self._successes == before and self._in_flight > self._waiting:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pytest_agentbench.bounded.writing import write_atomically
@@ -49,16 +49,17 @@ _BOUNDARY = re.compile(r"(<<<(?:DATA|END) )([0-9a-f]{32})\b")
 
 
 def canonicalize(request: Mapping[str, Any], folder: str | None, redactor: Redactor) -> dict[str, Any]:
-    """Return the request, JSON-like, without tags and secrets; the run's `folder` is called `[workspace]` in it."""
+    """Return the JSON-like request without tags and secrets, with `[workspace]` in place of the run's `folder`."""
 
     def neutralize(text: str) -> str:
         return _BOUNDARY.sub(r"\1[boundary]", _hide_folder(text, folder))
 
-    kept = {name: value for name, value in request.items() if name not in _TAGS}
-    text = "\0".join(_list_texts(kept))
-    if neutralize(text) == text == redactor.text(text):  # as most are, and they grow long
-        return kept
-    result: dict[str, Any] = redactor.value(map_texts(kept, neutralize))
+    untagged = {name: value for name, value in request.items() if name not in _TAGS}
+    # Most requests contain neither. One search in all texts is cheaper than a copy of a long conversation.
+    text = "\0".join(_list_texts(untagged))
+    if neutralize(text) == text == redactor.text(text):
+        return untagged
+    result: dict[str, Any] = redactor.value(map_texts(untagged, neutralize))
     return result
 
 
@@ -68,7 +69,7 @@ def _neutralize(value: Any, folder: str | None, redactor: Redactor) -> Any:
 
 
 def _restore_folder(value: Any, folder: str | None) -> Any:
-    """Return a kept answer for a run in `folder`."""
+    """Return a stored answer for a run in `folder`."""
     if folder is None:
         return value
     return map_texts(value, lambda text: text.replace(WORKSPACE, folder))
@@ -93,7 +94,7 @@ def _list_texts(value: Any) -> list[str]:
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return the value with every text in it changed, keys left as they are."""
+    """Return the value with every text in it changed. Keys stay."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -121,8 +122,8 @@ class Slot:
     def identity(self) -> str:
         """Return the hash of the exchange, independent of its place in a file."""
         assert self.exchange is not None
-        came = self.exchange.model_dump(mode="json", exclude={"after", "asked", "request"})
-        return fingerprint([self.key, came])
+        result = self.exchange.model_dump(mode="json", exclude={"after", "asked", "request"})
+        return fingerprint([self.key, result])
 
 
 def _hash_request(asked: str, request: dict[str, Any]) -> str:
@@ -131,13 +132,12 @@ def _hash_request(asked: str, request: dict[str, Any]) -> str:
     Ignores empty fields of assistant messages: older versions sent and recorded them.
     """
     if isinstance(messages := request.get("messages"), list):
-        request = {**request, "messages": [_drop_empty(each) for each in messages]}
+        request = {**request, "messages": [_drop_empty(message) for message in messages]}
     return fingerprint([asked, request])
 
 
 def _drop_empty(message: Any) -> Any:
-    is_own = isinstance(message, Mapping) and message.get("role") == "assistant"
-    if is_own:
+    if isinstance(message, Mapping) and message.get("role") == "assistant":
         return drop_empty(message)
     return message
 
@@ -151,36 +151,42 @@ def make_slots(exchanges: Sequence[Exchange]) -> list[Slot]:
     return slots
 
 
-def _merge_slots(kept: Sequence[Slot], fresh: Iterable[Slot]) -> list[Slot]:
-    """Return the kept slots, then the new ones that have an answer and are not among them."""
-    there = Counter(slot.identity for slot in kept)
-    result = list(kept)
+def _merge_slots(stored: Sequence[Slot], fresh: Iterable[Slot]) -> list[Slot]:
+    """Return the stored slots, then the new ones that have an answer and are not among them."""
+    counts = Counter(slot.identity for slot in stored)
+    merged = list(stored)
     for slot in fresh:
         if slot.exchange is None:
             continue
-        if there and there[slot.identity]:
-            there[slot.identity] -= 1
+        if counts and counts[slot.identity]:
+            counts[slot.identity] -= 1
         else:
-            result.append(slot)
-    return result
+            merged.append(slot)
+    return merged
 
 
 def number_exchanges(slots: Sequence[Slot]) -> Iterator[Exchange]:
     """Yield the exchanges for a file, with `after` if equal requests are distinguished by it."""
     places = {id(slot): number for number, slot in enumerate(slots, start=1)}
-    previous = [slot.previous for slot in slots if slot.previous is not None]
-    strangers = any(id(slot) not in places for slot in previous)  # read again since, or merged
-    alike = {slot.identity: number for number, slot in enumerate(slots, start=1)} if strangers else {}
-    before = [
-        None if slot.previous is None else places.get(id(slot.previous)) or alike.get(slot.previous.identity)
-        for slot in slots
-    ]
+
+    @cache
+    def by_identity() -> dict[str, int]:
+        return {slot.identity: number for number, slot in enumerate(slots, start=1)}
+
+    def find_previous(slot: Slot) -> int | None:
+        if slot.previous is None:
+            return None
+        # A file that was read again, or merged, has equal slots in place of the task's own.
+        return places.get(id(slot.previous)) or by_identity().get(slot.previous.identity)
+
+    numbers = [find_previous(slot) for slot in slots]
     origins: dict[str, set[int | None]] = {}
-    for slot, number in zip(slots, before, strict=True):
+    for slot, number in zip(slots, numbers, strict=True):
         origins.setdefault(slot.key, set()).add(number)
-    for slot, number in zip(slots, before, strict=True):
+    for slot, number in zip(slots, numbers, strict=True):
         assert slot.exchange is not None
-        yield slot.exchange.model_copy(update={"after": number if len(origins[slot.key]) > 1 else None})
+        is_ambiguous = len(origins[slot.key]) > 1
+        yield slot.exchange.model_copy(update={"after": number if is_ambiguous else None})
 
 
 T = TypeVar("T")
@@ -238,43 +244,40 @@ class Tape:
         self._replayed = self._recorded = self._free = False
 
     async def play(self, asked: str, request: dict[str, Any], ask: Callable[[], Awaitable[T]], form: Form[T]) -> T:
-        """Return the answer of `asked` to a JSON-like request: the tape's, or else that of `ask`, which is then
-        recorded.
+        """Return the answer of a model or service (`asked`) to a JSON-like request: the answer on the tape, else that
+        of `ask`, which is recorded.
 
         Equal requests get the recorded answers one after the other. Raises ProviderError (`not_recorded`) if a
         replay has none left, ConfigError for a broken file.
         """
-        wanted = canonicalize(request, self.folder(), self._redactor)
-        key = _hash_request(asked, wanted)
+        canonical = canonicalize(request, self.folder(), self._redactor)
+        key = _hash_request(asked, canonical)
         slot = self._take_slot(asked, key)
         if slot is not None:
             return await self._replay(slot, form)
         if self.mode(asked) == "replay":
-            raise self._make_miss(self._explain_missing(asked, wanted, key))
-        return await self._ask_and_record(asked, wanted, ask, form)
+            raise self._make_miss(self._explain_missing(asked, canonical, key))
+        return await self._ask_and_record(asked, canonical, ask, form)
 
     def settle_seconds(self, elapsed: float) -> float:
-        """Settle and return how many seconds the run took, at its end.
+        """Set and return the duration of the run in seconds, at its end.
 
-        That is as recorded where all its answers came from the tape, else `elapsed` and the time that those from the
-        tape took once.
+        It is the recorded duration if all answers came from the tape. Otherwise it is `elapsed` plus the recorded times
+        of the answers from the tape.
         """
-        stored = self._stored.duration_seconds if isinstance(self._stored, Cassette) else None
-        if self._waited and not self._recorded and stored is not None:
-            self._duration = stored
-        else:
-            self._duration = elapsed + sum(self._waited)
+        self._duration = elapsed + sum(self._waited)
+        if self._waited and not self._recorded and isinstance(self._stored, Cassette):
+            recorded = self._stored.duration_seconds
+            self._duration = self._duration if recorded is None else recorded
         return self._duration
 
     def take_state(self) -> Literal["recorded", "replayed"] | None:
         """Return whether anything was recorded, or else replayed, since the last call."""
-        state: Literal["recorded", "replayed"] | None
+        state: Literal["recorded", "replayed"] | None = None
         if self._recorded:
             state = "recorded"
         elif self._replayed:
             state = "replayed"
-        else:
-            state = None
         self._recorded = self._replayed = False
         return state
 
@@ -298,16 +301,17 @@ class Tape:
     # -- answers from the tape
 
     def _take_slot(self, asked: str, key: str) -> Slot | None:
-        """Return the next unused answer to the request: that of this very task, where tasks ask the same."""
+        """Return the next unused answer to the request. If several tasks made it, prefer the answer to this task."""
         self._load(asked)
         if self.mode(asked) == "record" and not self._is_ours(self._stored):
             return None
         slots = [slot for slot in self._by_request.get(key, ()) if not slot.used]
-        # Tasks that run side by side may ask the same; each goes on after its own last exchange, as in the recording.
-        before = _previous.get()
-        slot = next((slot for slot in slots if slot.previous is before), slots[0] if slots else None)
-        if slot is not None:
-            slot.used = True
+        if not slots:
+            return None
+        # Parallel tasks may make equal requests. Each continues after its own last exchange, as in the recording.
+        previous = _previous.get()
+        slot = next((slot for slot in slots if slot.previous is previous), slots[0])
+        slot.used = True
         return slot
 
     def _load(self, asked: str) -> None:
@@ -336,12 +340,14 @@ class Tape:
         answer = exchange.reply
         folder = self.folder()
         if folder is not None:
-            kept = {"content", "message", "results"}
-            answer = answer.model_copy(update=_restore_folder(answer.model_dump(include=kept), folder))
+            texts = answer.model_dump(include={"content", "message", "results"})
+            answer = answer.model_copy(update=_restore_folder(texts, folder))
         return form.read(answer, exchange.seconds)
 
     async def _wait_for_cut_off(self, exchange: Exchange) -> ProviderError:
-        """Wait until cancelled again, at once if the run's time limit did it; otherwise return the error to raise."""
+        """Wait to be cancelled as in the recording, at once if the run's time limit did it. Return the error to raise
+        if nothing cancels.
+        """
         timer = self.timer
         if exchange.cut_off == "run" and timer is not None and timer.when() is not None:
             # The recorded run hit its limit here: expire the limit now instead of waiting for it once more.
@@ -350,8 +356,8 @@ class Tape:
         if exchange.cut_off == "agent":
             await asyncio.sleep(exchange.seconds + _GRACE_SECONDS)
         return self._make_miss(
-            f"{exchange.asked}: no answer was recorded in {self.path}: the {exchange.cut_off} gave it up after "
-            f"{exchange.seconds:.1f} s, and now it is waited for; {_RECORD}"
+            f"{exchange.asked}: no answer was recorded in {self.path}: the {exchange.cut_off} stopped waiting after "
+            f"{exchange.seconds:.1f} s, and this time it waits longer; {_RECORD}"
         )
 
     def _make_miss(self, message: str) -> ProviderError:
@@ -364,16 +370,15 @@ class Tape:
     def _explain_missing(self, asked: str, request: dict[str, Any], key: str) -> str:
         if self._stored is None:
             return f"{asked}: there is no cassette {self.path}; {_RECORD}"
-        same = len(self._by_request.get(key, ()))
-        if same:
-            times = "once" if same == 1 else f"{same} times"
+        if count := len(self._by_request.get(key, ())):
+            times = "once" if count == 1 else f"{count} times"
             return f"{asked}: the cassette {self.path} has this request {times}, and it is asked again; {_RECORD}"
-        exchanges = list(enumerate(_list_exchanges(self._stored), start=1))
-        recorded = [(number, each.request) for number, each in exchanges if each.asked == asked]
-        found = find_nearest(request, recorded)
-        if found is None:
+        exchanges = enumerate(_list_exchanges(self._stored), start=1)
+        recorded = [(number, exchange.request) for number, exchange in exchanges if exchange.asked == asked]
+        nearest = find_nearest(request, recorded)
+        if nearest is None:
             return f"{asked}: the cassette {self.path} has no request to it; {_RECORD}"
-        number, diff = found
+        number, diff = nearest
         return (
             f"{asked}: the cassette {self.path} does not have this request; the nearest it has is exchange {number}:\n"
             f"{diff}\n{_RECORD[0].upper()}{_RECORD[1:]}."
@@ -385,26 +390,27 @@ class Tape:
         self, asked: str, request: dict[str, Any], ask: Callable[[], Awaitable[T]], form: Form[T]
     ) -> T:
         self._require_writable()
-        # Noted before it is asked: parallel requests keep the order in which they began.
+        # Added before it is asked: parallel requests keep the order in which they began.
         slot = Slot(None, previous=_previous.get(), used=True)
         self._fresh.append(slot)
         begun = time.perf_counter()
 
-        def keep(**came: Any) -> None:
+        def keep(**result: Any) -> None:
             # Cassettes are under version control: rounded numbers have short diffs.
             seconds = round(time.perf_counter() - begun, 4)
-            slot.exchange = Exchange(asked=asked, request=request, seconds=seconds, **came)
+            slot.exchange = Exchange(asked=asked, request=request, seconds=seconds, **result)
             self._unsaved = self._recorded = True
             _previous.set(slot)
 
-        meter = METER.get()
-        metering = None if meter is None else METER.set(meter.also(self._usages.append))
+        metering = None
+        if (meter := METER.get()) is not None:
+            metering = METER.set(meter.also(self._usages.append))
         try:
             value = await ask()
         except asyncio.CancelledError:
-            # Who cancelled: the run's limit, which a replay repeats at once, or the agent's own, which a replay waits
-            # for.
-            keep(cut_off="run" if self.timer is not None and self.timer.expired() else "agent")
+            # A replay repeats the run's limit at once, and waits for the agent's own.
+            by_run = self.timer is not None and self.timer.expired()
+            keep(cut_off="run" if by_run else "agent")
             raise
         except Exception as error:
             refusal = form.refusal(error)
@@ -440,7 +446,7 @@ class Tape:
         self._unsaved = False
 
     def _read_kept_slots(self) -> list[Slot]:
-        """Return the exchanges that the file contains now and that stay there."""
+        """Return the exchanges of the file that stay there."""
         try:
             stored = read_cassette(self.path, self.label)
         except ConfigError:
@@ -455,7 +461,7 @@ class Tape:
         return isinstance(stored, Cassette) and stored.session is not None and stored.session == self.label.session
 
     def _require_writable(self) -> None:
-        """Raise UnwritableError now rather than when the answer is paid for."""
+        """Raise UnwritableError before an answer is paid for that could not be recorded."""
         try:
             refuse_links(self.path)
         except ConfigError as error:
@@ -467,11 +473,11 @@ class Tape:
         if not os.access(self.path.parent, os.W_OK):
             raise self._note_trouble(self._make_unwritable("no permission"))
 
-    def _make_unwritable(self, why: str) -> UnwritableError:
-        return UnwritableError(f"{self.path}: the cassette cannot be written: {why}")
+    def _make_unwritable(self, problem: str) -> UnwritableError:
+        return UnwritableError(f"{self.path}: the cassette cannot be written: {problem}")
 
 
-_RECORD = "record it with --agentbench-cassettes auto (what is missing) or record (all anew)"
+_RECORD = "record it with --agentbench-cassettes auto (missing answers) or record (all anew)"
 
 
 def _list_exchanges(stored: Cassette | ConfigError | None) -> tuple[Exchange, ...]:

@@ -30,7 +30,7 @@ def test_the_kind_of_a_batch_depends_on_the_api(api, batch, dialect, kind):
     assert find_kind(asked) == kind
     if kind is None:
         wanted = {"responses": "openai", "messages": "anthropic"}[api]
-        with pytest.raises(ConfigError, match=f"say batch: {wanted} where it speaks that"):
+        with pytest.raises(ConfigError, match=f"set batch: {wanted} if it has batches of that kind"):
             require_kind(asked)
 
 

@@ -148,7 +148,7 @@ def test_the_option_takes_models_whose_endpoint_has_batches_and_names_the_others
         project(bench, server, batch=None)
         finished = run(bench, "--agentbench-batch", "--agentbench-no-reuse")
         assert (outcomes(finished), server.creates, len(server.direct)) == (ALL_PASSED, 1, 4)
-    assert "its endpoint has no batches that are known: it is asked directly" in finished.text
+    assert "its endpoint has no known batches: it is asked directly" in finished.text
 
 
 def test_an_entry_that_wants_batches_of_an_unknown_endpoint_is_refused(bench):
@@ -156,7 +156,7 @@ def test_an_entry_that_wants_batches_of_an_unknown_endpoint_is_refused(bench):
         project(bench, server, batch="auto")
         finished = run(bench)
         assert (outcomes(finished), server.requests) == (dict.fromkeys(ITEMS, "error"), [])
-    assert "say batch: openai, anthropic or gemini" in finished.text
+    assert "set batch: openai, anthropic or gemini" in finished.text
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Requests collected into batches, and their answers given out: across sessions, each handed in once."""
+"""Collect requests into batches and hand out their answers. Each request is submitted once, also across sessions."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ FEWEST = 50
 BATCH_PRICE = 0.5
 """Price of a token in a batch, relative to its price: equal at OpenAI, Azure, Anthropic and Google."""
 _ANSWER_TOKENS = 1000
-"""So many are foreseen for an answer that has no limit."""
+"""Expected tokens of an answer without a limit."""
 _MOST_ATTEMPTS = 3
 _TRANSIENT = frozenset({0, 408, 429})
 _NEAR = 0.9
 _KEPT_SECONDS = 29 * 24 * 3600
-"""So long services keep results, at least: an older job has none."""
+"""Minimum seconds for which services keep results. An older job has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds: without a further request before a batch is handed in, and between two looks at one."""
+    """Seconds: `quiet` without a further request before a batch is submitted, `first` to `longest` between polls."""
 
     quiet: float = 10.0
     first: float = 10.0
@@ -91,7 +91,7 @@ class Batches:
         if model.batch is None and (not self._every or find_kind(model) is None):
             if self._every and model.model_id not in self._without:
                 self._without.add(model.model_id)
-                self.tell(f"{model.model_id}: its endpoint has no batches that are known: it is asked directly")
+                self.tell(f"{model.model_id}: its endpoint has no known batches: it is asked directly")
             return None
         base_url = strip_credentials(model.base_url or DEFAULT_BASE_URL)
         place = (base_url, model.requested_model, model.api_key_env, model.api)
@@ -121,12 +121,13 @@ class Batcher:
     def __init__(self, batches: Batches, model: Model, endpoint: str, service: BatchService) -> None:
         self._batches, self._model, self._endpoint, self._service = batches, model, endpoint, service
         self._jobs: dict[str, Job] = {}
-        known = [job for job in read_jobs(batches.output) if (job.endpoint, job.model) == self._place]
-        for job in [job for job in known if job.created < time.time() - _KEPT_SECONDS]:
-            job.remove(batches.output)
-            known.remove(job)
-        for job in reversed(known):  # of two with one request the newer counts
-            self._jobs |= {key_of(line): job for line in job.ids}
+        for job in reversed([*read_jobs(batches.output)]):  # oldest first: the newest job with a request counts
+            if (job.endpoint, job.model) != self._place:
+                continue
+            if job.created < time.time() - _KEPT_SECONDS:
+                job.remove(batches.output)
+            else:
+                self._jobs |= {key_of(line): job for line in job.ids}
         self._waiting: dict[str, dict[str, _Waiting]] = {}
         self._fresh: dict[str, _Waiting] = {}
         self._size = 0
@@ -155,7 +156,7 @@ class Batcher:
     def _expect_cost(self, body: Mapping[str, object]) -> float:
         """Return the approximate USD of a request in a batch, 0 if the price is unknown."""
         names = (*LIMITS, find_endpoint_api(self._model).limit)
-        limit = next((found for name in names if isinstance(found := body.get(name), int)), _ANSWER_TOKENS)
+        limit = next((value for name in names if isinstance(value := body.get(name), int)), _ANSWER_TOKENS)
         usage = Usage(input_tokens=len(write_request(body)) // BYTES_PER_TOKEN, output_tokens=limit)
         return (price_tokens(usage, self._model) or 0.0) * BATCH_PRICE
 
@@ -175,46 +176,56 @@ class Batcher:
         try:
             with Wait(longest) as wait:
                 wait.begin()
-                found = await waiting.answer
+                answer = await waiting.answer
         finally:
             self._batches.park(draw.owner, False)
-        # Once its run has come to its end, that is stored, and nobody asks for the answer again
-        draw.owner.add_done_callback(lambda task: None if task.cancelled() else self._collected.add(key))
-        return found
+
+        def note_end(task: asyncio.Task[Any]) -> None:
+            # A run that has ended is stored, so no later session needs the answer from the batch.
+            if not task.cancelled():
+                self._collected.add(key)
+
+        draw.owner.add_done_callback(note_end)
+        return answer
 
     def _make_key(self, body: Mapping[str, object]) -> str:
         draw = DRAW.get()
-        asked = [self._endpoint, body, None if draw is None else draw.text]
-        digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
-        # An equal request in one draw: two requests without different draws want two answers.
+        identity = [self._endpoint, body, None if draw is None else draw.text]
+        digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
+        # Equal requests with the same draw need different answers, so each further one gets its own key.
         self._asked[digest] = number = self._asked.get(digest, 0) + 1
-        return key_of(digest if number == 1 else hashlib.sha256(f"{digest}{number}".encode()).hexdigest())
+        if number == 1:
+            return key_of(digest)
+        return key_of(hashlib.sha256(f"{digest}{number}".encode()).hexdigest())
 
-    def _add(self, *found: _Waiting) -> None:
-        """Take requests for the next batch, which is handed in when none has come for a while, or it is full."""
-        for each in found:
-            self._fresh[each.key] = each
-            self._size += len(self._service.write_line(make_id(each.key, each.attempt), each.body))
+    def _add(self, *requests: _Waiting) -> None:
+        """Add requests to the next batch. It is submitted when it is full, or PACE.quiet seconds after the last one."""
+        for request in requests:
+            self._fresh[request.key] = request
+            self._size += len(self._write_line(request))
         if self._timer is not None:
             self._timer.cancel()
-        full = len(self._fresh) >= _NEAR * self._service.most_lines or self._size >= _NEAR * self._service.most_bytes
-        self._timer = asyncio.get_running_loop().call_later(0 if full else PACE.quiet, self._hand_in)
+        is_full = len(self._fresh) >= _NEAR * self._service.most_lines or self._size >= _NEAR * self._service.most_bytes
+        self._timer = asyncio.get_running_loop().call_later(0 if is_full else PACE.quiet, self._submit)
 
-    def _hand_in(self) -> None:
-        found, self._fresh, self._size = self._fresh, {}, 0
-        found = {key: each for key, each in found.items() if not each.answer.done()}
-        if not found:
+    def _write_line(self, request: _Waiting) -> bytes:
+        return self._service.write_line(make_id(request.key, request.attempt), request.body)
+
+    def _submit(self) -> None:
+        requests = [request for request in self._fresh.values() if not request.answer.done()]
+        self._fresh, self._size = {}, 0
+        if not requests:
             return
-        ids = [make_id(each.key, each.attempt) for each in found.values()]
+        ids = [make_id(request.key, request.attempt) for request in requests]
         job = Job(require_kind(self._model), self._model.requested_model, self._endpoint, self._model.api_key_env, ids)
-        for each in found.values():
-            self._join(job, each)
+        for request in requests:
+            self._join(job, request)
 
     def _join(self, job: Job, waiting: _Waiting) -> None:
         self._jobs[waiting.key] = job
         self._waiting.setdefault(job.job, {})[waiting.key] = waiting
         if job.job not in self._tasks:
-            # The task begins after this step of the loop: all that belong to a new job are in it by then
+            # The task begins after this step of the loop, when all requests of a new job have joined it.
             self._tasks[job.job] = asyncio.ensure_future(self._see_through(job))
 
     async def _see_through(self, job: Job) -> None:
@@ -224,20 +235,22 @@ class Batcher:
             await self._collect(job)
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001 - told to everybody who waits
-            if job.state == "new":  # nothing was handed in
+        except Exception as error:  # noqa: BLE001 - raised for each waiting request
+            if job.state == "new":  # nothing was submitted
                 job.remove(self._batches.output)
             self._fail(job, error)
         finally:
             self._tasks.pop(job.job, None)
 
     async def _find_or_create(self, job: Job) -> bool:
-        """Return whether the job has a batch: of a job of an earlier session, which has the lines no more, the one that
-        it may have made just before its end. Without one its requests are taken for the next batch.
+        """Return whether the job has a batch.
+
+        A new job creates its batch. A job of an earlier session may have created one just before the session's end; if
+        it did not, its requests are added to the next batch.
         """
         waiting = self._waiting[job.job]
         if job.state == "new" and len(waiting) == len(job.ids):
-            lines = [self._service.write_line(make_id(each.key, each.attempt), each.body) for each in waiting.values()]
+            lines = [self._write_line(request) for request in waiting.values()]
             job.save(self._batches.output)
             job.file = await self._service.upload(job, lines)
             self._note(job, "uploaded")
@@ -247,8 +260,8 @@ class Batcher:
             if job.batch is None:
                 job.remove(self._batches.output)
                 self._waiting.pop(job.job)
-                for each in waiting.values():
-                    del self._jobs[each.key]
+                for request in waiting.values():
+                    del self._jobs[request.key]
                 self._add(*waiting.values())
                 return False
         self._note(job, "created")
@@ -258,7 +271,7 @@ class Batcher:
         return True
 
     async def _create(self, job: Job, lines: list[bytes]) -> str:
-        """Return the batch's name. Where its creation was not answered, it is looked for before it is made again."""
+        """Create the batch and return its name. If no answer comes, search for it before it is created again."""
         try:
             return await self._service.create(job, lines)
         except RequestFailed as failed:
@@ -273,7 +286,7 @@ class Batcher:
         job.save(self._batches.output)
 
     async def _collect(self, job: Job) -> None:
-        """Wait until the batch has ended, and give its answers out."""
+        """Wait until the batch has ended, and hand out its answers."""
         assert job.batch is not None
         interval = PACE.first
         while True:
@@ -296,7 +309,7 @@ class Batcher:
         self._give_out(job, {key_of(name): line for name, line in lines.items()}, poll.missing)
 
     def _give_out(self, job: Job, lines: Mapping[str, Line], missing: Line) -> None:
-        again: list[_Waiting] = []
+        failed: list[_Waiting] = []
         expired: list[_Waiting] = []
         assert job.batch is not None
         for key, waiting in self._waiting.pop(job.job).items():
@@ -306,24 +319,27 @@ class Batcher:
             elif line.lost == "expired":
                 expired.append(waiting)
             elif line.lost is not None or line.status in _TRANSIENT or line.status >= 500:
-                again.append(waiting)
+                failed.append(waiting)
             else:
                 reply = RawReply(line.status, {"content-type": "application/json"}, line.body)
                 self._end(waiting, Collected(reply, job.batch, time.time() - job.created))
-        in_time = self._batches.deadline > time.monotonic()
-        # Expired requests may succeed in the next batch; failed ones may fail there again.
-        anew = expired + (again if len(again) >= FEWEST else [])
-        anew = [each for each in anew if in_time and each.attempt < _MOST_ATTEMPTS]
-        kept = {each.key for each in anew}
-        for each in (*expired, *again):
-            if each.key not in kept:
-                self._end(each, None)
-        if anew:
-            self._add(*(each._replace(attempt=each.attempt + 1) for each in anew))
+        # Expired requests may succeed in the next batch; a few failed ones are sent directly instead.
+        candidates = list(expired)
+        if len(failed) >= FEWEST:
+            candidates += failed
+        if self._batches.deadline <= time.monotonic():
+            candidates = []
+        repeated = [request for request in candidates if request.attempt < _MOST_ATTEMPTS]
+        keys = {request.key for request in repeated}
+        for request in (*expired, *failed):
+            if request.key not in keys:
+                self._end(request, None)
+        if repeated:
+            self._add(*(request._replace(attempt=request.attempt + 1) for request in repeated))
 
     @staticmethod
     def _end(waiting: _Waiting, end: Collected | RequestFailed | Exception | None) -> None:
-        if waiting.answer.done():  # its run was cut off meanwhile
+        if waiting.answer.done():  # its run was cancelled meanwhile
             return
         if isinstance(end, Exception):
             waiting.answer.set_exception(end)
@@ -335,9 +351,8 @@ class Batcher:
             # A request that may be paid for already must not be sent directly.
             error.retryable = False
         for waiting in self._waiting.pop(job.job, {}).values():
-            # One each: several raise it, and each adds to its traceback
-            own = BatchWaitsError(*error.args) if isinstance(error, BatchWaitsError) else error
-            self._end(waiting, own)
+            # A separate exception for each request, because each raise adds to its traceback.
+            self._end(waiting, BatchWaitsError(*error.args) if isinstance(error, BatchWaitsError) else error)
 
     async def close(self) -> None:
         """Stop watching, and remove stored answers from the jobs."""
@@ -354,15 +369,17 @@ class Batcher:
 
 
 def _forget(output: Path, collected: Collection[str]) -> None:
-    """Take requests whose runs are stored out of the jobs that hold them, and remove the jobs that hold no others."""
-    for job in read_jobs(output) if collected else ():
-        left = [line for line in job.ids if key_of(line) not in collected]
-        if not left:
+    """Remove requests whose runs are stored from their jobs, and jobs without other requests."""
+    if not collected:
+        return
+    for job in read_jobs(output):
+        open_lines = [line for line in job.ids if key_of(line) not in collected]
+        if not open_lines:
             job.remove(output)
-        elif len(left) < len(job.ids):
-            replace(job, ids=left).save(output)
+        elif len(open_lines) < len(job.ids):
+            replace(job, ids=open_lines).save(output)
 
 
 def _cancelled(batch: str) -> RequestFailed:
-    advice = "Run again to ask anew."
+    advice = "Run again to submit its requests again."
     return RequestFailed("batch_cancelled", f"batch_cancelled: {batch} was cancelled", advice, retryable=False)

@@ -17,7 +17,7 @@ from pytest_agentbench.errors import InfrastructureError
 FOLDER = Path(".agentbench", "batches")
 """Folder of the jobs, below the output folder."""
 Kind = Literal["openai", "anthropic", "gemini"]
-"""The protocol of a batch."""
+"""The service of a batch."""
 _KEY = 24
 """Hex digits of a request's key in the ids of its lines."""
 
@@ -26,8 +26,8 @@ _KEY = 24
 class Job:
     """A batch, recorded before it is submitted. `ids` are those of the lines without a stored run.
 
-    `state` is ours before there is a batch (new, uploaded), then the service's own word. `file` is the service's name
-    of the uploaded lines, `batch` that of the batch, None before it is known. `created` is in Unix seconds.
+    `state` is "new" or "uploaded" before there is a batch, then the service's state. `file` is the service's name of
+    the uploaded lines, `batch` the name of the batch, each None before it is known. `created` is in Unix seconds.
     """
 
     kind: Kind
@@ -53,7 +53,7 @@ class Job:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-            # The name too: paid batches are found by it.
+            # The name in the folder too, because a paid batch is found by its file.
             descriptor = os.open(folder, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
@@ -61,15 +61,15 @@ class Job:
                 os.close(descriptor)
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            raise InfrastructureError(f"{path}: the batch could not be noted: {error.strerror or error}") from error
+            raise InfrastructureError(f"{path}: the batch could not be recorded: {error.strerror or error}") from error
 
     def remove(self, output: Path) -> None:
-        """Forget the job: all that it brought is stored."""
+        """Remove the file of the job."""
         (output / FOLDER / f"{self.job}.json").unlink(missing_ok=True)
 
 
 def key_of(line: str) -> str:
-    """Return the key of the request that a line's id names: 24 hex digits before the attempt."""
+    """Return the key of the request in a line's id: 24 hex digits before the attempt."""
     return line[:_KEY]
 
 
@@ -80,17 +80,17 @@ def make_id(key: str, attempt: int) -> str:
 
 def read_jobs(output: Path) -> Iterator[Job]:
     """Yield the jobs of an output folder, newest first. Raises InfrastructureError for an invalid file."""
-    found = []
+    jobs = []
     for path in (output / FOLDER).glob("*.json"):
         try:
             data = json.loads(read_file(path))
             if data.pop("schema_version") != 1:
                 raise ValueError("another schema_version")
-            found.append(Job(**data))
-        except FileNotFoundError:  # its session has just come to its end
+            jobs.append(Job(**data))
+        except FileNotFoundError:  # its session has just ended
             continue
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise InfrastructureError(
-                f"{path}: found no job of a batch ({error}); what it stands for may be paid for: mend it, or remove it"
+                f"{path}: found no job of a batch ({error}); its batch may be paid for: correct the file, or remove it"
             ) from error
-    yield from sorted(found, key=lambda job: job.created, reverse=True)
+    yield from sorted(jobs, key=lambda job: job.created, reverse=True)

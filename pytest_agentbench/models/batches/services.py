@@ -1,10 +1,11 @@
-"""The batch services of OpenAI (Azure's too), Anthropic and Google: to hand in, to watch, to read, to cancel."""
+"""The batch services of OpenAI, Azure, Anthropic and Google: submit, watch, read and cancel batches."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
@@ -20,11 +21,12 @@ from pytest_agentbench.models.batches.jobs import Job, Kind
 from pytest_agentbench.models.batches.translation import from_anthropic, from_gemini, to_anthropic, to_bytes, to_gemini
 from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.models.failures import RequestFailed, not_connected, refused_reply, status_failed
+from pytest_agentbench.models.json_values import as_list, as_object
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import ApiName, DialectName, Model
 
 _SECONDS = 300.0
-"""Limit of one request to a service: a file of lines may be large."""
+"""Seconds for one request to a service. It is long, because a file of lines may be large."""
 _LARGEST_RESULTS = 512 * 2**20
 _PAGES = 20
 
@@ -43,14 +45,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Current state of a batch: the service's word for it, and the service's whole answer.
+    """Current state of a batch, as the service names it, and the service's whole `reply`.
 
-    `missing` is, after the end, the answer for lines without one.
+    After the end, `missing` is the answer for lines that have none.
     """
 
     state: str
     ended: bool
-    said: Mapping[str, Any]
+    reply: Mapping[str, Any]
     missing: Line = Line(lost="not run")
 
 
@@ -69,7 +71,7 @@ class BatchService(Protocol):
         ...
 
     async def create(self, job: Job, lines: Sequence[bytes]) -> str:
-        """Return the name of the batch that is made of the job."""
+        """Create the batch of the job. Return its name."""
         ...
 
     async def find(self, job: Job) -> str | None:
@@ -77,7 +79,7 @@ class BatchService(Protocol):
         ...
 
     async def poll(self, batch: str) -> Poll:
-        """Return how a batch is."""
+        """Return the current state of a batch."""
         ...
 
     async def read(self, poll: Poll) -> dict[str, Line]:
@@ -107,9 +109,11 @@ def find_kind(model: Model) -> Kind | None:
 
     For a model with another API than Chat Completions, only services whose lines have that API count.
     """
-    found = None if model.scripted or model.provider is not None else _find_kind(model)
-    if model.api == "chat" or _NATIVE.get(model.api) == found:
-        return found
+    if model.scripted or model.provider is not None:
+        return None
+    kind = _find_kind(model)
+    if model.api == "chat" or _NATIVE.get(model.api) == kind:
+        return kind
     return None
 
 
@@ -123,7 +127,7 @@ def _find_kind(model: Model) -> Kind | None:
 
 
 def open_service(kind: Kind, model: Model, key: str, headers: Mapping[str, str]) -> BatchService:
-    """Return the service of a model's endpoint; `headers` go with each request."""
+    """Return the service of a model's endpoint. `headers` are sent with each request."""
     if kind == "openai":
         return _OpenAI(model, key, headers)
     if kind == "anthropic":
@@ -136,15 +140,15 @@ def require_kind(model: Model) -> Kind:
     kind = find_kind(model)
     if kind is None:
         raise ConfigError(
-            f"model {model.model_id!r}: batch: its endpoint ({model.base_url or DEFAULT_BASE_URL}) has no batches that "
-            f"are known; say batch: {_NATIVE.get(model.api, 'openai, anthropic or gemini')} where it speaks "
-            f"{'that' if model.api in _NATIVE else 'one of them'}, or leave it out"
+            f"model {model.model_id!r}: batch: its endpoint ({model.base_url or DEFAULT_BASE_URL}) has no known "
+            f"batches; set batch: {_NATIVE.get(model.api, 'openai, anthropic or gemini')} if it has batches of that "
+            "kind, or leave it out"
         )
     return kind
 
 
 class _Service:
-    """Send requests to one endpoint with one key, as all three services are asked."""
+    """The requests to one endpoint with one key, which all three services share."""
 
     most_lines = 50_000
     most_bytes = 200_000_000
@@ -184,8 +188,8 @@ class _Service:
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
-            said = f"{method} {urlsplit(url).path} was answered by what is no JSON object"
-            raise RequestFailed("invalid_response", said, "Check the base_url of the entry.", retryable=True)
+            summary = f"the reply to {method} {urlsplit(url).path} is no JSON object"
+            raise RequestFailed("invalid_response", summary, "Check the base_url of the entry.", retryable=True)
         return data
 
     async def _poll(self, url: str) -> dict[str, Any] | None:
@@ -201,18 +205,17 @@ class _Service:
         await self._http.aclose()
 
 
-_GONE = Poll("gone", ended=True, said={})
+_GONE = Poll("gone", ended=True, reply={})
+_LOST: Mapping[object, Lost] = {"expired": "expired", "cancelled": "cancelled"}
 
 
-def _make_poll(state: str, ended: bool, said: Mapping[str, Any], problems: str = "") -> Poll:
-    """Return a poll, with the answer for lines without one, according to its state."""
-    lost: Lost | None = {"expired": "expired", "cancelled": "cancelled"}.get(state.lower())  # type: ignore[assignment]
+def _make_poll(state: str, ended: bool, reply: Mapping[str, Any], problems: str = "") -> Poll:
+    """Return a poll. The answer for lines without one depends on the state."""
     if state.lower() != "failed":
-        return Poll(state, ended, said, Line(lost=lost or "not run"))
-    message = f"the batch was refused: {problems or 'the service does not say why'}"
-    return Poll(
-        state, ended, said, Line(400, _encode({"error": {"message": message, "type": "invalid_request_error"}}))
-    )
+        return Poll(state, ended, reply, Line(lost=_LOST.get(state.lower(), "not run")))
+    message = f"the batch was refused: {problems or 'the service gives no reason'}"
+    error = {"error": {"message": message, "type": "invalid_request_error"}}
+    return Poll(state, ended, reply, Line(400, _encode(error)))
 
 
 class _OpenAI(_Service):
@@ -221,64 +224,67 @@ class _OpenAI(_Service):
         return f"/v1{find_endpoint_api(self._model).path}"
 
     def _sign(self, key: str) -> dict[str, str]:
-        azure = re.fullmatch(DIALECTS["azure"][0], urlsplit(self._model.base_url or "").hostname or "")
-        if key:
-            return {"api-key": key} if azure else super()._sign(key)
-        return {}
+        if key and re.fullmatch(DIALECTS["azure"][0], urlsplit(self._model.base_url or "").hostname or ""):
+            return {"api-key": key}
+        return super()._sign(key)
 
     def write_line(self, name: str, body: Mapping[str, Any]) -> bytes:
         return _encode({"custom_id": name, "method": "POST", "url": self._url, "body": body})
 
     async def upload(self, job: Job, lines: Sequence[bytes]) -> str | None:
         file = (f"{job.job}.jsonl", b"".join(lines), "application/jsonl")
-        said = await self._ask_json("POST", f"{self._base}/files", data={"purpose": "batch"}, files={"file": file})
-        return str(said.get("id"))
+        reply = await self._ask_json("POST", f"{self._base}/files", data={"purpose": "batch"}, files={"file": file})
+        return str(reply.get("id"))
 
     async def create(self, job: Job, lines: Sequence[bytes]) -> str:
-        asked = {"input_file_id": job.file, "endpoint": self._url, "completion_window": "24h"}
-        metadata = {"metadata": {"agentbench_job": job.job}}
-        return str((await self._ask_json("POST", f"{self._base}/batches", json=asked | metadata)).get("id"))
+        request = {
+            "input_file_id": job.file,
+            "endpoint": self._url,
+            "completion_window": "24h",
+            "metadata": {"agentbench_job": job.job},
+        }
+        return str((await self._ask_json("POST", f"{self._base}/batches", json=request)).get("id"))
 
     async def find(self, job: Job) -> str | None:
         after: dict[str, str] = {}
         for _ in range(_PAGES):
-            said = await self._ask_json("GET", f"{self._base}/batches", params={"limit": "100", **after})
-            batches = _list_of(said.get("data"))
-            for each in batches:
-                if (each.get("metadata") or {}).get("agentbench_job") == job.job:
-                    return str(each["id"])
-            if not said.get("has_more") or not batches or (batches[-1].get("created_at") or 0) < job.created - 3600:
+            reply = await self._ask_json("GET", f"{self._base}/batches", params={"limit": "100", **after})
+            batches = _list_of(reply.get("data"))
+            for batch in batches:
+                if (batch.get("metadata") or {}).get("agentbench_job") == job.job:
+                    return str(batch["id"])
+            # Newest first: a batch that is an hour older than the job ends the search.
+            if not reply.get("has_more") or not batches or (batches[-1].get("created_at") or 0) < job.created - 3600:
                 return None
             after = {"after": str(batches[-1]["id"])}
         return None
 
     async def poll(self, batch: str) -> Poll:
-        said = await self._poll(f"{self._base}/batches/{batch}")
-        if said is None:
+        reply = await self._poll(f"{self._base}/batches/{batch}")
+        if reply is None:
             return _GONE
-        state = str(said.get("status"))
-        errors = _list_of((said.get("errors") or {}).get("data"))
+        state = str(reply.get("status"))
+        errors = _list_of((reply.get("errors") or {}).get("data"))
         problems = "; ".join(f"{e.get('code')}, line {e.get('line')}: {e.get('message')}" for e in errors)
-        return _make_poll(state, state in ("completed", "failed", "expired", "cancelled"), said, problems)
+        return _make_poll(state, state in ("completed", "failed", "expired", "cancelled"), reply, problems)
 
     async def read(self, poll: Poll) -> dict[str, Line]:
-        found: dict[str, Line] = {}
+        answers: dict[str, Line] = {}
         for name in ("output_file_id", "error_file_id"):
-            if file := poll.said.get(name):  # null or empty where there are no such lines
+            if file := poll.reply.get(name):  # null or empty if there are no such lines
                 response = await self._ask("GET", f"{self._base}/files/{file}/content")
                 for line in _read_lines(response.content):
-                    found[str(line.get("custom_id"))] = self._read_line(line)
-        return found
+                    answers[str(line.get("custom_id"))] = self._read_line(line)
+        return answers
 
     @staticmethod
     def _read_line(line: Mapping[str, Any]) -> Line:
         response, error = line.get("response"), line.get("error")
-        # A line that failed has its error in the response: `error` is of those that were never run
+        # A failed line has its error in the response. Only lines that were never run have an `error`.
         if isinstance(response, Mapping) and response.get("status_code"):
             return Line(int(response["status_code"]), _encode(response.get("body")))
-        code = error.get("code") if isinstance(error, Mapping) else None
-        words: Mapping[object, Lost] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
-        return Line(lost=words.get(code, "not run"))
+        code = str(as_object(error).get("code"))
+        return Line(lost=_LOST.get(code.removeprefix("batch_"), "not run"))
 
     async def cancel(self, batch: str) -> None:
         await self._ask("POST", f"{self._base}/batches/{batch}/cancel")
@@ -293,18 +299,22 @@ class _Anthropic(_Service):
         self._key, self._own = key, {name.lower() for name in headers}
 
     def _sign(self, key: str) -> dict[str, str]:
-        return {}  # by the version of each request
+        return {}  # the version of each request decides the header of the key
 
     async def _ask(self, method: str, url: str, fields: Collection[str] = (), **sent: Any) -> httpx2.Response:
-        """Return the response to a request, whose lines have these fields."""
+        """Return the response to a request whose lines have these fields."""
         version = choose_version(self._model, fields)
-        name = choose_auth_header(version)
-        key = {name: self._key if name != "Authorization" else f"Bearer {self._key}"} if self._key else {}
-        signed = {name: value for name, value in {VERSION: version, **key}.items() if name.lower() not in self._own}
+        signed = {VERSION: version}
+        if self._key:
+            name = choose_auth_header(version)
+            signed[name] = f"Bearer {self._key}" if name == "Authorization" else self._key
+        signed = {name: value for name, value in signed.items() if name.lower() not in self._own}
         return await super()._ask(method, url, headers={**signed, **sent.pop("headers", {})}, **sent)
 
     def write_line(self, name: str, body: Mapping[str, Any]) -> bytes:
-        return _encode({"custom_id": name, "params": body if self._is_native else to_anthropic(body)})
+        if not self._is_native:
+            body = to_anthropic(body)
+        return _encode({"custom_id": name, "params": body})
 
     @property
     def _is_native(self) -> bool:
@@ -318,36 +328,36 @@ class _Anthropic(_Service):
         headers = {"content-type": "application/json"}
         url = f"{self._base}/messages/batches"
         fields = {field for line in lines for field in json.loads(line)["params"]}
-        said = await self._ask_json("POST", url, content=content, headers=headers, fields=fields)
-        return str(said.get("id"))
+        reply = await self._ask_json("POST", url, content=content, headers=headers, fields=fields)
+        return str(reply.get("id"))
 
     async def find(self, job: Job) -> str | None:
-        """Return the newest batch of as many lines that is not older than the job, whose lines, once known, are its."""
-        said = await self._ask_json("GET", f"{self._base}/messages/batches", params={"limit": "20"})
-        for each in _list_of(said.get("data")):
-            counts = each.get("request_counts") or {}
+        """Return the newest batch that has as many lines as the job and, if it has ended, answers to them."""
+        reply = await self._ask_json("GET", f"{self._base}/messages/batches", params={"limit": "20"})
+        for batch in _list_of(reply.get("data")):
+            counts = batch.get("request_counts") or {}
             if sum(value for value in counts.values() if isinstance(value, int)) != len(job.ids):
                 continue
-            poll = self._read_poll(each)
+            poll = self._read_poll(batch)
             # A running batch does not list its ids: they are checked when its results are read.
             if not poll.ended or not job.ids or set(await self.read(poll)) & set(job.ids):
-                return str(each["id"])
+                return str(batch["id"])
         return None
 
     async def poll(self, batch: str) -> Poll:
-        said = await self._poll(f"{self._base}/messages/batches/{batch}")
-        if said is None:
+        reply = await self._poll(f"{self._base}/messages/batches/{batch}")
+        if reply is None:
             return _GONE
-        return self._read_poll(said)
+        return self._read_poll(reply)
 
     @staticmethod
-    def _read_poll(said: Mapping[str, Any]) -> Poll:
-        state = str(said.get("processing_status"))
-        return Poll(state, state == "ended", said)
+    def _read_poll(reply: Mapping[str, Any]) -> Poll:
+        state = str(reply.get("processing_status"))
+        return Poll(state, state == "ended", reply)
 
     async def read(self, poll: Poll) -> dict[str, Line]:
-        url = str(poll.said.get("results_url") or "")
-        # Where its own host is not, the key does not go
+        url = str(poll.reply.get("results_url") or "")
+        # The key is not sent to another host than the endpoint's.
         if urlsplit(url).hostname != urlsplit(self._base).hostname:
             return {}
         response = await self._ask("GET", url)
@@ -358,13 +368,16 @@ class _Anthropic(_Service):
         kind = result.get("type")
         if kind == "succeeded":
             message = result.get("message") or {}
-            return Line(200, to_bytes(message if self._is_native else from_anthropic(message)))
+            if not self._is_native:
+                message = from_anthropic(message)
+            return Line(200, to_bytes(message))
         if kind == "errored":
             error = result.get("error") or {}
-            named = (error.get("error") or error).get("type") if isinstance(error, Mapping) else None
-            return Line(ENDPOINT_APIS["messages"].statuses.get(str(named), 500), _encode(error))
-        words: Mapping[object, Lost] = {"expired": "expired", "canceled": "cancelled"}
-        return Line(lost=words.get(kind, "not run"))
+            code = str((as_object(error).get("error") or as_object(error)).get("type"))
+            return Line(ENDPOINT_APIS["messages"].statuses.get(code, 500), _encode(error))
+        if kind == "canceled":
+            kind = "cancelled"
+        return Line(lost=_LOST.get(kind, "not run"))
 
     async def cancel(self, batch: str) -> None:
         await self._ask("POST", f"{self._base}/messages/batches/{batch}/cancel")
@@ -394,42 +407,42 @@ class _Gemini(_Service):
             "x-goog-upload-header-content-length": str(len(content)),
             "x-goog-upload-header-content-type": "application/jsonl",
         }
-        url, named = f"{self._root}/upload/v1beta/files", {"file": {"display_name": job.job}}
-        begun = await self._ask("POST", url, headers=begin, json=named)
-        place = begun.headers.get("x-goog-upload-url", "")
+        url = f"{self._root}/upload/v1beta/files"
+        response = await self._ask("POST", url, headers=begin, json={"file": {"display_name": job.job}})
+        place = response.headers.get("x-goog-upload-url", "")
         if urlsplit(place).hostname != urlsplit(self._root).hostname:
             raise RequestFailed("invalid_response", "no place for the file was named", "Run again.", retryable=True)
         end = {"x-goog-upload-command": "upload, finalize", "x-goog-upload-offset": "0"}
-        said = await self._ask_json("POST", place, headers=end, content=content)
-        return str((said.get("file") or {}).get("name"))
+        reply = await self._ask_json("POST", place, headers=end, content=content)
+        return str((reply.get("file") or {}).get("name"))
 
     async def create(self, job: Job, lines: Sequence[bytes]) -> str:
-        asked = {"batch": {"display_name": job.job, "input_config": {"file_name": job.file}}}
+        request = {"batch": {"display_name": job.job, "input_config": {"file_name": job.file}}}
         url = f"{self._root}/v1beta/models/{job.model}:batchGenerateContent"
-        return str((await self._ask_json("POST", url, json=asked)).get("name"))
+        return str((await self._ask_json("POST", url, json=request)).get("name"))
 
     async def find(self, job: Job) -> str | None:
-        said = await self._ask_json("GET", f"{self._root}/v1beta/batches", params={"pageSize": "100"})
-        for each in _list_of(said.get("operations")):
-            if (each.get("metadata") or {}).get("displayName") == job.job:
-                return str(each["name"])
+        reply = await self._ask_json("GET", f"{self._root}/v1beta/batches", params={"pageSize": "100"})
+        for batch in _list_of(reply.get("operations")):
+            if (batch.get("metadata") or {}).get("displayName") == job.job:
+                return str(batch["name"])
         return None
 
     async def poll(self, batch: str) -> Poll:
-        said = await self._poll(f"{self._root}/v1beta/{batch}")
-        if said is None:
+        reply = await self._poll(f"{self._root}/v1beta/{batch}")
+        if reply is None:
             return _GONE
-        state = str((said.get("metadata") or {}).get("state"))
-        word = state.removeprefix("JOB_STATE_").removeprefix("BATCH_STATE_")
-        ended = word in ("SUCCEEDED", "PARTIALLY_SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")
-        return _make_poll(word, ended, said, str((said.get("error") or {}).get("message") or ""))
+        state = str((reply.get("metadata") or {}).get("state"))
+        state = state.removeprefix("JOB_STATE_").removeprefix("BATCH_STATE_")
+        ended = state in ("SUCCEEDED", "PARTIALLY_SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")
+        return _make_poll(state, ended, reply, str((reply.get("error") or {}).get("message") or ""))
 
     async def read(self, poll: Poll) -> dict[str, Line]:
-        response = poll.said.get("response") or {}
-        if not (file := response.get("responsesFile")):
+        file = (poll.reply.get("response") or {}).get("responsesFile")
+        if not file:
             return {}
-        got = await self._ask("GET", f"{self._root}/download/v1beta/{file}:download", params={"alt": "media"})
-        return {str(line.get("key")): self._read_line(line) for line in _read_lines(got.content)}
+        response = await self._ask("GET", f"{self._root}/download/v1beta/{file}:download", params={"alt": "media"})
+        return {str(line.get("key")): self._read_line(line) for line in _read_lines(response.content)}
 
     @staticmethod
     def _read_line(line: Mapping[str, Any]) -> Line:
@@ -439,7 +452,9 @@ class _Gemini(_Service):
         code = error.get("code")
         if code == 1:
             return Line(lost="cancelled")
-        status = _GRPC_STATUS.get(code, 500) if isinstance(code, int) else 500
+        status = 500
+        if isinstance(code, int):
+            status = _GRPC_STATUS.get(code, 500)
         return Line(status, _encode({"error": {**error, "code": status}}))
 
     async def cancel(self, batch: str) -> None:
@@ -454,17 +469,13 @@ def _encode(value: Any) -> bytes:
 
 
 def _read_lines(content: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the objects of JSON lines. One that cannot be read is as one that is missing: its request is made again."""
+    """Yield the objects of JSON lines. Unreadable lines are skipped, so their requests are made again."""
     for line in content.splitlines():
-        try:
-            found = json.loads(line) if line.strip() else None
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict):
-            yield found
+        with suppress(ValueError, RecursionError):
+            value = json.loads(line)
+            if isinstance(value, dict):
+                yield value
 
 
-def _list_of(found: Any) -> list[dict[str, Any]]:
-    if isinstance(found, list):
-        return [each for each in found if isinstance(each, dict)]
-    return []
+def _list_of(value: Any) -> list[dict[str, Any]]:
+    return [item for item in as_list(value) if isinstance(item, dict)]
