@@ -1,4 +1,4 @@
-"""A kind of file that holds cases, as collection, `list`, `validate`, suites and scripts see it."""
+"""The seam for kinds of files with cases, which collection, `list`, `validate`, suites and scripts use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SourceRequest(NamedTuple):
 
 
 class SourceCase(NamedTuple):
-    """A case as collection keeps it: `make` builds the record when the case runs.
+    """A case as collection stores it: `make` builds the record when the case runs.
 
     `path` and `line` (1-based) are its place. `number` is its 0-based position among all rows, good or bad, if a list
     of predictions can answer them in order. `own_metrics`: it names metrics in addition to those of its file.
@@ -93,7 +93,7 @@ class StoredAnswers(Protocol):
 
     @property
     def samples(self) -> int:
-        """Return how many repetitions there are answers for, at most."""
+        """Return the largest number of repetitions that have answers."""
 
     @property
     def model_id(self) -> str:
@@ -103,7 +103,7 @@ class StoredAnswers(Protocol):
         """Return the SHA-256 of an answer, or None if there is no answer."""
 
     async def __call__(self, case: Case, context: Any) -> Any:
-        """Give the answer as a runner does."""
+        """Return the stored answer as the result of a run."""
 
 
 class OpenedSource(ABC):
@@ -142,13 +142,13 @@ class OpenedSource(ABC):
 
     @abstractmethod
     def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
-        """Yield the cases, of one of the source's subjects if given, else each once.
+        """Yield the cases of one of the source's subjects, or each case once if `subject` is None.
 
         Raises ConfigError if the file cannot be read.
         """
 
     def own_subjects(self) -> Sequence[StoredAnswers] | None:
-        """Return the stored answers that are the subject in place of the session's models; None: those are."""
+        """Return the stored answers that replace the session's models, or None if the models run the cases."""
         return None
 
     def problems(self) -> Iterator[BadRow]:
@@ -199,10 +199,10 @@ class CaseSource(ABC):
 
     @abstractmethod
     def open(self, path: Path, request: SourceRequest) -> OpenedSource:
-        """Return the opened file. Raises ConfigError with all that is wrong with it."""
+        """Return the opened file. Raises ConfigError with all its problems."""
 
     def index(self, path: Path, request: SourceRequest) -> Iterator[IndexedCase]:
-        """Yield the cases for suites; nothing has to be validated for that. Raises ConfigError."""
+        """Yield the cases for suites. A subclass may do so without a validation. Raises ConfigError."""
         rows = (row for row in self.open(path, request).rows() if isinstance(row, SourceCase))
         yield from (IndexedCase(row.case_id, row.tags, path, row.line) for row in rows)
 
@@ -216,10 +216,9 @@ T = TypeVar("T")
 
 
 def limit_bad(rows: Iterable[T | BadRow], more: Callable[[BadRow, int], BadRow]) -> Iterator[T | BadRow]:
-    """Yield the rows. After 100 bad rows, only count them and yield `more(last bad row, number of the others)` at the
-    end.
+    """Yield the rows. After 100 bad rows count the others, and yield `more(last bad row, their number)` at the end.
 
-    A file of another kind would give as many errors as it has lines.
+    A file of another kind would otherwise give as many errors as it has lines.
     """
     bad, last = 0, None
     for row in rows:

@@ -1,4 +1,4 @@
-"""Options of questions: those that carry their own letters, and lists that are made of several fields of a row."""
+"""Options of questions: options with their own letters, and lists made of several fields of a row."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ def strip_own_letters(options: Sequence[object]) -> list[str] | None:
     """
     texts: list[str] = []
     for option, letter in zip(options, ascii_uppercase, strict=False):
-        match = _OWN_LETTER.match(option) if isinstance(option, str) else None
-        if match is None or match[1].upper() != letter:
+        if not isinstance(option, str) or (match := _OWN_LETTER.match(option)) is None or match[1].upper() != letter:
             return None
-        texts.append(str(option)[match.end() :])
+        texts.append(option[match.end() :])
     if 2 <= len(texts) == len(options):
         return texts
     return None
@@ -42,7 +41,7 @@ def find_letters(text: str) -> str:
             match = _LETTER_IN_TEXT[letter].search(text, place)
             if match is None:
                 break
-            # Not behind the match: the blank before a letter may be the one after another letter
+            # One character before the end of the match: it may be the blank that the next letter needs.
             found, place = found + letter.upper(), match.end() - 1
         if len(found) >= 2:
             return found
@@ -52,8 +51,8 @@ def find_letters(text: str) -> str:
 def choices_of(
     item: Mapping[str, Any], find: Callable[[str], Any], choices: ChoiceFields, answer_is: AnswerIs | None
 ) -> dict[str, Any]:
-    """Return the item with the list of its options as `choices`; its answer becomes a letter if the descriptor names
-    labels or another order.
+    """Return the item with the list of its options as `choices`. Its answer becomes a letter if the descriptor has
+    labels or shuffles the options.
 
     Raises ValueError for wrong options, and for an answer that is no option.
     """
@@ -78,10 +77,13 @@ def list_options(find: Callable[[str], Any], fields: Iterable[str]) -> list[str]
         value = find(path)
         if value is MISSING:
             raise ValueError(f"choices: found no field {path!r}")
-        if isinstance(value, dict):
-            value = [value[key] for key in sorted(value)]
-        options += value if isinstance(value, list) else [value]
-    # Rows with fewer options than others have null or an empty text at the end
+        if isinstance(value, dict):  # options by their letters, such as {"A": ..., "B": ...}
+            options += [value[key] for key in sorted(value)]
+        elif isinstance(value, list):
+            options += value
+        else:
+            options.append(value)
+    # Rows with fewer options than others have null or an empty text at the end.
     while options and options[-1] in (None, ""):
         options.pop()
     for option in options:
@@ -95,40 +97,45 @@ def list_options(find: Callable[[str], Any], fields: Iterable[str]) -> list[str]
 
 def _find_label(answer: Any, labels: Any, count: int) -> int:
     """Return the place of the option with the label."""
-    texts = [str(label) for label in labels[:count]] if isinstance(labels, list) else []
-    if str(answer).strip() not in texts:
+    text, texts = str(answer).strip(), []
+    if isinstance(labels, list):
+        texts = [str(label) for label in labels[:count]]
+    if text not in texts:
         raise ValueError(f"choices: found the answer {str(answer)[:80]!r}, expected one of the labels")
-    return texts.index(str(answer).strip())
+    return texts.index(text)
 
 
 def _find_right(answer: Any, options: Sequence[str], answer_is: AnswerIs | None) -> int:
     """Return the place of the right option, read by `answer_is`, else as a number in range, a letter or a text."""
     text = str(answer).strip()
-    number = int(text) if text.isdecimal() and len(text) < 3 else -1
-    letters = ascii_uppercase[: len(options)]
+    number = -1
+    if text.isdecimal() and len(text) < 3:
+        number = int(text)
+    places = range(len(options))
     readings = {
-        "index": [number] if 0 <= number < len(options) else [],
-        "index1": [number - 1] if 1 <= number <= len(options) else [],
-        "letter": [letters.index(text)] if len(text) == 1 and text in letters else [],
-        "text": [place for place, option in enumerate(options) if option == text],
+        "index": [place for place in places if place == number],
+        "index1": [place for place in places if place + 1 == number],
+        "letter": [place for place in places if ascii_uppercase[place] == text],
+        "text": [place for place in places if options[place] == text],
     }
     if answer_is is not None:
-        places = readings[answer_is]
+        found = readings[answer_is]
     elif type(answer) is int and readings["index"]:
-        places = readings["index"]
+        found = readings["index"]
     else:
-        places = sorted({*readings["letter"], *readings["text"]})
-    if len(places) != 1:
-        found = "which is none of the options" if not places else "which more than one option may be"
-        raise ValueError(f"choices: found the answer {text[:80]!r}, {found}")
-    return places[0]
+        found = sorted({*readings["letter"], *readings["text"]})
+    if not found:
+        raise ValueError(f"choices: found the answer {text[:80]!r}, which is no option")
+    if len(found) > 1:
+        raise ValueError(f"choices: found the answer {text[:80]!r}, which more than one option may be")
+    return found[0]
 
 
 def _shuffle(options: Sequence[str], right: int, seed: str) -> tuple[list[str], int]:
     """Return the options in an order that depends on the seed alone, and the place of the right one."""
     if options.count(options[right]) > 1:
         raise ValueError(f"choices: found the right option {options[right][:80]!r} twice")
-    # By hashes and not by `random`: the order is the same for each version of Python
+    # By hashes and not by `random`, so that all versions of Python give the same order.
     hashes = [sha256(f"{seed}\0{place}".encode("utf-8", "surrogatepass")).digest() for place in range(len(options))]
     order = sorted(range(len(options)), key=hashes.__getitem__)
     return [options[place] for place in order], order.index(right)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -18,7 +19,7 @@ from pytest_agentbench.bounded.json_files import first_element, first_object
 from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, load_in, resolve_path
 from pytest_agentbench.config.data_files import match_files
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name
-from pytest_agentbench.config.documents import make_located_error, read_bytes, read_document
+from pytest_agentbench.config.documents import make_located_error, read_document
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.config.session_roots import naming_folder
@@ -41,8 +42,9 @@ def is_claimed(path: Path, top: Path) -> bool:
     text = str(path)
     for descriptor in _descriptors_above(path, top):
         claims = _claims_of(descriptor, top)
-        beside = os.path.dirname(descriptor) == os.path.dirname(text)
-        if text in claims.listed or text in claims.others or (claims.unknown and beside):
+        # An unreadable descriptor may use any file of its folder, but usually none of the folders below.
+        is_next_to = os.path.dirname(descriptor) == os.path.dirname(text)
+        if text in claims.listed or text in claims.others or (claims.unknown and is_next_to):
             return True
         if claims.tree is not None and (text + os.sep).startswith(claims.tree + os.sep):
             return True
@@ -52,7 +54,8 @@ def is_claimed(path: Path, top: Path) -> bool:
 def descriptors_listing(path: Path, top: Path) -> list[Path]:
     """Return the descriptors in the file's folder, or above it up to `top`, that describe its rows."""
     text = os.path.normpath(path)
-    return [Path(each) for each in _descriptors_above(path, top) if text in _claims_of(each, top).listed]
+    above = _descriptors_above(path, top)
+    return [Path(descriptor) for descriptor in above if text in _claims_of(descriptor, top).listed]
 
 
 def _descriptors_above(path: Path, top: Path) -> Iterator[str]:
@@ -63,13 +66,13 @@ def _descriptors_above(path: Path, top: Path) -> Iterator[str]:
 
 
 def _descriptors_in(folder: str) -> tuple[str, ...]:
-    """Return them from a folder, which is listed once: it may hold thousands of data files."""
+    """Return the descriptors in a folder, which is listed once, because it may contain thousands of data files."""
     try:
         changed = os.stat(folder).st_mtime_ns
     except OSError:
         return ()
-    settled = time.time() - changed / 1e9 > _SETTLED
-    if settled:
+    # A folder that changed just now may change again within the resolution of its modification time.
+    if time.time() - changed / 1e9 > _SETTLED:
         return _listed(folder, changed)
     return _listed.__wrapped__(folder, changed)
 
@@ -84,14 +87,16 @@ def _listed(folder: str, _changed: int) -> tuple[str, ...]:
 
 
 def _source_of(descriptor: str) -> CaseSource | None:
-    """Return the source of a descriptor of that name, None for other files."""
+    """Return the source that reads a descriptor with this name, or None if it is no name of a descriptor."""
     sources = map(load_source, source_names(descriptor))
     return next((source for source in sources if source.names_data), None)
 
 
 def _claims_of(descriptor: str, top: Path) -> Claims:
     folder = os.path.dirname(descriptor)
-    root = str(top) if (folder + os.sep).startswith(str(top) + os.sep) else folder
+    root = folder
+    if (folder + os.sep).startswith(str(top) + os.sep):
+        root = str(top)
     try:
         status = os.stat(descriptor)
         return _read_claims(descriptor, root, status.st_mtime_ns, status.st_size, os.stat(folder).st_mtime_ns)
@@ -107,7 +112,7 @@ def _read_claims(descriptor: str, root: str, _changed: int, _size: int, _folder_
         return Claims(unknown=True)
     source = _source_of(os.path.basename(descriptor))
     if source is None or not isinstance(data, dict) or "schema_version" not in data:
-        return Claims()  # another tool's
+        return Claims()  # a file of another tool
     return source.claims(data, Scope(os.path.dirname(descriptor), os.path.realpath(root)))
 
 
@@ -116,28 +121,31 @@ def claims_of_descriptor(data: Mapping[str, Any], scope: Scope) -> Claims:
     files, source, shots = data.get("files"), data.get("source"), data.get("few_shot")
     if not (_are_texts(files) or isinstance(source, str)):
         return Claims(unknown=True)
+    claims = Claims(listed=matching_files(files, scope))
+    if isinstance(shots, dict):
+        claims = claims._replace(others=matching_files([shots.get("file")], scope))
     place = str(source or "").removeprefix("hf:")
-    return Claims(
-        listed=matching_files(files, scope),
-        others=matching_files([shots.get("file")] if isinstance(shots, dict) else None, scope),
-        tree=os.path.normpath(os.path.join(scope.folder, place)) if place.startswith((".", "/")) else None,
-    )
+    if place.startswith((".", "/")):  # any other source is a name on the hub
+        claims = claims._replace(tree=os.path.normpath(os.path.join(scope.folder, place)))
+    return claims
 
 
 def matching_files(patterns: object, scope: Scope) -> frozenset[str]:
-    """Return the files that patterns name. One that leaves the root is refused when the descriptor is read."""
-    found: set[str] = set()
-    for text in patterns if _are_texts(patterns) else ():
-        try:
-            resolve_path(text, scope)
-            found.update(map(str, match_files(text, scope.folder)))
-        except ValueError:
-            continue
-    return frozenset(found)
+    """Return the files that match patterns. A pattern that leaves the root is ignored: reading the descriptor reports
+    it.
+    """
+    files: set[str] = set()
+    if not _are_texts(patterns):
+        return frozenset()
+    for pattern in patterns:
+        with suppress(ValueError):
+            resolve_path(pattern, scope)
+            files.update(map(str, match_files(pattern, scope.folder)))
+    return frozenset(files)
 
 
 def _are_texts(value: object) -> TypeGuard[list[str]]:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 EXACT_MATCH = MetricSpec(name="exact_match", threshold=1.0)
@@ -147,7 +155,7 @@ _CASE_FILES = ("test.yaml", "test.yml")
 
 
 class Row(NamedTuple):
-    """An item as collection keeps it.
+    """A row as collection stores it.
 
     `raw` is its JSON in the standard form, parsed again when it runs. `path` and `line` (1-based) are its data file and
     line, or for a source the descriptor and the row's number. `index` is its 0-based position among all items of the
@@ -182,26 +190,26 @@ class Dataset:
 
     @cached_property
     def shots(self) -> Shots | None:
-        """Return the examples that the descriptor shows before each question, read at the first need. Raises
-        ConfigError.
-        """
+        """Return the examples before each question, read at the first use. Raises ConfigError if they are invalid."""
         if self.recipe is None or self.recipe.descriptor.few_shot is None:
             return None
         return Shots(self.recipe, self.recipe.descriptor.few_shot, self.parse)
 
 
 def in_case_folder(folder: Path, top: Path) -> bool:
-    """Return whether `folder`, or one above it up to `top`, is a case's: its data are attachments, never datasets."""
-    folders = [folder, *folder.parents]
-    reach = folders.index(top) + 1 if top in folders else 1
-    return any((each / name).is_file() for each in folders[:reach] for name in _CASE_FILES)
+    """Return whether `folder`, or a folder above it up to `top`, has the file of a case: its data are attachments."""
+    folders = [folder]
+    if folder.is_relative_to(top):
+        folders += [above for above in folder.parents if above.is_relative_to(top)]
+    return any((above / name).is_file() for above in folders for name in _CASE_FILES)
 
 
 def dataset_name(path: Path, root: ConfigRoot) -> str:
     """Return the path without its suffix, below the folder that names it. Other files there do not affect it."""
-    top = naming_folder(path, root)
-    relative = path.relative_to(top) if path.is_relative_to(top) else Path(path.name)
-    return legal_id(relative.with_suffix("").as_posix())
+    top, place = naming_folder(path, root), path.with_suffix("")
+    if not place.is_relative_to(top):
+        return legal_id(place.name)
+    return legal_id(place.relative_to(top).as_posix())
 
 
 def open_dataset(
@@ -229,21 +237,13 @@ def open_dataset(
     return Dataset(
         path=path,
         name=_name(descriptor, described, files, root),
-        metrics=metrics if metrics else _metrics(descriptor),
+        metrics=metrics or _metrics(descriptor),
         known=known,
         description=descriptor.description,
         descriptor=descriptor,
         recipe=Recipe(described, descriptor, scope, files, None if path == described else path),
-        parse=_item_class(described, descriptor.benchmark) if run_code and descriptor.benchmark else None,
+        parse=_item_class(described, descriptor.benchmark) if run_code else None,
     )
-
-
-def _is_ours(path: Path) -> bool:
-    """Other tools have files of these names too: ours have a schema_version."""
-    try:
-        return b"schema_version" in read_bytes(path).replace(b"\0", b"")  # YAML may be UTF-16
-    except ConfigError:
-        return True  # reading it reports the reason
 
 
 def shows_questions(path: Path, text: str | None) -> bool:
@@ -257,6 +257,7 @@ def shows_questions(path: Path, text: str | None) -> bool:
     shown = first_element(text)
     if shown is not None:
         return shown.get("question") == '"' and not is_answered(shown)
+    # A file with the suffix .json may have lines of JSON.
     first, newline, _ = text.partition("\n")
     return bool(newline) and _asks(first_object(first))
 
@@ -266,13 +267,11 @@ def _asks(item: dict[str, Any] | None) -> bool:
 
 
 def _the_descriptor(path: Path, root: Path) -> Path | None:
-    found = descriptors_listing(path, root)
-    if len(found) > 1:
-        names = " and ".join(map(str, found))
+    descriptors = descriptors_listing(path, root)
+    if len(descriptors) > 1:
+        names = " and ".join(map(str, descriptors))
         raise ConfigError(f"{path}:1:1: found several descriptors that list it, {names}; name one of them instead")
-    if found:
-        return found[0]
-    return None
+    return next(iter(descriptors), None)
 
 
 def _files(descriptor: DatasetDescriptor, folder: Path) -> tuple[Path, ...]:
@@ -282,16 +281,17 @@ def _files(descriptor: DatasetDescriptor, folder: Path) -> tuple[Path, ...]:
 
 
 def _name(descriptor: DatasetDescriptor, path: Path, files: tuple[Path, ...], root: ConfigRoot) -> str:
-    """Return the declared name, else that of the only data file that is named, else the path of the folder (or of
-    `<name>.dataset.yaml`).
+    """Return the declared name, else the path of the only data file, else the path of the folder or of
+    `<name>.dataset.yaml`.
     """
     if descriptor.name is not None:
         return legal_id(descriptor.name)
     if descriptor.names_one_file and files:
         return dataset_name(files[0], root)
     place, top = _named_place(path), naming_folder(path, root)
-    inside = place.is_relative_to(top) and place != top
-    return legal_id(place.relative_to(top).as_posix() if inside else place.name)
+    if place.is_relative_to(top) and place != top:
+        return legal_id(place.relative_to(top).as_posix())
+    return legal_id(place.name)
 
 
 def _named_place(descriptor: Path) -> Path:
@@ -309,7 +309,9 @@ def _metrics(descriptor: DatasetDescriptor) -> tuple[MetricSpec, ...]:
     return tuple(metric.model_copy(update={"compat": descriptor.compat}) for metric in descriptor.metrics)
 
 
-def _item_class(path: Path, name: str) -> ItemParser:
+def _item_class(path: Path, name: str | None) -> ItemParser | None:
+    if name is None:
+        return None
     try:
         return load_item_class(name, path.parent)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The cases of a folder and of a config root, and which of them a suite runs with which agents."""
+"""Find the cases of a folder and of a config root, and select the cases of a suite."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.sources.dataset import Dataset
 
 _RESULTS = ("runs", "evaluations")
-"""Folders of results, which may be many, and hold no cases of the user's."""
+"""Folders of results. They may contain many files, but no cases of the user."""
 _HIDDEN_TESTS = "verify"
 """Name of the folder next to a case's file that contains files for verifiers. pytest collects none of them."""
 _HEAD = 64 * 2**10
@@ -40,46 +40,49 @@ _QUESTION = "question"
 
 
 def find_source(path: Path, top: Path | None = None) -> CaseSource | None:
-    """Return the source whose cases the collection of a folder takes from the file, or None.
+    """Return the source that reads the cases of a file, or None if it has none.
 
-    None too if a descriptor in its folder or, with `top`, in a folder above it up to `top` uses the file.
+    Also return None if a descriptor in the file's folder, or in a folder above it up to `top`, uses the file.
     """
-    found = _holder(path, source_names(path.name))
-    if found is None or path.suffix not in DATA_SUFFIXES:
-        return found
+    source = _find_holder(path, source_names(path.name))
+    if source is None or path.suffix not in DATA_SUFFIXES:
+        return source
     from pytest_agentbench.sources.dataset import is_claimed  # here, because sessions without datasets do not need it
 
     if is_claimed(path, top or path.parent):
         return None
-    return found
+    return source
 
 
 def named_source(path: Path, root: ConfigRoot) -> CaseSource | None:
-    """Return the source of a file that is named explicitly, if it contains cases.
+    """Return the source of a file that a user names, if it contains cases.
 
     A data file that a descriptor describes is read through the descriptor.
     """
     names = source_names(path.name)
+    if not names:
+        return None
     if len(names) > 1:
         from pytest_agentbench.sources.dataset import descriptors_listing
 
         if descriptors_listing(path, root.path):
             return load_source(names[-1])
-    return _holder(path, names) or (load_source(names[-1]) if names else None)
+    # The last source has the widest patterns. It reports why a file without the form of any source cannot be read.
+    return _find_holder(path, names) or load_source(names[-1])
 
 
 def open_source(path: Path, request: SourceRequest) -> OpenedSource:
-    """Return the opened file of any source. Raises ConfigError with all that is wrong with it, and for other files."""
+    """Return the opened file of any source. Raises ConfigError with all its problems, or if no source reads it."""
     source = named_source(path, request.root)
     if source is None:
         if is_table(path.name):
             raise ConfigError(describe_expected_rows(str(path)))
-        raise ConfigError(f"{path}:1:1: found a file of another kind, expected one that holds cases")
+        raise ConfigError(f"{path}:1:1: found a file of another kind, expected a file with cases")
     return source.open(path, request)
 
 
 def open_questions(path: Path, root: ConfigRoot, *, run_code: bool = False) -> Dataset:
-    """Return the dataset at `path`, to be answered without runs. Raises ConfigError for cases of another kind."""
+    """Return the dataset at `path`, for predictions without runs. Raises ConfigError for cases of another kind."""
     from pytest_agentbench.sources.dataset import open_dataset
     from pytest_agentbench.sources.rows import DATASETS
 
@@ -91,18 +94,22 @@ def open_questions(path: Path, root: ConfigRoot, *, run_code: bool = False) -> D
     return open_dataset(path, root, run_code=run_code)
 
 
-def _holder(path: Path, names: Sequence[SourceName]) -> CaseSource | None:
+def _find_holder(path: Path, names: Sequence[SourceName]) -> CaseSource | None:
+    """Return the first of the sources that finds cases in the file, or None."""
     if not names:
         return None
     head = _read_head(path)
     if path.suffix in DATA_SUFFIXES and head is not None:
-        # Scripts and attachments of cases are JSON too: without this check each would import the readers of questions.
+        # Scripts and attachments of cases are JSON too. Without this check each would import the readers of questions.
         names = [name for name in names if any(word.decode() in head for word in name.words)]
     return next((source for source in map(load_source, names) if source.holds_cases(path, head)), None)
 
 
 def _read_head(path: Path) -> str | None:
-    """Return the beginning of a file's text, of JSONL with a whole first line, of YAML all; None: it cannot be read."""
+    """Return the beginning of a data file with at least the first line of JSONL, or all of a YAML file.
+
+    Return None if it cannot be read, "" if it is no regular file.
+    """
     if path.suffix not in DATA_SUFFIXES:
         try:
             return read_bytes(path).replace(b"\0", b"").decode("utf-8", "replace")  # YAML may be UTF-16
@@ -119,7 +126,8 @@ def _read_head(path: Path) -> str | None:
         return ""
     except OSError:
         return None
-    return head.decode("utf-16" if head[:2] in UTF16_BOMS else "utf-8-sig", "replace").strip()
+    encoding = "utf-16" if head[:2] in UTF16_BOMS else "utf-8-sig"
+    return head.decode(encoding, "replace").strip()
 
 
 def find_cases(folder: Path, near_misses: list[str] | None = None) -> Iterator[Path]:
@@ -139,8 +147,7 @@ def has_cases(path: Path, without: Path | None = None) -> bool:
     """Return whether a file or folder holds a case that can be found, in addition to those in the folder `without`."""
     if path.is_file():
         return find_source(path) is not None
-    skipped = "" if without is None else str(without)
-    return next(_walk(str(path), path, [], in_case=False, skipped=skipped), None) is not None
+    return next(_walk(str(path), path, [], in_case=False, skipped=str(without or "")), None) is not None
 
 
 def index_cases(
@@ -148,13 +155,13 @@ def index_cases(
 ) -> Iterator[IndexedCase]:
     """Yield every case below a config root, for suites. Unreadable files do not affect the others.
 
-    Cases of guests below it are read as theirs, so none of their code runs; `roots` finds their roots. Without
+    Cases below the root of a guest are read with that root, which `roots` finds, so no code of a guest runs. Without
     `run_code` a dataset that code reads has no cases.
     """
     for path, source in _walk(str(root.path), root.path, [], in_case=False):
-        of = root if roots is None else roots.of(path)
+        own_root = root if roots is None else roots.of(path)
         try:
-            yield from source.index(path, SourceRequest(of, run_code=run_code))
+            yield from source.index(path, SourceRequest(own_root, run_code=run_code))
         except ConfigError:
             continue  # collecting the file reports it
 
@@ -183,9 +190,9 @@ def _walk(
     for entry in ordered:
         path = Path(entry.path)
         if entry.is_dir(follow_symlinks=False):
-            hidden = entry.name.startswith(".") or (owners and entry.name == _HIDDEN_TESTS)
-            passed_over = entry.path == skipped or (skipped and entry.name in _RESULTS)
-            if not hidden and entry.name not in SKIPPED_FOLDERS and not passed_over:
+            is_hidden = entry.name.startswith(".") or (owners and entry.name == _HIDDEN_TESTS)
+            is_output = entry.path == skipped or (skipped and entry.name in _RESULTS)
+            if not is_hidden and entry.name not in SKIPPED_FOLDERS and not is_output:
                 yield from _walk(
                     entry.path, top, unreadable, depth + 1, in_case=in_case, near_misses=near_misses, skipped=skipped
                 )
@@ -200,8 +207,10 @@ def _walk(
 
 
 def _owner(name: str) -> CaseSource | None:
-    """Return the source of a file of that name if all of its folder belongs to a case. Only YAML files can be so."""
-    sources = map(load_source, source_names(name) if name.endswith((".yaml", ".yml")) else ())
+    """Return the source of a file with this name if the whole folder belongs to its case. Such files are YAML."""
+    if not name.endswith((".yaml", ".yml")):  # before the look-up: a folder may have thousands of data files
+        return None
+    sources = map(load_source, source_names(name))
     return next((source for source in sources if source.is_one_case), None)
 
 
@@ -215,16 +224,15 @@ def select(selection: CaseSelection, cases: Cases) -> frozenset[str]:
     Cases named in include_case_ids are always selected. Others are selected by include_tags, or all of them if neither
     is set, minus exclude_tags and exclude_case_ids. `suite_problems` checks a selection.
     """
-    known = dict(cases)
     explicit = frozenset(selection.include_case_ids)
-    everything = not explicit and not selection.include_tags
-    wanted, unwanted = set(selection.include_tags), set(selection.exclude_tags)
-    entered = {
+    select_all = not explicit and not selection.include_tags
+    included, excluded = set(selection.include_tags), set(selection.exclude_tags)
+    by_tags = {
         case_id
-        for case_id, tags in known.items()
-        if (everything or not wanted.isdisjoint(tags)) and unwanted.isdisjoint(tags)
+        for case_id, tags in dict(cases).items()
+        if (select_all or not included.isdisjoint(tags)) and excluded.isdisjoint(tags)
     }
-    return explicit | (entered - set(selection.exclude_case_ids))
+    return explicit | (by_tags - set(selection.exclude_case_ids))
 
 
 def suite_problems(suite: SuiteFile, cases: Cases, root: ConfigRoot) -> list[tuple[Loc, str]]:
@@ -241,26 +249,23 @@ def suite_problems(suite: SuiteFile, cases: Cases, root: ConfigRoot) -> list[tup
     if found or not known or select(suite.case_selection, known.items()):
         return found
     nothing: Loc = ("case_selection",)
-    return unmatched_tags(suite.case_selection, known.items()) or [
-        (nothing, "selects none of the cases; change the tags or ids")
-    ]
+    return unmatched_tags(suite.case_selection, known.items()) or [(nothing, "selects no case; change the tags or ids")]
 
 
 def unknown_ids(selection: CaseSelection, known: Collection[str]) -> list[tuple[Loc, str]]:
-    """Return one problem for each list that names ids which no case has, at the first of them."""
-    found: list[tuple[Loc, str]] = []
+    """Return one problem for each list with ids that no case has, at the first of them."""
+    problems: list[tuple[Loc, str]] = []
     for field in ("include_case_ids", "exclude_case_ids"):
         missing = {index: name for index, name in enumerate(getattr(selection, field)) if name not in known}
         if not missing:
             continue
         (index, first), count = next(iter(missing.items())), len(missing)
-        if count == 1:
-            found.append(((field, index), f"no case has the id {first!r}{suggest(first, known)}"))
-        else:
-            named = ", ".join(map(repr, [*missing.values()][:_MOST_NAMED])) + (", ..." if count > _MOST_NAMED else "")
-            text = f"{count} ids that no case has: {named}{suggest(first, known)}"
-            found.append(((field, index), text))
-    return found
+        names = [repr(name) for name in missing.values()]
+        if count > _MOST_NAMED:
+            names[_MOST_NAMED:] = ["..."]
+        text = f"no case has the id {first!r}" if count == 1 else f"{count} ids that no case has: {', '.join(names)}"
+        problems.append(((field, index), text + suggest(first, known)))
+    return problems
 
 
 def unmatched_tags(selection: CaseSelection, cases: Cases) -> list[tuple[Loc, str]]:
@@ -272,7 +277,7 @@ def unmatched_tags(selection: CaseSelection, cases: Cases) -> list[tuple[Loc, st
         for index, tag in enumerate(getattr(selection, field))
         if tag not in known
     ]
-    # A suggestion compares the tag with all known ones: 60 ms for 20,000 of them.
+    # A suggestion compares the tag with all known ones, which takes 60 ms for 20,000 of them.
     return [
         (place, f"no case has the tag {tag!r}{suggest(tag, known) if at < _MOST_NAMED else ''}")
         for at, (place, tag) in enumerate(unknown)
@@ -284,11 +289,14 @@ def describe_near_miss(path: Path, top: Path) -> str | None:
 
     For a file that a descriptor uses, in its folder or above it up to `top`, that descriptor defines a question.
     """
-    head = _read_head(path) if path.suffix == ".jsonl" else None
-    first = (head or "").partition("\n")[0]
+    if path.suffix != ".jsonl":
+        return None
+    first = (_read_head(path) or "").partition("\n")[0]
+    if not first:
+        return None
     try:
-        row = json.loads(first) if first else None
-    except RecursionError:  # brackets without end are nobody's question
+        row = json.loads(first)
+    except RecursionError:  # endless brackets are no misspelt question
         return None
     except ValueError as error:
         if _QUESTION not in first:
@@ -296,7 +304,7 @@ def describe_near_miss(path: Path, top: Path) -> str | None:
         from pytest_agentbench.bounded.json_files import explain_error
 
         offset, reason = explain_error(error)
-        return f"{path}:1:{offset + 1}: the first row is {reason}; mend it, or no row of the file is asked"
+        return f"{path}:1:{offset + 1}: the first row is {reason}; correct it, or no row of the file is asked"
     if not isinstance(row, dict) or _QUESTION in row:
         return None
     names = {name.lower(): name for name in row}
@@ -306,6 +314,6 @@ def describe_near_miss(path: Path, top: Path) -> str | None:
     if not near or is_claimed(path, top):
         return None
     return (
-        f"{path}:1:1: found the field {names[near[0]]!r} in the first row, expected {_QUESTION!r}; mend it, or no row "
-        "of the file is asked"
+        f"{path}:1:1: found the field {names[near[0]]!r} in the first row, expected {_QUESTION!r}; correct it, or no "
+        "row of the file is asked"
     )

@@ -1,4 +1,4 @@
-"""Rows of Hugging Face datasets: of the hub, or of local folders and files. No code of theirs is run."""
+"""Rows of Hugging Face datasets: from the hub, or from local folders and files. No code of a dataset is run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MISSING = "found an hf: source, which needs the package datasets; install it wi
 def read_source(descriptor: DatasetDescriptor, scope: Scope, split: str | None) -> Iterator[Item | BadItem]:
     """Yield every row of the descriptor's source: `line` and `number` are its position, counted from 1.
 
-    Raises ValueError, with a reason for people, if the source cannot be loaded.
+    Raises ValueError with a readable reason if the source cannot be loaded.
     """
     number = 1
     try:
@@ -39,9 +39,9 @@ def read_source(descriptor: DatasetDescriptor, scope: Scope, split: str | None) 
                 yield _item(number, row)
                 number += 1
     except ImportError as error:
-        raise ValueError(
-            _MISSING if error.name == "datasets" else f"cannot be loaded: {describe_error(error)}"
-        ) from error
+        if error.name == "datasets":
+            raise ValueError(_MISSING) from error
+        raise ValueError(f"cannot be loaded: {describe_error(error)}") from error
     except Exception as error:  # `datasets` raises errors of a dozen libraries
         reason = describe_error(error).removeprefix("ValueError: ")
         raise ValueError(f"cannot be loaded: {reason}") from error
@@ -49,7 +49,7 @@ def read_source(descriptor: DatasetDescriptor, scope: Scope, split: str | None) 
 
 def _item(number: int, row: dict[str, Any]) -> Item | BadItem:
     try:
-        value = {name: _json_value(each, name) for name, each in row.items()}
+        value = {name: _json_value(cell, name) for name, cell in row.items()}
         return Item(number, number, dump_item(value), value)
     except ValueError as error:
         return BadItem(number, 1, str(error))
@@ -68,18 +68,18 @@ def _json_value(value: Any, path: str) -> Any:
                 return value
             return None
         case dict():
-            return {str(key): _json_value(each, f"{path}.{key}") for key, each in value.items()}
+            return {str(key): _json_value(inner, f"{path}.{key}") for key, inner in value.items()}
         case list():
-            return [_json_value(each, f"{path}.{at}") for at, each in enumerate(value)]
-        case tuple():  # Arrow's pairs of a map
-            return [_json_value(each, path) for each in value]
+            return [_json_value(inner, f"{path}.{at}") for at, inner in enumerate(value)]
+        case tuple():  # a pair of an Arrow map
+            return [_json_value(inner, path) for inner in value]
         case datetime() | date() | time():
             return value.isoformat()
         case Decimal() | timedelta():
             return str(value)
         case bytes():
             found = f"binary data ({len(value):,} bytes), such as an image or audio"
-            raise ValueError(f"{path}: found {found}, expected a JSON value; messages are texts so far")
+            raise ValueError(f"{path}: found {found}, expected a JSON value; messages can only be texts")
     raise ValueError(f"{path}: found {type(value).__name__}, expected a JSON value")
 
 
@@ -95,8 +95,9 @@ def _load(descriptor: DatasetDescriptor, scope: Scope, split: str | None) -> Any
     path = Path(resolve_path(place, scope))
     if path.is_dir() and any((path / name).is_file() for name in ("state.json", "dataset_dict.json")):
         loaded = datasets.load_from_disk(str(path))
-        parts = loaded.values() if isinstance(loaded, dict) else [loaded]
-        _require_usable([file["filename"] for part in parts for file in part.cache_files], scope)
+        splits = [*loaded.values()] if isinstance(loaded, dict) else [loaded]
+        # Checked after the load, which only maps the files into memory: the folder's JSON names them.
+        _require_usable([file["filename"] for part in splits for file in part.cache_files], scope)
         return loaded
     if path.is_dir():
         named = datasets.load_dataset_builder(str(path), **options).config.data_files or {}
@@ -106,7 +107,8 @@ def _load(descriptor: DatasetDescriptor, scope: Scope, split: str | None) -> Any
     if builder is None:
         raise ValueError(f"found {path.name!r}, expected a folder or a file that ends in {', '.join(_BUILDERS)}")
     _require_usable([str(path)], scope)
-    options |= {"delimiter": "\t"} if path.suffix.lower() == ".tsv" else {}
+    if path.suffix.lower() == ".tsv":
+        options["delimiter"] = "\t"
     files = {split or "train": str(path)}
     return datasets.load_dataset(builder, data_files=files, split=split or "train", **options)
 
@@ -129,8 +131,8 @@ def _require_usable(files: Iterable[str], scope: Scope) -> None:
 
 
 def _one_split(loaded: Any, split: str | None) -> Any:
-    """Return the named split, or the only one. Raises ValueError if it does not exist, or if there are several and
-    none is named.
+    """Return the named split, or the only one. Raises ValueError for a split that does not exist, and if there are
+    several splits and none is named.
     """
     if not isinstance(loaded, dict):
         return loaded
@@ -143,13 +145,13 @@ def _one_split(loaded: Any, split: str | None) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the progress bars of `datasets`."""
+    """Hide the progress bars of `datasets` inside the block."""
     import datasets
 
-    shown = not datasets.are_progress_bars_disabled()
+    was_enabled = not datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:
         yield
     finally:
-        if shown:
+        if was_enabled:
             datasets.enable_progress_bars()

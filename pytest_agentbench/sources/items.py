@@ -33,21 +33,17 @@ class BenchmarkItem:
 
     @property
     def row_answer(self) -> Any:
-        """Return the answer as a row holds it; the text, if that has been changed since."""
+        """Return the row's answer with its type, or the text if a user's code has changed it."""
         item = {"answer": self.typed_answer}
-        is_same = self.typed_answer is not None and self.answer in (
-            answer_text_of(item),
-            answer_text_of(item, as_json=True),
-        )
-        if is_same:
-            return self.typed_answer
-        return self.answer
+        if self.typed_answer is None or self.answer not in (answer_text_of(item), answer_text_of(item, as_json=True)):
+            return self.answer
+        return self.typed_answer
 
 
-# The standard form of a row: an object with `question` and, if it has them, `id`, `answer`, `metadata` and more.
+# The standard form of a row: an object with `question` and optional `id`, `answer`, `metadata` and other fields.
 #
-# Files without a descriptor have this form already. Fields and classes of a descriptor make it. Functions that need a
-# part of an item are here.
+# Rows of files without a descriptor must have this form. The fields or the class of a descriptor convert other rows to
+# it. All other modules read parts of an item by the functions below.
 
 
 CORE = ("id", "question", "answer", "metadata")
@@ -56,7 +52,14 @@ MISSING = object()
 
 _CORE = frozenset(CORE)
 _PLACE = re.compile(r"-?[0-9]{1,9}")
-_KINDS = {dict: "an object", list: "a list", tuple: "a list", bool: "true or false", type(None): "null"}
+_KINDS = {
+    str: "a text",
+    dict: "an object",
+    list: "a list",
+    tuple: "a list",
+    bool: "true or false",
+    type(None): "null",
+}
 
 
 def look_up(value: Any, path: str) -> Any:
@@ -69,8 +72,10 @@ def look_up(value: Any, path: str) -> Any:
     if isinstance(value, dict) and rest and first in value:
         return look_up(value[first], rest)
     if isinstance(value, list) and first == "*":
-        found = (look_up(each, rest) if rest else each for each in value)
-        return [each for each in found if each is not MISSING]
+        if not rest:
+            return value
+        found = (look_up(element, rest) for element in value)
+        return [inner for inner in found if inner is not MISSING]
     if isinstance(value, list) and _PLACE.fullmatch(first) and -len(value) <= int(first) < len(value):
         if rest:
             return look_up(value[int(first)], rest)
@@ -85,31 +90,34 @@ def field_of(item: Mapping[str, Any], path: str) -> Any:
     if path == "metadata":
         return metadata_of(item)
     path = path.removeprefix("metadata.")
-    own = look_up(item.get("metadata"), path)
-    if own is MISSING and path.partition(".")[0] not in _CORE:
+    value = look_up(item.get("metadata"), path)
+    # A row without `metadata` has its other fields at the top.
+    if value is MISSING and path.partition(".")[0] not in _CORE:
         return look_up(item, path)
-    return own
+    return value
 
 
 def map_fields(row: Mapping[str, Any], fields: RowFields) -> dict[str, Any]:
     """Return a raw row in the standard form. Raises ValueError if it has no question."""
     item: dict[str, Any] = {}
     for name in ("id", "question", "answer"):
-        found = look_up(row, fields.path(name))
-        if found is not MISSING:
-            item[name] = found
+        value = look_up(row, fields.path(name))
+        if value is not MISSING:
+            item[name] = value
     if isinstance(fields.answer, AnswerRule) and "answer" in item:
         item["answer"] = {fields.answer.rule: item["answer"]}
     if "question" not in item:
         raise ValueError(f"question: {describe_unknown_field(fields.question, row)}")
-    own = look_up(row, fields.metadata)
     used = {fields.path(name) for name in CORE}
-    others = {key: value for key, value in row.items() if key not in used}
-    return {**item, "metadata": _merged(others, None if own is MISSING else own)}
+    metadata = {key: value for key, value in row.items() if key not in used}
+    own = look_up(row, fields.metadata)
+    if own is not MISSING:
+        metadata = _merged(metadata, own)
+    return {**item, "metadata": metadata}
 
 
 def metadata_of(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all other keys, and the pairs of `metadata`, which win."""
+    """Return all keys that are no core field. Those inside `metadata` take precedence over those next to it."""
     return _merged({key: value for key, value in item.items() if key not in _CORE}, item.get("metadata"))
 
 
@@ -123,7 +131,9 @@ def answer_of(item: Mapping[str, Any], *, as_json: bool = False) -> Gold | None:
     answer = item["answer"]
     if isinstance(answer, str):  # nearly all answers
         return answer
-    return read_gold(json_text(answer) if as_json else answer)
+    if as_json:
+        return read_gold(json_text(answer))
+    return read_gold(answer)
 
 
 def answer_text_of(item: Mapping[str, Any], *, as_json: bool = False) -> str:
@@ -156,23 +166,23 @@ def is_answered(keys: Collection[str]) -> bool:
 
 
 def texts_of(tags: object) -> list[str]:
-    """Return the tags that a field holds: a text, or the texts of a list."""
-    if not isinstance(tags, list):
-        if isinstance(tags, str):
-            return [tags]
-        return []
-    return [each for each in tags if isinstance(each, str)]
+    """Return the tags in a field: a text, or the texts of a list."""
+    if isinstance(tags, str):
+        return [tags]
+    if isinstance(tags, list):
+        return [tag for tag in tags if isinstance(tag, str)]
+    return []
 
 
 def parse_item(data: Any, line_num: int) -> BenchmarkItem:
-    """Return an object of the standard form as an item; one without an id becomes `item_<line_num>`.
+    """Return an object of the standard form as an item. Its default id is `item_<line_num>`.
 
-    Raises ValueError, with a reason for people, for any other object.
+    Raises ValueError with a readable reason for any other object.
     """
     require_item(data)
-    own_id = data.get("id")
+    identifier = f"item_{line_num}" if data.get("id") is None else str(data["id"])
     return BenchmarkItem(
-        id=f"item_{line_num}" if own_id is None else str(own_id),
+        id=identifier,
         question=data["question"],
         answer=answer_text_of(data),
         metadata=metadata_of(data),
@@ -181,15 +191,15 @@ def parse_item(data: Any, line_num: int) -> BenchmarkItem:
 
 
 def require_item(value: Any) -> None:
-    """Raise ValueError, with a reason for people, for a value that is no item."""
+    """Raise ValueError with a readable reason for a value that is no item."""
     if not isinstance(value, dict):
         raise ValueError(f"found {describe_kind(value)}, expected an object with a `question`")
     question = value.get("question")
     if not isinstance(question, str):
         found = describe_kind(question) if "question" in value else "none"
-        raise ValueError(f"question: found {found}, expected a text; this is what the agent is asked")
+        raise ValueError(f"question: found {found}, expected a text; it is the agent's task")
     if not question or question.isspace():
-        raise ValueError("question: found a blank text; this is what the agent is asked")
+        raise ValueError("question: found a blank text; it is the agent's task")
     own_id = value.get("id")
     if own_id == "" or isinstance(own_id, (dict, list)):
         raise ValueError(
@@ -202,7 +212,7 @@ def dump_item(item: Mapping[str, Any]) -> bytes:
     try:
         text = json.dumps(item, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"found what is no JSON value: {error}") from error
+        raise ValueError(f"found a value that is not JSON: {error}") from error
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -211,17 +221,17 @@ def dump_item(item: Mapping[str, Any]) -> bytes:
 
 def describe_unknown_field(path: str, names: Iterable[str]) -> str:
     """Return `found no field 'x'` with a suggestion."""
-    near = difflib.get_close_matches(path, (name for name in names if isinstance(name, str)), n=1)
-    return f"found no field {path!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    problem = f"found no field {path!r}"
+    if near := difflib.get_close_matches(path, (name for name in names if isinstance(name, str)), n=1):
+        return f"{problem}; did you mean {near[0]!r}?"
+    return problem
 
 
 def describe_kind(value: object) -> str:
-    """Return the type of a value for people, in the words of JSON."""
+    """Return the type of a value in words, by the types of JSON."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return "a number"
-    if isinstance(value, str):
-        if value:
-            return "a text"
+    if value == "":
         return "an empty text"
     return _KINDS.get(type(value), f"a {type(value).__name__}")
 
@@ -246,12 +256,12 @@ def load_item_class(name: str, folder: Path) -> ItemParser:
     """
     module_name, _, class_name = name.partition(":")
     module = _import(module_name, folder)
-    found = getattr(module, class_name, None)
-    if not isinstance(found, type):
+    item_class = getattr(module, class_name, None)
+    if not isinstance(item_class, type):
         raise ValueError(f"found no class {class_name!r} in {getattr(module, '__file__', module_name)}")
     try:
-        parse = getattr(found(), "_parse_item", None)
-    except (Exception, SystemExit) as error:  # it is the user's code
+        parse = getattr(item_class(), "_parse_item", None)
+    except (Exception, SystemExit) as error:  # the user's code may raise anything, also call sys.exit
         raise ValueError(f"{class_name}() failed: {describe_error(error)}") from error
     if not callable(parse):
         raise ValueError(f"the class {class_name!r} has no method _parse_item(self, data, line_num)")
@@ -263,17 +273,16 @@ def call_parser(parse: ItemParser, data: dict[str, Any], line_num: int) -> dict[
 
     Raises ValueError if the result is not an item.
     """
-    called = getattr(parse, "__qualname__", "_parse_item")
+    name = getattr(parse, "__qualname__", "_parse_item")
     try:
         item = parse(data, line_num)
     except (Exception, SystemExit) as error:
-        raise ValueError(f"{called} raised {describe_error(error)}") from error
+        raise ValueError(f"{name} raised {describe_error(error)}") from error
     if not isinstance(item, BenchmarkItem):
-        raise ValueError(f"{called} returned {type(item).__name__}, expected a BenchmarkItem")
-    metadata = {} if item.metadata is None else item.metadata
-    if not isinstance(metadata, dict):
-        raise ValueError(f"{called}: metadata: found {type(metadata).__name__}, expected a dict")
-    standard = {"id": item.id, "question": item.question, "metadata": metadata}
+        raise ValueError(f"{name} returned {type(item).__name__}, expected a BenchmarkItem")
+    if not isinstance(item.metadata, dict | None):
+        raise ValueError(f"{name}: metadata: found {type(item.metadata).__name__}, expected a dict")
+    standard = {"id": item.id, "question": item.question, "metadata": item.metadata or {}}
     if item.answer is None:
         return standard
     return {**standard, "answer": item.row_answer}
@@ -302,12 +311,12 @@ def _import(name: str, folder: Path) -> ModuleType:
 def _is_importable(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # of a package above it
+    except ModuleNotFoundError:  # `find_spec` imports the packages above the module, which may be missing
         return False
 
 
 def _import_file(file: Path) -> ModuleType:
-    """Return the module of a file, under a unique name: files of the same name in other folders are other modules."""
+    """Return the module of a file. Its name is unique, because files in other folders may have the same name."""
     name = f"{file.stem}_{sha256(str(file).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]

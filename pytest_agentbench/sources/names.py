@@ -27,11 +27,11 @@ _BUILTIN = {
     ),
     'questions *.json *.jsonl ~"question"': "pytest_agentbench.sources.rows:DATASETS",
 }
-"""The sources of this package: asked after all others, as their patterns are the widest."""
+"""The sources of this package. They are tried after all others, because their patterns are the widest."""
 
 
 class SourceName(NamedTuple):
-    """The name of a source, taken apart: `text` is the whole, by which it is loaded."""
+    """The parts of a source's name. `text` is the whole name, by which the source is loaded."""
 
     name: str
     patterns: tuple[str, ...]
@@ -40,23 +40,26 @@ class SourceName(NamedTuple):
 
 
 def source_names(file_name: str) -> list[SourceName]:
-    """Return the sources whose patterns fit the name of a file, the first to be asked first. Raises ConfigError."""
-    return [each for each in _table() if any(fnmatchcase(file_name, pattern) for pattern in each.patterns)]
+    """Return the sources whose patterns match the name of a file, in the order in which they are tried.
+
+    Raises ConfigError for invalid names of sources.
+    """
+    return [source for source in _table() if any(fnmatchcase(file_name, pattern) for pattern in source.patterns)]
 
 
 def is_table(file_name: str) -> bool:
-    """Return whether a file holds rows that only a dataset.yaml reads: CSV or Parquet."""
+    """Return whether a file has rows that only a dataset.yaml can read: CSV or Parquet."""
     return file_name.lower().endswith((".csv", ".parquet"))
 
 
 def describe_expected_rows(file: str) -> str:
     """Return the error for a file that is not JSON although rows are expected."""
-    source = f"hf:./{os.path.basename(file) if is_table(file) else '<path>'}"
-    return f"{file}: expected a .jsonl or .json file; a dataset.yaml reads CSV and Parquet with `source: {source}`"
+    place = os.path.basename(file) if is_table(file) else "<path>"
+    return f"{file}: expected a .jsonl or .json file; a dataset.yaml reads CSV and Parquet with `source: hf:./{place}`"
 
 
 def load_source(name: SourceName) -> CaseSource:
-    """Return a source, imported when it is first needed. Raises ConfigError if a pack's source cannot be imported."""
+    """Import and return a source. Raises ConfigError if a pack's source cannot be imported."""
     if name.text in _BUILTIN:
         module, _, attribute = _BUILTIN[name.text].partition(":")
         found: CaseSource = getattr(import_module(module), attribute)
@@ -70,9 +73,9 @@ def _table() -> tuple[SourceName, ...]:
     packs = installed_names("source")
     names = [_read(text) for text in (*sorted(extension_names("source") - packs), *sorted(packs), *_BUILTIN)]
     first: dict[str, SourceName] = {}
-    for each in names:
-        if first.setdefault(each.name, each) is not each:
-            raise ConfigError(f"the case source {each.name!r} is added twice ({each.text!r}); choose another name")
+    for source in names:
+        if first.setdefault(source.name, source) is not source:
+            raise ConfigError(f"the case source {source.name!r} is added twice ({source.text!r}); choose another name")
     return tuple(names)
 
 

@@ -26,15 +26,18 @@ _MOST_PROBLEMS = 20
 def field_problem(error: Mapping[str, object]) -> str:
     """Return one of pydantic's errors as a sentence with the field, the value found and the expected one."""
     loc = error["loc"]
-    where = ".".join(map(str, loc)) if isinstance(loc, tuple) and loc else ""
+    assert isinstance(loc, tuple)
+    where = ".".join(map(str, loc))
     if error["type"] == "missing":
         return f"{where}: found nothing, expected a value"
-    found = json.dumps(error["input"], ensure_ascii=False, default=str)
+    value = json.dumps(error["input"], ensure_ascii=False, default=str)
+    if len(value) > 60:
+        value = f"{value[:57]}..."
     message = str(error["msg"])
-    said = f"found {found if len(found) <= 60 else f'{found[:57]}...'}; {message[:1].lower()}{message[1:]}"
+    problem = f"found {value}; {message[:1].lower()}{message[1:]}"
     if where:
-        return f"{where}: {said}"
-    return said
+        return f"{where}: {problem}"
+    return problem
 
 
 def refuse_file(path: Path, problems: Sequence[str]) -> NoReturn:
@@ -93,7 +96,7 @@ def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
                 return _in_order(path, rest)
             raise ConfigError(f"{path}:{first.line}:1: found {describe_kind(first.value)}, {_EXPECTED}")
         if isinstance(first.value, dict) and not _is_record(first.value) and first_character(path) == "{":
-            # One object alone is {id: prediction}; with more behind it is a line of JSONL that lacks its id
+            # An object alone is {id: prediction}. If more follow, it is a line of JSONL that lacks its id.
             second = next(items, None)
             if second is None:
                 return _by_key(path, first)
@@ -116,13 +119,14 @@ def read_mapped_predictions(path: Path, fields: PredictionFields) -> dict[str, A
         except ValueError as error:
             problems.append(f"{path}:{item.line}:1: {error}")
     _raise(problems)
-    return {name: samples[0] if len(samples) == 1 else samples for name, samples in predictions.items()}
+    single = {name: samples[0] for name, samples in predictions.items() if len(samples) == 1}
+    return predictions | single
 
 
 def _mapped(value: Any, fields: PredictionFields) -> Iterator[tuple[str, Any]]:
     """Yield ids and predictions of an object. Raises ValueError if it lacks one of the fields."""
     if not isinstance(value, dict):
-        raise ValueError(f"found {describe_kind(value)}, expected an object, as `predictions` of the dataset.yaml says")
+        raise ValueError(f"found {describe_kind(value)}, expected an object, by `predictions` of the dataset.yaml")
     if fields.lists:
         for prediction, place in fields.lists.items():
             identifiers = look_up(value, place)
@@ -130,12 +134,13 @@ def _mapped(value: Any, fields: PredictionFields) -> Iterator[tuple[str, Any]]:
                 raise ValueError(f"predictions.lists.{prediction}: found no list {place!r}, expected one of ids")
             yield from ((str(identifier), prediction) for identifier in identifiers)
         return
-    held = look_up(value, fields.items) if fields.items is not None else None
-    objects: Iterable[Any] = held if isinstance(held, list) else [value]
-    if fields.id is None:
-        objects = value.items()
-    for one in objects:
-        identifier, record = one if fields.id is None else (look_up(one, fields.id), one)
+    pairs: Iterable[tuple[Any, Any]] = value.items()
+    if fields.id is not None:
+        records = look_up(value, fields.items) if fields.items is not None else None
+        if not isinstance(records, list):
+            records = [value]
+        pairs = [(look_up(record, fields.id), record) for record in records]
+    for identifier, record in pairs:
         if identifier is MISSING or isinstance(identifier, dict | list) or identifier in (None, ""):
             raise ValueError(f"predictions.id: found no text or number {fields.id!r}, expected the id of a row")
         prediction = look_up(record, fields.prediction or "")
@@ -147,10 +152,10 @@ def _mapped(value: Any, fields: PredictionFields) -> Iterator[tuple[str, Any]]:
 
 
 def as_prediction(value: object) -> str | tuple[str, ...] | None:
-    """Return a prediction as metrics take it: a text, several (one per repetition), or None, which is no answer.
+    """Return a prediction for metrics: a text, several (one per repetition), or None if there is no answer.
 
-    Numbers and booleans become their text; of an answer with its tool calls the answer is returned.
-    Raises ValueError for anything else.
+    Numbers and booleans become texts. Of an answer with its tool calls only the answer is returned. Raises ValueError
+    for anything else.
     """
     if value is None:
         return None
@@ -188,8 +193,8 @@ def _by_key(path: Path, item: Item) -> dict[str, Any]:
     lists = [key for key, value in predictions.items() if _is_list_of_records(value)]
     if len(lists) == 1:  # the original's rollouts keep results under a key of an evaluation
         return _records(path, read_items(path, inside=lists[0]))
-    if said := [key for key in _OF_EVALUATIONS if key in predictions]:
-        found = f"found an evaluation ({', '.join(said)}) that holds no list of results"
+    if keys := [key for key in _OF_EVALUATIONS if key in predictions]:
+        found = f"found an evaluation ({', '.join(keys)}) without a list of results"
         raise ConfigError(f"{path}:{item.line}:1: {found}, {_EXPECTED}")
     if not predictions:
         raise ConfigError(f"{path}:{item.line}:1: found no prediction, {_EXPECTED}")
@@ -214,9 +219,9 @@ def _records(path: Path, items: Iterable[Item | BadItem]) -> dict[str, Any]:
 
 
 def _is_record(value: dict[str, Any]) -> bool:
-    """Return whether the only object of a file is one prediction, or lacks a part of it, and maps no ids.
+    """Return whether the only object of a file is one prediction, complete or not, and no map of ids.
 
-    An item's id may be any text, `id` and `prediction` too: one such key alone does not make a record.
+    An item's id may be any text, also `id` or `prediction`, so one such key alone does not make a record.
     """
     try:
         _record(value)
@@ -233,15 +238,15 @@ def _is_list_of_records(value: object) -> bool:
 
 
 def _record(value: Any) -> tuple[str, Any]:
-    """Id and prediction of an object that has both. Raises ValueError for any other value."""
+    """Return the id and the prediction of an object that has both. Raises ValueError for any other value."""
     if not isinstance(value, dict):
         raise ValueError(f"found {describe_kind(value)}, expected an object with an `id` and a `prediction`")
     names = [key for key in _ID_KEYS if key in value]
-    held = [key for key in _PREDICTION_KEYS if key in value]
-    # In a log `answer` is the agent's answer; in any other object it may be the right one
-    if not held and (is_answered(value) or ({"task_id", "answer"} <= value.keys() and "question" not in value)):
-        held = ["answer"]
-    if not names or len(held) != 1:
+    keys = [key for key in _PREDICTION_KEYS if key in value]
+    # In the log of a run `answer` is the agent's answer. In any other object it may be the right answer.
+    if not keys and (is_answered(value) or ({"task_id", "answer"} <= value.keys() and "question" not in value)):
+        keys = ["answer"]
+    if not names or len(keys) != 1:
         found = ", ".join(map(repr, list(value)[:10])) or "no key"
         raise ValueError(
             f"found an object with {found}, expected an id (`id`, `item_id`, `case_id` or `task_id`) and one of "
@@ -250,7 +255,7 @@ def _record(value: Any) -> tuple[str, Any]:
     identifier = value[names[0]]
     if isinstance(identifier, (dict, list)) or identifier in (None, ""):
         raise ValueError(f"{names[0]}: found {describe_kind(identifier)}, expected the item's id, a text or a number")
-    return str(identifier), value.get(held[0])
+    return str(identifier), value.get(keys[0])
 
 
 def _duplicate(identifier: str, line: int) -> str:
@@ -260,6 +265,7 @@ def _duplicate(identifier: str, line: int) -> str:
 def _raise(problems: list[str]) -> None:
     if not problems:
         return
-    more = len(problems) - _MOST_REPORTED
-    shown = problems[:_MOST_REPORTED] + ([f"... and {more} more problems of this file"] if more > 0 else [])
-    raise ConfigError("\n".join(shown))
+    lines = problems[:_MOST_REPORTED]
+    if len(problems) > _MOST_REPORTED:
+        lines.append(f"... and {len(problems) - _MOST_REPORTED} more problems of this file")
+    raise ConfigError("\n".join(lines))

@@ -28,10 +28,10 @@ _SIGNS = re.compile(
     r"|(?P<escape>(?<=[^\W\d_])\\u[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{4}(?=[^\W\d_]|\\u[0-9a-fA-F]{4}))"
     r"|(?P<entity>&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});)"
 )
-# Where markup or code is talked of, entities are meant.
+# Texts about markup or code contain entities on purpose.
 _MARKUP = re.compile(r"</?[a-z][^<>]*>|`|\b(?:x?html|xml|entity|entities)\b|^(?:&[^&;\s]+;\s*)+$", re.IGNORECASE)
 _ADVICE = {
-    "lost": "where a character was lost; convert the source again as UTF-8",
+    "lost": "in which a character was lost; convert the source again as UTF-8",
     "bom": "with a byte order mark inside; remove U+FEFF",
     "control": "with a control character; remove it",
     "escape": "with an escape that was escaped twice; decode the text once more",
@@ -56,23 +56,23 @@ def encoding_damage(text: str) -> tuple[int, str] | None:
 
 def _misread(text: str) -> tuple[int, str] | None:
     for sign, encoding, read_as in ((_MISREAD, "latin-1", "Windows-1252"), (_HAN, "gb18030", "GBK")):
-        found = sign.search(text)
-        if found is None:
+        match = sign.search(text)
+        if match is None:
             continue
+        # Windows-1252 is Latin-1 with other characters for 27 bytes. Python's codec refuses its five undefined bytes.
         meant = _recoded(text.translate(_CP1252) if encoding == "latin-1" else text, encoding)
-        if meant is not None:
-            return (
-                found.start(),
-                f"which is {_excerpt_around(meant, found.start())} in UTF-8, read as {read_as}; read it as UTF-8",
-            )
-    sure = _SURELY_MISREAD.search(text)
-    if sure is None:
+        if meant is None:
+            continue
+        excerpt = _excerpt_around(meant, match.start())
+        return match.start(), f"which is {excerpt} in UTF-8, read as {read_as}; read it as UTF-8"
+    match = _SURELY_MISREAD.search(text)
+    if match is None:
         return None
-    return (sure.start(), "which is UTF-8 that was read as Windows-1252; read it as UTF-8")
+    return match.start(), "which is UTF-8 that was read as Windows-1252; read it as UTF-8"
 
 
 def _recoded(text: str, encoding: str) -> str | None:
-    """Return the shorter text that the same bytes are in UTF-8, or None if they are not UTF-8."""
+    """Return the text of the same bytes in UTF-8. Return None if it is not shorter, or the bytes are not UTF-8."""
     try:
         meant = text.encode(encoding).decode()
     except UnicodeError:
@@ -134,31 +134,29 @@ class _Item(NamedTuple):
 def find_doubts(dataset: Dataset, rows: Iterable[Row]) -> Iterator[Doubt]:
     """Yield doubts about rows of the dataset, in their order; at most 20 of a kind for each file, then how many more.
 
-    Raises ConfigError where few-shot examples cannot be read.
+    Raises ConfigError if few-shot examples cannot be read.
     """
-    choices = any(metric.name == "multiple_choice" for metric in dataset.metrics)
-    kinds: dict[str, Callable[[_Item], Iterable[str]]] = {
-        "near-empty answers": _near_empty_answer,
-        **({} if choices else {"answers that stand in their question": _answer_in_question}),
-        "repeated questions": _Repeated(dataset),
-        "questions that a few-shot example solves": _Solved(
-            dataset.shots.questions if dataset.shots is not None else ()
-        ),
-        "damaged texts": _damaged_texts,
-    }
-    told: Counter[tuple[Path, str]] = Counter()
+    kinds: dict[str, Callable[[_Item], Iterable[str]]] = {"near-empty answers": _near_empty_answer}
+    # A question with choices contains its answer.
+    if all(metric.name != "multiple_choice" for metric in dataset.metrics):
+        kinds["answers that are in their question"] = _answer_in_question
+    kinds["repeated questions"] = _Repeated(dataset)
+    if dataset.shots is not None:
+        kinds["questions that a few-shot example solves"] = _Solved(dataset.shots.questions)
+    kinds["damaged texts"] = _damaged_texts
+    counts: Counter[tuple[Path, str]] = Counter()
     left_out: dict[tuple[Path, str], int] = {}
     for item in map(_item, rows):
         for kind, doubts_of in kinds.items():
             for text in doubts_of(item):
                 key = item.row.path, kind
-                told[key] += 1
-                if told[key] <= _MOST_OF_A_KIND:
+                counts[key] += 1
+                if counts[key] <= _MOST_OF_A_KIND:
                     yield Doubt(_place(dataset, item.row.path, item.row.line), text)
                 else:
                     left_out.setdefault(key, item.row.line)
     for (path, kind), line in left_out.items():
-        more = told[path, kind] - _MOST_OF_A_KIND
+        more = counts[path, kind] - _MOST_OF_A_KIND
         yield Doubt(_place(dataset, path, line), f"{more:,} more {kind} from here on")
 
 
@@ -198,32 +196,31 @@ def _answer_in_question(item: _Item) -> Iterator[str]:
     if len(question) > _LONGEST_QUESTION or not _CHOICES.isdisjoint(item.metadata):
         return
     if not answer or answer not in " ".join(question.split()):
-        return  # no pattern is made of it: making one for each row would take most of the time
+        return  # before the patterns: to compile one for each row takes most of the time
     cues = len(re.findall(_TELLS, question))
-    told = re.search(rf"{_TELLS}\s*[\"'“‘(\[]?{re.escape(answer)}(?!\w|\s*[,/|]|\s+or\b)", question)
-    if told is not None and cues == 1:
-        found = _excerpt(item.question[told.start() : told.end()])
-        yield f"question: found {found}, which tells the answer; take it out of the question"
-    elif not cues and not _OFFERS.search(question) and _holds(" ".join(question.split()), answer):
-        found = _excerpt(item.answer)
-        yield f"answer: found {found}, which stands in the question too; it can be copied from there"
+    match = re.search(rf"{_TELLS}\s*[\"'“‘(\[]?{re.escape(answer)}(?!\w|\s*[,/|]|\s+or\b)", question)
+    # Several cues may belong to solved examples.
+    if match is not None and cues == 1:
+        excerpt = _excerpt(item.question[match.start() : match.end()])
+        yield f"question: found {excerpt}, which gives away the answer; take it out of the question"
+    elif not cues and not _OFFERS.search(question) and _contains(" ".join(question.split()), answer):
+        yield f"answer: found {_excerpt(item.answer)}, which is also in the question; it can be copied from there"
 
 
-def _holds(question: str, answer: str) -> bool:
+def _contains(question: str, answer: str) -> bool:
     """Return whether the question contains the answer as whole words. False for short and common words."""
-    if answer in _PLAIN or len(answer) < (_SHORTEST_COPY if answer.isascii() else 2):
+    shortest = _SHORTEST_COPY if answer.isascii() else 2  # two Chinese characters are a word
+    if answer in _PLAIN or len(answer) < shortest:
         return False
     return re.search(rf"(?<!{_LETTER}){re.escape(answer)}(?!{_LETTER})", question) is not None
 
 
 class _Repeated:
-    """Finds questions that an earlier row asks about the same context, image, choices and other fields that are no
-    labels.
-    """
+    """Finds repeated questions: with equal context, image, choices and other fields that are no labels."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._first: dict[int, tuple[Path, int, int]] = {}
+        self._first: dict[int, tuple[Path, int, int]] = {}  # hashes only: a dataset may have millions of rows
 
     def __call__(self, item: _Item) -> Iterator[str]:
         material = [(key, str(value)) for key, value in item.metadata.items() if not _is_label(key)]
@@ -266,8 +263,8 @@ def _damaged_texts(item: _Item) -> Iterator[str]:
     for field, text in _texts([("question", item.question), ("answer", item.answer), *item.metadata.items()]):
         damage = encoding_damage(text)
         if damage is not None:
-            at, what = damage
-            yield f"{field}: found {_excerpt(text[max(0, at - 10) :])}, {what}"
+            at, problem = damage
+            yield f"{field}: found {_excerpt(text[max(0, at - 10) :])}, {problem}"
 
 
 def _texts(fields: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -276,7 +273,7 @@ def _texts(fields: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
         if isinstance(value, str):
             yield field, value
         elif isinstance(value, list):
-            yield from ((field, each) for each in value if isinstance(each, str))
+            yield from ((field, element) for element in value if isinstance(element, str))
 
 
 def _loosely(text: str) -> str:

@@ -47,12 +47,14 @@ from pytest_agentbench.sources.items import (
 )
 from pytest_agentbench.terminal_text import visible
 
-_AS_THEY_ARE = RowFields()
+_STANDARD_FIELDS = RowFields()
 
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """A descriptor at `path` with its data files: none if it has a `source`. `only` is the only one to read, if set."""
+    """A descriptor at `path` with its data files, which it lacks if it has a `source`. `only` is the file to read, None
+    for all of them.
+    """
 
     path: Path
     descriptor: DatasetDescriptor
@@ -61,15 +63,18 @@ class Recipe:
     only: Path | None = None
 
     def parts(self, split: str | None = None) -> Iterator[tuple[Path, Iterable[Item | BadItem]]]:
-        """Yield each file with its values; for a source the descriptor itself with the values of `split`, if it is
-        named.
+        """Yield each file with its values, or the descriptor with the values of its source.
+
+        `split` replaces the descriptor's split of a source.
         """
-        if self.descriptor.source is None:
-            files = self.files if self.only is None else (self.only,)
-            for file in files:
-                yield file, _values(file) if len(files) > 1 else read_items(file)
-        else:
+        if self.descriptor.source is not None:
             yield self.path, self._rows_of_source(split or self.descriptor.split)
+        elif self.only is not None:
+            yield self.only, read_items(self.only)
+        elif len(self.files) == 1:
+            yield self.files[0], read_items(self.files[0])
+        else:
+            yield from ((file, _values(file)) for file in self.files)
 
     def item(self, value: Any, number: int, parse: ItemParser | None) -> Any:
         """Return a raw row in the standard form. Raises ValueError if it cannot be converted."""
@@ -80,10 +85,11 @@ class Recipe:
             raise ValueError(f"found {describe_kind(value)}, expected an object")
         if self.descriptor.join is not None:
             value = {**self._joined.get(str(look_up(value, self.descriptor.fields.id)), {}), **value}
+        item: Any = value
         if parse is not None:
-            item: Any = call_parser(parse, value, number)
-        else:
-            item = value if self.descriptor.fields == _AS_THEY_ARE else map_fields(value, self.descriptor.fields)
+            item = call_parser(parse, value, number)
+        elif self.descriptor.fields != _STANDARD_FIELDS:
+            item = map_fields(value, self.descriptor.fields)
         if self.descriptor.answer is not None:
             item = {**item, "answer": self.descriptor.answer}
         if self.descriptor.choices is not None:
@@ -94,9 +100,7 @@ class Recipe:
         return item
 
     def default_id(self, path: Path, number: int) -> str:
-        """Return the id of a row without one: `item_<number>`, preceded by the file's path if there may be several
-        files.
-        """
+        """Return the id of a row that has none: `item_<number>`, with the file's path if there may be several files."""
         if not self.files or self.descriptor.names_one_file:
             return f"item_{number}"
         return f"{self.place_of(path)}.item_{number}"
@@ -113,13 +117,16 @@ class Recipe:
         """Return the prompt for an item. Raises ValueError if the item lacks a field of the template."""
         if self._template is None:
             return str(item["question"])
-        return "".join(
-            _shown(self._value(item, part, "prompt")) if at % 2 else part for at, part in enumerate(self._template)
-        )
+        parts = list(self._template)
+        # The template alternates between text and names of fields.
+        parts[1::2] = [_show_value(self._value(item, path, "prompt")) for path in parts[1::2]]
+        return "".join(parts)
 
     def hidden_texts(self, item: Mapping[str, Any]) -> dict[str, str]:
         """Return the texts of the verifier's files by their paths. Raises ValueError if the item lacks a field."""
-        texts = self.descriptor.verify.texts if self.descriptor.verify is not None else {}
+        if self.descriptor.verify is None:
+            return {}
+        texts = self.descriptor.verify.texts
         return {path: self._filled_text(item, text, f"verify.texts.{path}") for path, text in texts.items()}
 
     def context(self, item: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,27 +134,30 @@ class Recipe:
         context, path = self.descriptor.context, self.descriptor.functions_from
         if path is None:
             return context
+        declarations = self._value(item, path, "functions_from")
         try:
-            functions = read_functions(self._value(item, path, "functions_from"))
+            functions = read_functions(declarations)
         except ValueError as error:
-            raise ValueError(str(error) if "functions_from" in str(error) else f"{path}: {error}") from error
+            raise ValueError(f"{path}: {error}") from error
         probe = {**(context.get("llm_probe") or {}), "functions": [function._asdict() for function in functions]}
         return {**context, "llm_probe": probe}
 
     def tags(self, item: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the descriptor's tags and the tags from the item's fields. Raises ValueError for values that are no
-        tags.
+        """Return the descriptor's tags and the tags from the item's fields.
+
+        Raises ValueError for values that cannot be tags.
         """
-        found = [*self.descriptor.tags, *texts_of(self._find(item, self.descriptor.fields.tags))]
+        tags = [*self.descriptor.tags, *texts_of(self._find(item, self.descriptor.fields.tags))]
         for path in self.descriptor.tags_from:
-            value = self._find(item, path)
-            values = value if isinstance(value, list) else [value]
-            found += [_tag(path, each) for each in values if each is not None and each is not MISSING]
-        return tuple(found)
+            values = self._find(item, path)
+            if not isinstance(values, list):
+                values = [values]
+            tags += [_make_tag(path, value) for value in values if value is not None and value is not MISSING]
+        return tuple(tags)
 
     def metrics(self, metrics: tuple[MetricSpec, ...], item: Mapping[str, Any]) -> tuple[MetricSpec, ...]:
         """Return the metrics with their arguments filled from the item. Raises ValueError if it lacks a field."""
-        return tuple(self._filled(metric, item) if metric.args else metric for metric in metrics)
+        return tuple(self._filled(metric, item) for metric in metrics)
 
     def never_found(self) -> dict[str, Loc]:
         """Return fields that at least one row should have, with their places in the descriptor."""
@@ -160,14 +170,14 @@ class Recipe:
         return self._find(item, path) is MISSING
 
     def place(self, loc: Loc, message: str) -> str:
-        """`file:line:column: message` of a place in the descriptor."""
+        """Return `file:line:column: message` for a place in the descriptor."""
         document = read_document(self.path)
         return str(document.error([document.problem(loc, message)]))
 
     def where(self, path: Path, value: Item | BadItem) -> str:
-        """`file:line:column` of a value; of a source the place that names it, and the row's number."""
+        """Return `file:line:column` of a value, or the place of the source and the row's number."""
         if self.descriptor.source is None:
-            return f"{path}:{value.line}:{value.column if isinstance(value, BadItem) else 1}"
+            return place_in_file(path, value)
         return f"{self._source_place} row {value.line}"
 
     def _rows_of_source(self, split: str | None) -> Iterator[Item | BadItem]:
@@ -191,9 +201,11 @@ class Recipe:
             if at % 2 == 0:
                 text += part
                 continue
-            value, indent = _as_code(self._value(item, part, asking)), _INDENT.search(text)
-            # A value of several lines on an indented line, such as statements in the body of a function
-            text += value if indent is None else value.replace("\n", f"\n{indent[1]}")
+            value = _as_code(self._value(item, part, asking))
+            # All lines of a value get the indent of its first line, such as statements in the body of a function.
+            if (indent := _INDENT.search(text)) is not None:
+                value = value.replace("\n", f"\n{indent[1]}")
+            text += value
         return text
 
     def _value(self, item: Mapping[str, Any], path: str, asking: str) -> Any:
@@ -203,18 +215,18 @@ class Recipe:
         return value
 
     def _find(self, item: Mapping[str, Any], path: str) -> Any:
-        """Return the field by the name that it has in raw rows or in items."""
+        """Return a field by its name in raw rows or in items, MISSING if there is none."""
         fields = self.descriptor.fields
         for name in ("question", "id", "answer", "metadata"):
             raw = fields.path(name)
-            # People write names of their raw rows; once mapped, a row has only the standard ones
+            # Descriptors use the names of raw rows. A mapped row has only the standard names.
             if raw != name and (path == raw or path.startswith(f"{raw}.")):
                 path = name + path[len(raw) :]
                 break
-        found = field_of(item, path)
-        if path == "answer" and isinstance(fields.answer, AnswerRule) and isinstance(found, dict):
-            return found[fields.answer.rule]
-        return found
+        value = field_of(item, path)
+        if path == "answer" and isinstance(fields.answer, AnswerRule) and isinstance(value, dict):
+            return value[fields.answer.rule]
+        return value
 
     @cached_property
     def _joined(self) -> Mapping[str, dict[str, Any]]:
@@ -227,7 +239,7 @@ class Recipe:
                     raise ConfigError(place + value.reason)
                 identifier = look_up(value.value, name)
                 if not isinstance(value.value, dict) or identifier is MISSING:
-                    raise ConfigError(f"{place}found no field {name!r}, which says the row that it belongs to")
+                    raise ConfigError(f"{place}found no field {name!r}, which names the row that it belongs to")
                 if str(identifier) in rows:
                     raise ConfigError(f"{place}found {str(identifier)[:80]!r} again, expected each {name} once")
                 rows[str(identifier)] = value.value
@@ -245,36 +257,41 @@ class Recipe:
 
 
 def _values(file: Path) -> Iterator[Item | BadItem]:
-    """Yield one file of several: that it cannot be read is no reason to lose the others."""
+    """Yield the values of one file of several. An unreadable file is a bad item, so that the others are still read."""
     try:
         yield from read_items(file)
     except ConfigError as error:
         yield BadItem(1, 1, re.sub(r"^(:\d+:\d+)?: ", "", str(error).removeprefix(visible(str(file)))))
 
 
-def _shown(value: Any) -> str:
-    """Return a field in a prompt: texts as they are, a list as lettered lines (A., B., ...), other values as JSON.
+def place_in_file(path: Path, value: Item | BadItem) -> str:
+    """Return `file:line:column` of a value. Only bad items have a column other than 1."""
+    return f"{path}:{value.line}:{value.column if isinstance(value, BadItem) else 1}"
 
-    The lines of a list whose texts carry such letters have no further ones.
+
+def _show_value(value: Any) -> str:
+    """Return a field in a prompt: a text unchanged, a list as lettered lines (A., B., ...), other values as JSON.
+
+    A list whose texts begin with such letters gets no further letters.
     """
     if isinstance(value, list):
         if strip_own_letters(value) is not None:
             return "\n".join(value)
-        return "\n".join(f"{_letters(at)}. {_shown_inside(each)}" for at, each in enumerate(value))
-    return _shown_inside(value)
+        return "\n".join(f"{_letters(at)}. {_show_element(element)}" for at, element in enumerate(value))
+    return _show_element(value)
 
 
 _INDENT = re.compile(r"(?:^|\n)([ \t]+)\Z")
 
 
 def _as_code(value: Any) -> str:
-    """Return a field in a file: texts as they are, the texts of a list as lines, other values as JSON."""
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+    """Return a field in a file: a text unchanged, the texts of a list as lines, other values as JSON."""
+    if isinstance(value, list) and all(isinstance(element, str) for element in value):
         return "\n".join(value)
-    return _shown_inside(value)
+    return _show_element(value)
 
 
-def _shown_inside(value: Any) -> str:
+def _show_element(value: Any) -> str:
     if isinstance(value, str):
         return value
     if value is None:
@@ -292,7 +309,8 @@ def _letters(place: int) -> str:
     return letters
 
 
-def _tag(path: str, value: Any) -> str:
+def _make_tag(path: str, value: Any) -> str:
+    """Return the tag of a value. A number, true or false is preceded by the field's name."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict | list):
@@ -309,33 +327,32 @@ class _Example(NamedTuple):
 
 
 class Shots:
-    """The examples of a dataset: one more than are shown, for no row is shown itself.
+    """The examples of a dataset: one more than are shown, because no row is an example of itself.
 
-    Making it reads them. Raises ConfigError for examples that are none.
+    The constructor reads them. Raises ConfigError for invalid examples.
     """
 
     def __init__(self, recipe: Recipe, few_shot: FewShot, parse: ItemParser | None) -> None:
         self._recipe, self._parse = recipe, parse
         examples = self._distinct(few_shot)
-        if few_shot.examples is not None:
-            self._count = few_shot.count or len(few_shot.examples)
-        else:
-            self._count = few_shot.count or _DEFAULT_COUNT
+        self._count = few_shot.count or len(few_shot.examples or ()) or _DEFAULT_COUNT
         seed = few_shot.shuffle_seed
         if seed is None:
-            # One more than is shown: if the question itself is an example, the next one replaces it
+            # One more than is shown: if the question itself is an example, the next one replaces it.
             self._pool = list(islice(examples, self._count + 1))
         else:
-            # A heap of the few that are shown, for a split of training rows may have millions
-            self._pool = heapq.nsmallest(self._count + 1, examples, lambda each: _rank(seed, each.question))
+            # A heap of the shown examples, because a split of training rows may have millions.
+            self._pool = heapq.nsmallest(self._count + 1, examples, lambda example: _rank(seed, example.question))
         if len(self._pool) < (few_shot.count or 1):
-            origin = f" of the split {few_shot.split!r}" if few_shot.split is not None else ""
-            found = f"found {len(self._pool) or 'no'} examples{origin} with questions of their own"
-            raise ConfigError(recipe.place(("few_shot",), f"{found}, expected {few_shot.count or 'at least one'}"))
+            found = f"found {len(self._pool) or 'no'} examples"
+            if few_shot.split is not None:
+                found = f"{found} of the split {few_shot.split!r}"
+            expected = few_shot.count or "at least one"
+            raise ConfigError(recipe.place(("few_shot",), f"{found} with distinct questions, expected {expected}"))
 
     @property
     def questions(self) -> list[str]:
-        """Return the questions of the examples, exactly as rows are shown them."""
+        """Return the questions of the examples that rows are shown."""
         return [example.question for example in self._pool[: self._count]]
 
     def before(self, question: str) -> Iterator[Message]:
@@ -352,13 +369,13 @@ class Shots:
                 answer = gold_reply(answer_of(item) or "")
                 if not answer:
                     raise ValueError("found no answer, which an example needs")
-                asked = self._recipe.prompt(item)
+                prompt = self._recipe.prompt(item)
             except ValueError as error:
                 raise ConfigError(f"{place}: {error}") from error
             question = item["question"]
             if question not in seen:
                 seen.add(question)
-                messages = (Message(role="user", content=asked), Message(role="assistant", content=answer))
+                messages = (Message(role="user", content=prompt), Message(role="assistant", content=answer))
                 yield _Example(question, messages)
 
     def _items(self, few_shot: FewShot) -> Iterator[tuple[str, Any]]:
@@ -381,7 +398,7 @@ class Shots:
         for value in values:
             place = f"{self._recipe.where(file, value)}: few_shot"
             if isinstance(value, BadItem):
-                if of_one_split:  # otherwise it is reported with the rows
+                if of_one_split:  # otherwise the item is reported with the rows of the dataset
                     raise ConfigError(f"{place}: {value.reason}")
             elif of_one_split or self._recipe.split_of(value.value) == split:
                 try:

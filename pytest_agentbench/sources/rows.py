@@ -67,7 +67,7 @@ from pytest_agentbench.sources.items import (
     texts_of,
     typed_answer_of,
 )
-from pytest_agentbench.sources.recipe import Recipe
+from pytest_agentbench.sources.recipe import Recipe, place_in_file
 from pytest_agentbench.sources.test_yaml import make_verifier, named_tools
 from pytest_agentbench.terminal_text import shorten_text, visible
 
@@ -91,7 +91,8 @@ def read_grading(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[st
         answer = answer_of(item, as_json=_compares_json(dataset, None))
         if not answer:
             metrics = tuple(metric for metric in metrics if metric.name not in COMPARING_METRICS)
-        metrics = metrics if recipe is None else recipe.metrics(metrics, item)
+        if recipe is not None:
+            metrics = recipe.metrics(metrics, item)
         return (), tuple(_reading_choices(dataset, metric, item) for metric in metrics), answer
     if not isinstance(evaluator, dict) or not isinstance(evaluator.get("func"), str) or evaluator.keys() - _EVALUATOR:
         raise ValueError(
@@ -102,7 +103,7 @@ def read_grading(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[st
         return _evaluated(dataset, evaluator["func"], evaluator.get("args") or {}, item)
     except ValidationError as error:
         reasons = "; ".join(
-            f"args.{each['loc'][-1]}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
+            f"args.{item['loc'][-1]}: {item['msg'].removeprefix('Value error, ')}" for item in error.errors()
         )
         raise ValueError(f"evaluator: {reasons}") from error
     except ValueError as error:
@@ -114,17 +115,19 @@ def evaluator_of(metadata: Mapping[str, Any] | None) -> Any:
 
     An evaluator of OSWorld's form, whose `result` names the state of a desktop, is metadata for a user's metric.
     """
-    found = (metadata or {}).get("evaluator")
-    is_osworlds = isinstance(found, dict) and "func" in found and ("result" in found or found["func"] == "infeasible")
-    if is_osworlds:
+    evaluator = (metadata or {}).get("evaluator")
+    if not isinstance(evaluator, dict) or "func" not in evaluator:
+        return evaluator
+    if "result" in evaluator or evaluator["func"] == "infeasible":
         return None
-    return found
+    return evaluator
 
 
 def _evaluated(dataset: Dataset, name: str, args: Any, item: Mapping[str, Any]) -> GradingParts:
     """Return the check or metric of an evaluator.
 
-    A metric's `args` may hold `threshold` (default 1.0) and `reference` (default: the answer); the rest is its own.
+    A metric's `args` may have `threshold` (default 1.0) and `reference` (default: the answer); the others are passed to
+    the metric.
     """
     if not isinstance(args, dict):
         raise ValueError(f"args: found {describe_kind(args)}, expected an object")
@@ -135,14 +138,14 @@ def _evaluated(dataset: Dataset, name: str, args: Any, item: Mapping[str, Any]) 
     if known.metrics is not None and name not in known.metrics:
         names = {*BUILTIN_KINDS, *(known.checks or ()), *known.metrics}
         raise ValueError(f"func: found {name!r}, expected a registered check or metric{suggest(name, names)}")
-    own = dict(args)
-    if "reference" in own:
-        item = {"answer": own.pop("reference")}
+    args = dict(args)
+    if "reference" in args:
+        item = {"answer": args.pop("reference")}
     reference = answer_of(item, as_json=_compares_json(dataset, name))
     if not reference and name in COMPARING_METRICS:
         raise ValueError(f"{name!r} has nothing to compare with; give the row an `answer` or args a `reference`")
-    compat = dataset.descriptor.compat if dataset.descriptor is not None else None
-    metric = MetricSpec(name=name, threshold=own.pop("threshold", 1.0), args=own, compat=compat)
+    compat = dataset.descriptor and dataset.descriptor.compat
+    metric = MetricSpec(name=name, threshold=args.pop("threshold", 1.0), args=args, compat=compat)
     return (), (_reading_choices(dataset, metric, item),), reference
 
 
@@ -154,17 +157,17 @@ def _compares_json(dataset: Dataset, evaluator: str | None) -> bool:
 
 
 def _reading_choices(dataset: Dataset, metric: MetricSpec, item: Mapping[str, Any]) -> MetricSpec:
-    """Return the metric; multiple_choice with the kind of answers from the descriptor, or a number if the answer is
-    one.
-    """
+    """Return a metric. multiple_choice gets the kind of answers, from the descriptor or from the type of the answer."""
     if metric.name != "multiple_choice" or "answer_is" in metric.args:
         return metric
-    kind: str | None = dataset.descriptor.answer_is if dataset.descriptor is not None else None
-    choices = dataset.descriptor.choices if dataset.descriptor is not None else None
-    if choices is not None and choices.letters_answer:
-        kind = "letter"
-    # Metrics compare texts: that the answer is a number in the row is known here only.
-    kind = kind or ("integer" if are_integers(item.get("answer")) else None)
+    kind: str | None = None
+    if (descriptor := dataset.descriptor) is not None:
+        kind = descriptor.answer_is
+        if descriptor.choices is not None and descriptor.choices.letters_answer:
+            kind = "letter"
+    # Metrics compare texts. Only the row still has the answer's type.
+    if kind is None and are_integers(item.get("answer")):
+        kind = "integer"
     if kind is None:
         return metric
     return metric.model_copy(update={"args": {**metric.args, "answer_is": kind}})
@@ -195,19 +198,23 @@ def _rows(dataset: Dataset) -> Iterator[Row | BadRow]:
     recipe = dataset.recipe
     firsts: dict[str, _Place] = {}
     splits: set[str] = set()
-    lacking = recipe.never_found() if recipe is not None and recipe.only is None else {}
-    # With a seed all rows have to be read, for any of them may be among the first then
-    wanted = recipe.descriptor.limit if recipe is not None and recipe.descriptor.shuffle_seed is None else None
+    lacking: dict[str, Loc] = {}
+    remaining: int | None = None
+    if recipe is not None:
+        if recipe.only is None:  # one of several files may lack a field that the others have
+            lacking = recipe.never_found()
+        if recipe.descriptor.shuffle_seed is None:  # with a seed any row may be among the first, so all are read
+            remaining = recipe.descriptor.limit
     index = 0
     for path, values in _parts(dataset, splits):
-        if wanted == 0:
+        if remaining == 0:
             break
         for value in values:
             if isinstance(value, BadItem):
                 yield _bad(dataset, path, value, value.reason)
             else:
                 yield (row := _row(dataset, path, value, index, firsts, lacking))
-                if wanted is not None and isinstance(row, Row) and not (wanted := wanted - 1):
+                if remaining is not None and isinstance(row, Row) and not (remaining := remaining - 1):
                     break
             index += 1
     if not index and not firsts:
@@ -233,55 +240,60 @@ def _of_split(
     values: Iterable[Item | BadItem], recipe: Recipe, split: str, splits: set[str]
 ) -> Iterator[Item | BadItem]:
     for value in values:
-        own = split if isinstance(value, BadItem) else recipe.split_of(value.value)
-        if own == split:
+        if (
+            isinstance(value, BadItem) or (row_split := recipe.split_of(value.value)) == split
+        ):  # its split is unknown, so it is reported with the rows of this split
             yield value
-        elif len(splits) < _MOST_SPLITS:
-            at = recipe.descriptor.fields.split
-            splits.add(repr(own) if isinstance(own, str) else f"rows without a text in {at!r}")
+        elif len(splits) >= _MOST_SPLITS:
+            continue
+        elif isinstance(row_split, str):
+            splits.add(repr(row_split))
+        else:
+            splits.add(f"rows without a text in {recipe.descriptor.fields.split!r}")
 
 
 def _shuffled(rows: Iterator[Row | BadRow], seed: int, limit: int | None) -> Iterator[Row | BadRow]:
-    """Yield the bad rows and, in the seed's order, as many of the good ones as the limit lets through."""
-    kept: list[Row] = []
+    """Yield the bad rows, then at most `limit` good rows in the seed's order."""
+    good: list[Row] = []
     for row in rows:
         if isinstance(row, Row):
-            kept.append(row)
+            good.append(row)
         else:
             yield row
-    # By a hash of the id and not by random: a row that is added or left out moves no other into the sample
-    ranked = sorted(kept, key=lambda row: sha256(f"{seed}{row.case_id}".encode()).digest())
+    # By a hash of the id and not by random: a row that is added or removed does not change the rank of others.
+    ranked = sorted(good, key=lambda row: sha256(f"{seed}{row.case_id}".encode()).digest())
     yield from ranked[:limit]
 
 
 def _row(
     dataset: Dataset, path: Path, value: Item, index: int, firsts: dict[str, _Place], lacking: dict[str, Loc]
 ) -> Row | BadRow:
-    """Return the value as a row. `firsts` maps the case ids so far to their places, `lacking` has fields that no row
-    had.
+    """Return the value as a row. `firsts` maps earlier case ids to their places. `lacking` are the fields that no
+    earlier row had.
     """
     line, number, raw, item, *_ = value
     recipe = dataset.recipe
     try:
         if recipe is not None or dataset.parse is not None:
             item = _standard_item(dataset, item, number)
-            raw = raw if item is value.value else dump_item(item)
+            if item is not value.value:
+                raw = dump_item(item)
         _require_sound(dataset, raw, item)
         if recipe is not None:
             recipe.prompt(item)
             recipe.hidden_texts(item)
             recipe.context(item)
             tags = _shared_tags(recipe.tags(item))
-            # Soon empty if the file is sound, so the other rows cost nothing here
+            # The first rows of a sound file empty `lacking`, so this loop costs nothing for the others.
             for name in [name for name in lacking if not recipe.lacks(item, name)]:
                 del lacking[name]
         else:
-            held = field_of(item, "tags") if "metadata" in item else item.get("tags")
-            tags = () if held is None else _shared_tags(tuple(texts_of(held)))
+            # Most rows have no metadata, and `field_of` takes longer than a look-up.
+            tags_field = field_of(item, "tags") if "metadata" in item else item.get("tags")
+            tags = _shared_tags(tuple(texts_of(tags_field)))
     except ValueError as error:
         return _bad(dataset, path, value, f"{error}{_advise_descriptor(dataset, item)}")
-    own_id = item.get("id")
-    identifier = str(own_id) if own_id is not None else _default_id(dataset, path, number)
+    identifier = str(item["id"]) if item.get("id") is not None else _default_id(dataset, path, number)
     case_id = f"{dataset.name}.{legal_id(identifier)}"
     if case_id in firsts:
         place = _first(dataset, firsts[case_id])
@@ -298,9 +310,11 @@ def _advise_descriptor(dataset: Dataset, item: Any) -> str:
     unknown = [repr(name) for name in item if name not in _STANDARD_FIELDS]
     if not unknown or is_answered(item):
         return ""
-    more = f" and {len(unknown) - _MOST_FIELDS} more" if len(unknown) > _MOST_FIELDS else ""
+    names = ", ".join(unknown[:_MOST_FIELDS])
+    if len(unknown) > _MOST_FIELDS:
+        names = f"{names} and {len(unknown) - _MOST_FIELDS} more"
     command = f"agentbench init dataset {shlex.quote(os.path.relpath(dataset.path))}"
-    return f"; found {', '.join(unknown[:_MOST_FIELDS])}{more}: `{command}` writes a dataset.yaml that names the fields"
+    return f"; found {names}: `{command}` writes a dataset.yaml that names the fields"
 
 
 def _standard_item(dataset: Dataset, value: Any, number: int) -> Any:
@@ -319,7 +333,7 @@ def _require_sound(dataset: Dataset, raw: bytes, item: Any) -> None:
     """Raise ValueError for a value, of the standard form, that cannot be a row."""
     require_item(item)
     if is_answered(item):
-        raise ValueError("found what was answered: predictions and logs of runs are no cases; pass the dataset itself")
+        raise ValueError("found an agent's answer: predictions and logs of runs are no cases; pass the dataset itself")
     if b"\\u" in raw and _is_no_text(raw, item):
         raise ValueError("found half of a surrogate pair (\\ud800-\\udfff), which is no text")
     is_text = isinstance(item.get("answer", ""), str)
@@ -338,8 +352,8 @@ _shared_tags = lru_cache(maxsize=1024)(normalize_tags)
 
 
 def _is_no_text(raw: bytes, item: dict[str, Any]) -> bool:
-    """Return whether a text of the item has half of a surrogate pair. In its id that is replaced."""
-    # Only an escape can bring half of a pair in, so most items need not be encoded to know
+    """Return whether a text of the item has half of a surrogate pair. An id may: there it is replaced."""
+    # Only an escape can produce half of a pair, so most items need not be encoded for this check.
     if b"\\ud" not in raw and b"\\uD" not in raw:
         return False
     try:
@@ -372,10 +386,7 @@ def _nothing(dataset: Dataset, splits: set[str]) -> BadRow:
 
 
 def _bad(dataset: Dataset, path: Path, value: Item | BadItem, reason: str) -> BadRow:
-    if dataset.recipe is not None:
-        place = dataset.recipe.where(path, value)
-    else:
-        place = f"{path}:{value.line}:{value.column if isinstance(value, BadItem) else 1}"
+    place = place_in_file(path, value) if dataset.recipe is None else dataset.recipe.where(path, value)
     return BadRow(value.line, visible(f"{place}: {reason}"), path)
 
 
@@ -384,19 +395,22 @@ _RUNNER = RunnerSpec(type="llm_probe")
 
 
 def row_case(dataset: Dataset, row: Row) -> Case:
-    """Return the case of a row that `read_rows` gave: the question as a user message, the answer as the reference.
+    """Return the case of a row of `read_rows`: the question as a user message, the answer as the reference.
 
-    A descriptor may put examples before it and the question into a prompt. Without answer and evaluator there is no
-    metric: only a judge can decide it.
+    A descriptor may put examples before the question, and the question into a prompt. A row without answer and
+    evaluator has no metric: only a judge can decide it.
     """
     item: dict[str, Any] = parse_value(row.raw)
     metadata = metadata_of(item)
     checks, metrics, reference = read_grading(dataset, item, metadata)
     question = item["question"]
+    fields: dict[str, Any] = {"messages": (Message(role="user", content=question),), "runner": _RUNNER}
     if dataset.recipe is not None:
-        described = _described(dataset, dataset.recipe, item)
-    else:
-        described = {"messages": (Message(role="user", content=question),), "runner": _RUNNER}
+        fields = _described(dataset, dataset.recipe, item)
+    if reference is not None:
+        fields["reference"] = gold_reply(reference)
+    if not isinstance(reference, str):
+        fields["golds"] = reference
     return Case(
         case_id=row.case_id,
         title=short_title(question),
@@ -406,10 +420,8 @@ def row_case(dataset: Dataset, row: Row) -> Case:
         tags=row.tags,
         checks=checks,
         metrics=metrics,
-        reference=None if reference is None else gold_reply(reference),
-        golds=None if isinstance(reference, str) else reference,
         metadata=metadata,
-        **described,
+        **fields,
     )
 
 
@@ -419,15 +431,20 @@ def read_benchmark_items(dataset: Dataset) -> Iterator[BenchmarkItem | BadRow]:
     Raises ConfigError if the dataset cannot be read.
     """
     for row in read_rows(dataset):
-        yield row if isinstance(row, BadRow) else _benchmark_item(dataset, row)
+        if isinstance(row, BadRow):
+            yield row
+        else:
+            yield _benchmark_item(dataset, row)
 
 
 def _described(dataset: Dataset, recipe: Recipe, item: dict[str, Any]) -> dict[str, Any]:
     """Return the descriptor's fields for every case."""
-    descriptor, shots = recipe.descriptor, dataset.shots
-    asked = Message(role="user", content=recipe.prompt(item))
+    descriptor = recipe.descriptor
+    messages = [Message(role="user", content=recipe.prompt(item))]
+    if dataset.shots is not None:
+        messages = [*dataset.shots.before(item["question"]), *messages]
     return {
-        "messages": (*(shots.before(item["question"]) if shots is not None else ()), asked),
+        "messages": tuple(messages),
         "runner": descriptor.runner,
         "context": recipe.context(item),
         "tools": named_tools(descriptor.context),
@@ -439,21 +456,25 @@ def _described(dataset: Dataset, recipe: Recipe, item: dict[str, Any]) -> dict[s
 def _verifiers(recipe: Recipe, item: Mapping[str, Any]) -> tuple[Verifier, ...]:
     if recipe.descriptor.verify is None:
         return ()
-    (given,) = named_verifiers(recipe.descriptor.verify)
-    verifier = make_verifier(given, recipe.scope)
+    (declared,) = named_verifiers(recipe.descriptor.verify)
+    verifier = make_verifier(declared, recipe.scope)
     texts = (HiddenFile(target=path, text=text) for path, text in recipe.hidden_texts(item).items())
     return (verifier.model_copy(update={"files": (*verifier.files, *texts)}),)
 
 
 def _benchmark_item(dataset: Dataset, row: Row) -> BenchmarkItem:
     item: dict[str, Any] = parse_value(row.raw)
-    own_id, metadata = item.get("id"), metadata_of(item)
-    evaluator = evaluator_of(metadata)
-    as_json = _compares_json(dataset, None if evaluator is None else evaluator["func"])
+    metadata = metadata_of(item)
+    evaluator = evaluator_of(metadata) or {"func": None}
+    identifier, question = item.get("id"), item["question"]
+    if identifier is None:
+        identifier = row.case_id.removeprefix(f"{dataset.name}.")
+    if dataset.recipe is not None:
+        question = dataset.recipe.prompt(item)
     return BenchmarkItem(
-        id=row.case_id.removeprefix(f"{dataset.name}.") if own_id is None else str(own_id),
-        question=item["question"] if dataset.recipe is None else dataset.recipe.prompt(item),
-        answer=answer_text_of(item, as_json=as_json),
+        id=str(identifier),
+        question=question,
+        answer=answer_text_of(item, as_json=_compares_json(dataset, evaluator["func"])),
         metadata=metadata,
         typed_answer=typed_answer_of(item),
     )
@@ -466,8 +487,8 @@ def short_title(question: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Made:
-    """Builds the case of a row when it runs: 10,000 items keep no parsed rows."""
+class _CaseBuilder:
+    """Builds the case of a row when it runs, so that 10,000 items keep no parsed rows."""
 
     dataset: Dataset
     row: Row
@@ -477,14 +498,15 @@ class _Made:
 
 
 class OpenedDataset(OpenedSource):
-    """A file of questions or a descriptor; rows are read in one pass and parsed again when they run."""
+    """A file of questions or a descriptor. Rows are read in one pass and parsed again when they run."""
 
     ordered = alike = True
 
     def __init__(self, dataset: Dataset) -> None:
         super().__init__(dataset.path)
         self.dataset, self.name, self.metrics = dataset, dataset.name, dataset.metrics
-        self.prediction_fields = dataset.descriptor.predictions if dataset.descriptor is not None else None
+        if dataset.descriptor is not None:
+            self.prediction_fields = dataset.descriptor.predictions
         self._metric_names = tuple(name.encode() for name in dataset.known.metrics or ())
 
     @property
@@ -498,8 +520,7 @@ class OpenedDataset(OpenedSource):
     def part(self) -> Path:
         """Return the file whose rows are counted. One of several data files has its rows counted separately."""
         recipe = self.dataset.recipe
-        one_of_several = recipe is not None and recipe.only is not None and len(recipe.files) > 1
-        if one_of_several:
+        if recipe is not None and recipe.only is not None and len(recipe.files) > 1:
             return self.path
         return self.file
 
@@ -509,21 +530,21 @@ class OpenedDataset(OpenedSource):
         return self.dataset.descriptor is not None and self.dataset.descriptor.is_remote
 
     def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
-        """Yield the rows of `read_rows`; one of another file than this is on no line of it."""
+        """Yield the rows of `read_rows`. `subject` is ignored: a dataset has none."""
         for row in read_rows(self.dataset):
             if isinstance(row, BadRow):
                 yield row
             else:
-                made, own_metrics = _Made(self.dataset, row), self._decides(row)
-                yield SourceCase(row.case_id, row.tags, row.path, row.line, made, row.index, own_metrics)
+                make, own_metrics = _CaseBuilder(self.dataset, row), self._decides(row)
+                yield SourceCase(row.case_id, row.tags, row.path, row.line, make, row.index, own_metrics)
 
     def _decides(self, row: Row) -> bool:
         """Return whether the row's evaluator may name a metric. Most rows have none."""
-        # Search the text: rows are parsed when they run, and collection may see 100,000 of them
+        # A search in the text, because rows are parsed only when they run, and collection may read 100,000 of them.
         return b"evaluator" in row.raw and any(name in row.raw for name in self._metric_names)
 
     def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:
-        """Return the error. The evaluator's place is used for checks, metrics and gold."""
+        """Return the error for problems of a row. Checks, metrics and gold of a row come from its evaluator."""
         return ConfigError(f"{row.path}:{row.line}:1: evaluator: {'; '.join(text for _, text in problems)}")
 
     def doubts(self, known: Known) -> Iterator[tuple[str, str]]:
@@ -546,8 +567,8 @@ class OpenedDataset(OpenedSource):
         """Yield doubts about questions and answers. Raises ConfigError if examples cannot be read."""
         from pytest_agentbench.sources.quality import find_doubts
 
-        made = (row.make.row for row in rows if isinstance(row.make, _Made))
-        yield from (f"{doubt.place}: warning: {doubt.text}" for doubt in find_doubts(self.dataset, made))
+        parsed = (row.make.row for row in rows if isinstance(row.make, _CaseBuilder))
+        yield from (f"{doubt.place}: warning: {doubt.text}" for doubt in find_doubts(self.dataset, parsed))
 
 
 def _descriptor_doubts(descriptor: DatasetDescriptor, known: Known) -> Iterator[tuple[Loc, str]]:
@@ -564,11 +585,11 @@ def _descriptor_doubts(descriptor: DatasetDescriptor, known: Known) -> Iterator[
             )
 
 
-def unregistered(what: str, names: Iterable[str], registered: Collection[str] | None) -> Iterator[str]:
-    """Yield a doubt for each name that is not registered; nothing if the registered names are unknown (None)."""
+def unregistered(kind: str, names: Iterable[str], registered: Collection[str] | None) -> Iterator[str]:
+    """Yield a doubt for each name of a kind that is not registered. None: the registered names are unknown."""
     for name in names:
         if registered is not None and name not in registered:
-            yield f"the {what} {name!r} is not built in; a plugin or conftest.py must register it"
+            yield f"the {kind} {name!r} is not built in; a plugin or conftest.py must register it"
 
 
 class Datasets(CaseSource):

@@ -1,10 +1,10 @@
-"""`test.yaml` to Case: messages and turns with their sources read, attachments addressed by content."""
+"""Convert `test.yaml` to a Case: read the sources of messages and turns, and hash the attachments."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,9 +66,9 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
     """
     scope = root.scope(path.parent, known, allow_outside=allow_outside)
     file = load_in(path, TestCaseFile, scope)
-    given, servers = file.input, map_servers(file.mcp_servers)
+    servers = map_servers(file.mcp_servers)
     root.require_servers(path, servers)
-    messages = _messages(given.messages, scope)
+    messages = _messages(file.input.messages, scope)
     if problems := find_call_problems(messages):
         # Messages about other files. Problems of its own messages were reported above.
         raise make_located_error(
@@ -81,19 +81,19 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
         tags=file.tags,
         runner=file.runner,
         messages=messages,
-        turns=_messages(given.turns, scope),
-        attachments=tuple(_attachment(name, scope) for name in given.attachments),
-        context=given.context,
-        tools=named_tools(given.context),
+        turns=_messages(file.input.turns, scope),
+        attachments=tuple(_attachment(name, scope) for name in file.input.attachments),
+        context=file.input.context,
+        tools=named_tools(file.input.context),
         mcp_servers=servers,
-        workspace=None if file.workspace is None else resolve_folder(file.workspace, scope),
+        workspace=_resolve_optional(file.workspace, scope, resolve_folder),
         sandbox=_sandbox(file.sandbox, scope),
         expectations=file.expectations,
         rubric=file.rubric,
         checks=file.deterministic_checks,
         metrics=file.metrics,
         reference=file.reference,
-        verify=tuple(make_verifier(each, scope) for each in named_verifiers(file.verify)),
+        verify=tuple(make_verifier(verifier, scope) for verifier in named_verifiers(file.verify)),
         metadata=file.metadata,
         must_pass=file.must_pass,
         report_only=file.report_only,
@@ -103,38 +103,41 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
     )
 
 
-def _sandbox(given: CaseSandbox | None, scope: Scope) -> SandboxNeeds | None:
-    if given is None:
+def _resolve_optional(path: str | None, scope: Scope, resolve: Callable[[str, Scope], Path]) -> Path | None:
+    return None if path is None else resolve(path, scope)
+
+
+def _sandbox(sandbox: CaseSandbox | None, scope: Scope) -> SandboxNeeds | None:
+    if sandbox is None:
         return None
-    compose = None if given.compose is None else resolve_file(given.compose, scope)
+    compose = _resolve_optional(sandbox.compose, scope, resolve_file)
     if compose is not None:
         from pytest_agentbench.config.compose_file import load_compose
 
-        load_compose(compose)
-    return SandboxNeeds(
-        image=given.image,
-        dockerfile=None if given.dockerfile is None else resolve_file(given.dockerfile, scope),
-        compose=compose,
-    )
+        load_compose(compose)  # report its problems with those of the case
+    dockerfile = _resolve_optional(sandbox.dockerfile, scope, resolve_file)
+    return SandboxNeeds(image=sandbox.image, dockerfile=dockerfile, compose=compose)
 
 
-def make_verifier(given: CaseVerifier, scope: Scope) -> Verifier:
-    """Return the verifier with its paths resolved. Raises ValueError for one that leaves the root."""
-    command = given.command
+def make_verifier(verifier: CaseVerifier, scope: Scope) -> Verifier:
+    """Return the verifier with its paths resolved. Raises ValueError for a path that leaves the root."""
+    command = verifier.command
+    if isinstance(command, str):
+        command = ("/bin/sh", "-c", command)
     return Verifier(
-        check_id=given.check_id or "",
+        check_id=verifier.check_id or "",
         files=tuple(
             HiddenFile(target=target, source=Path(resolve_path(source, scope)))
-            for target, source in given.files.items()
+            for target, source in verifier.files.items()
         ),
-        command=("/bin/sh", "-c", command) if isinstance(command, str) else command,
-        expected=given.expected or Expected(),
-        pytest=given.pytest,
-        keep=given.keep,
-        apart=given.apart,
-        canary=None if given.canary is None else resolve_folder(given.canary, scope),
-        answer_file=given.answer_file,
-        timeout_seconds=given.timeout_seconds,
+        command=command,
+        expected=verifier.expected or Expected(),
+        pytest=verifier.pytest,
+        keep=verifier.keep,
+        apart=verifier.apart,
+        canary=_resolve_optional(verifier.canary, scope, resolve_folder),
+        answer_file=verifier.answer_file,
+        timeout_seconds=verifier.timeout_seconds,
     )
 
 
@@ -161,22 +164,23 @@ def _message(spec: MessageSpec, content: str) -> Message:
 
 
 def _sourced(spec: MessageSpec, source: MessageSource, scope: Scope) -> list[Message]:
-    """Return the file's messages: of YAML and JSON one or a list with their own roles, of other text one in spec's
-    role.
+    """Return the messages in a file: one or a list with their own roles from YAML and JSON, else the file's text as one
+    message in the spec's role.
     """
     path = resolve_file(source.path, scope)
     text = read_bytes(path)
     form = source.format or _FORMATS.get(path.suffix.lower(), "text")
     if form == "text":
         return [_message(spec, _decoded(text, path))]
-    document = parse_yaml(text, path) if form == "yaml" else parse_json(text, path)
+    parse = parse_yaml if form == "yaml" else parse_json
+    document = parse(text, path)
     if isinstance(document.data, list):
         messages: list[Message] = validate(document, _adapter(list[Message]), scope)
         return messages
     if not isinstance(document.data, dict):
         raise ConfigError(f"{path}:1:1: found no message, expected one (role, content) or a list of them")
     outer = {"role": spec.role, "name": spec.name}
-    # The file takes precedence: the fields next to `source` are fallbacks
+    # The file takes precedence. The fields next to `source` are fallbacks.
     document.data = {**{key: value for key, value in outer.items() if value is not None}, **document.data}
     return [validate(document, _adapter(Message), scope)]
 
@@ -198,7 +202,7 @@ def _attachment(name: str, scope: Scope) -> Attachment:
     path = resolve_file(name, scope)
     try:
         with open_file(path, MAX_RECORD) as file:
-            # The size as it was read: the file may grow between a stat and this
+            # The size of the hashed content, because the file may grow after a stat.
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             size = file.tell()
     except OSError as error:
@@ -249,9 +253,10 @@ class CaseFiles(CaseSource):
         """Yield the id and the tags of the case, even if the file has problems elsewhere."""
         data: Any = read_document(path).data
         if isinstance(data, dict) and isinstance(data.get("case_id"), str):
-            tags = data.get("tags")
-            texts = tags if isinstance(tags, list) else []
-            yield IndexedCase(data["case_id"], tuple(tag.strip() for tag in texts if isinstance(tag, str)), path, 1)
+            tags: tuple[str, ...] = ()
+            if isinstance(data.get("tags"), list):
+                tags = tuple(tag.strip() for tag in data["tags"] if isinstance(tag, str))
+            yield IndexedCase(data["case_id"], tags, path, 1)
 
 
 TEST_YAML = CaseFiles()

@@ -249,7 +249,7 @@ def pytest_agentbench_graders():
 
 
 MISSPELT = '{"id": "a", "Question": "Where?", "answer": "Paris"}\n'
-NO_ROW = "rows.jsonl:1:1: found the field 'Question' in the first row, expected 'question'; mend it, or no row"
+NO_ROW = "rows.jsonl:1:1: found the field 'Question' in the first row, expected 'question'; correct it, or no row"
 
 
 @pytest.mark.slow
@@ -310,7 +310,7 @@ def test_a_tag_that_no_case_has_is_doubted_by_both(bench, capsys):
         ({"include_tags": ["hard"]}, "case_selection.include_tags[0]: no case has the tag 'hard'"),
         (
             {"include_tags": ["easy"], "exclude_tags": ["easy"]},
-            "case_selection: selects none of the cases; change the tags or ids",
+            "case_selection: selects no case; change the tags or ids",
         ),
     ],
 )

@@ -92,12 +92,12 @@ SHUFFLED, LABELLED = {"shuffle_seed": 1}, {"labels": "l"}
 @pytest.mark.parametrize(
     ("row", "choices", "reason"),
     [
-        ({"all": ["x", "y"], "answer": "z"}, SHUFFLED, "the answer 'z', which is none of the options"),
+        ({"all": ["x", "y"], "answer": "z"}, SHUFFLED, "the answer 'z', which is no option"),
         ({"all": ["x", "x"], "answer": "A"}, SHUFFLED, "the right option 'x' twice"),
         ({"all": ["B", "A"], "answer": "A"}, SHUFFLED, "the answer 'A', which more than one option may be"),
         ({"all": ["x", "x"], "answer": "x"}, SHUFFLED, "the answer 'x', which more than one option may be"),
-        ({"all": ["x", "y"], "answer": 2}, SHUFFLED, "the answer '2', which is none of the options"),
-        ({"all": ["x", "y"], "answer": True}, SHUFFLED, "the answer 'True', which is none of the options"),
+        ({"all": ["x", "y"], "answer": 2}, SHUFFLED, "the answer '2', which is no option"),
+        ({"all": ["x", "y"], "answer": True}, SHUFFLED, "the answer 'True', which is no option"),
         ({"all": ["x", "y"], "answer": "3", "l": ["1", "2"]}, LABELLED, "the answer '3', expected one of the labels"),
         ({"all": ["x", "y"], "answer": "1"}, LABELLED, "the answer '1', expected one of the labels"),
         (

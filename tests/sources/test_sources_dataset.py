@@ -91,10 +91,10 @@ def test_lines_and_documents_are_distinguished_by_content_under_any_suffix(write
 def test_items_of_a_document_know_their_own_lines(write):
     dataset = write('{"v": [1,\n2],\n "items": [{"question": "a"},\n\n {"question":\n "b"}, {"id": "c"}]}', "qa.json")
     assert [row.line for row in read_rows(dataset)] == [3, 5, 6]
-    assert bad(dataset) == ["6:1: question: found none, expected a text; this is what the agent is asked"]
+    assert bad(dataset) == ["6:1: question: found none, expected a text; it is the agent's task"]
 
 
-ADVICE = "question: found none, expected a text; this is what the agent is asked; found "
+ADVICE = "question: found none, expected a text; it is the agent's task; found "
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_rows_without_a_question_name_their_fields_and_what_describes_them(write
 @pytest.mark.parametrize("row", [{"id": 1}, {"answer": "2", "tags": ["a"]}, {"question": 5, "problem": "1 + 1?"}])
 def test_rows_without_unknown_fields_get_no_advice(write, row):
     [problem] = bad(write([row]))
-    assert problem.endswith("this is what the agent is asked")
+    assert problem.endswith("it is the agent's task")
 
 
 @pytest.mark.parametrize(
@@ -231,8 +231,8 @@ def test_an_invalid_evaluator_is_a_bad_row(write, evaluator, message):
         (b'{"id": 1}', "2:1: question: found none"),
         (b'{"question": 5}', "2:1: question: found a number, expected a text"),
         (b'{"question": " "}', "2:1: question: found a blank text"),
-        (b'{"question": "q", "prediction": "p"}', "2:1: found what was answered"),
-        (b'{"question": "q", "answer": "a", "messages": [], "success": true}', "2:1: found what was answered"),
+        (b'{"question": "q", "prediction": "p"}', "2:1: found an agent's answer"),
+        (b'{"question": "q", "answer": "a", "messages": [], "success": true}', "2:1: found an agent's answer"),
         (b'{"question": "q", "id": []}', "2:1: id: found a list"),
         (b'{"question": "q", "id": ""}', "2:1: id: found an empty text, expected a text or a number"),
         (b'{"question": "q", "x": NaN}', "2:24: not valid JSON: NaN is no JSON value"),

@@ -64,7 +64,7 @@ def test_a_class_makes_the_items(tmp_path, rows, custom):
     assert [message.partition("one.jsonl:")[2] for message in bad(dataset)] == [
         "2:1: Custom._parse_item returned NoneType, expected a BenchmarkItem",
         "3:1: Custom._parse_item raised KeyError: 'problem'",
-        "4:1: found what is no JSON value: Object of type object is not JSON serializable",
+        "4:1: found a value that is not JSON: Object of type object is not JSON serializable",
         "6:1: found a list, expected an object",
     ]
     assert sys.path == before

@@ -72,7 +72,7 @@ def test_a_row_without_the_question_field_names_it_and_similar_fields(rows, desc
     assert [message.partition("one.jsonl:")[2] for message in bad(dataset)] == [
         "2:1: question: found no field 'problem'; did you mean 'problme'?",
         "3:1: found a list, expected an object",
-        "4:1: question: found a number, expected a text; this is what the agent is asked",
+        "4:1: question: found a number, expected a text; it is the agent's task",
     ]
 
 

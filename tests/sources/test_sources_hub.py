@@ -152,9 +152,7 @@ def test_limit_and_bad_rows(hub, place):
     (place / "rows.jsonl").write_text('{"question": "a"}\n{"question": null}\n{"question": "c"}\n{"question": "d"}\n')
     dataset = hub("hf:./rows.jsonl", limit=2)
     assert [(row.case_id, row.index) for row in good(dataset)] == [("data.item_1", 0), ("data.item_3", 2)]
-    assert bad(dataset)[0].endswith(
-        "source: row 2: question: found null, expected a text; this is what the agent is asked"
-    )
+    assert bad(dataset)[0].endswith("source: row 2: question: found null, expected a text; it is the agent's task")
 
 
 @pytest.mark.parametrize("how", ["card", "web", "link", "saved"])

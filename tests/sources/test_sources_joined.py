@@ -49,7 +49,7 @@ def test_rows_with_the_same_id_add_their_fields(describe):
     ("others", "problem"),
     [
         ([{"id": 1}, {"id": "1"}], "others.jsonl:2:1: join: found '1' again, expected each id once"),
-        ([{"key": 1}], "others.jsonl:1:1: join: found no field 'id', which says the row that it belongs to"),
+        ([{"key": 1}], "others.jsonl:1:1: join: found no field 'id', which names the row that it belongs to"),
         ([[1]], "others.jsonl:1:1: join: found no field 'id'"),
     ],
 )

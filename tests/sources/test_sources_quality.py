@@ -70,7 +70,7 @@ def test_a_question_that_tells_its_answer_is_doubtful(doubts, question, answer):
     [(place, text)] = doubts((question, answer))
     assert place == at(1)
     assert text.startswith("question: found ")
-    assert text.endswith(", which tells the answer; take it out of the question")
+    assert text.endswith(", which gives away the answer; take it out of the question")
     assert doubts((question, answer), metrics=[{"name": "multiple_choice", "threshold": 1.0}]) == []
 
 
@@ -86,7 +86,7 @@ def test_a_question_that_tells_its_answer_is_doubtful(doubts, question, answer):
 def test_an_answer_contained_in_its_question_is_doubtful(doubts, question, answer):
     [(place, text)] = doubts(("Why?", "Because."), (question, answer))
     assert place == at(2)
-    assert text == f"answer: found {answer!r}, which stands in the question too; it can be copied from there"
+    assert text == f"answer: found {answer!r}, which is also in the question; it can be copied from there"
     assert doubts((question, answer, {"choices": [answer, "another"]})) == []
 
 
@@ -194,7 +194,7 @@ def test_an_example_that_solves_a_row_is_doubtful(doubts):
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("a caf\ufffd", "where a character was lost"),
+        ("a caf\ufffd", "in which a character was lost"),
         ("锟斤拷", "锟斤拷"),
         ("cafÃ©", "'café' in UTF-8, read as Windows-1252"),
         ("itâ€™s", "'it’s' in UTF-8, read as Windows-1252"),
@@ -261,7 +261,7 @@ def test_twenty_of_a_kind_are_listed_and_the_rest_are_counted(doubts):
     found = doubts(*[(f"Question {number}?", "n/a") for number in range(1, 36)], ("2?", "2\ufffd"))
     assert [place for place, _ in found[:20]] == [at(line) for line in range(1, 21)]
     assert found[20:] == [
-        (at(36), "answer: found '2\ufffd', where a character was lost; convert the source again as UTF-8"),
+        (at(36), "answer: found '2\ufffd', in which a character was lost; convert the source again as UTF-8"),
         (at(21), "15 more near-empty answers from here on"),
     ]
 

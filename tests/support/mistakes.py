@@ -364,13 +364,13 @@ FILES_OF_CASES = (
     ),
     _in_rows(
         "a misspelt first row",
-        "1:1: found the field 'questoin' in the first row, expected 'question'; mend it, or no row of the file is "
+        "1:1: found the field 'questoin' in the first row, expected 'question'; correct it, or no row of the file is "
         "asked",
         _misspelt(ROW) + ROW.replace('"a"', '"b"'),
     ),
     _in_rows(
         "a misspelt row",
-        "2:1: question: found none, expected a text; this is what the agent is asked",
+        "2:1: question: found none, expected a text; it is the agent's task",
         ROW + _misspelt(ROW).replace('"a"', '"b"'),
     ),
     _in_rows("a row's id twice", "2:1: id: found 'a' again, first on line 1; give each item its own id", ROW + ROW),
@@ -387,15 +387,14 @@ FILES_OF_CASES = (
     ),
     _in_rows(
         "a comma too much",
-        "1:48: the first row is not valid JSON: expecting property name enclosed in double quotes; mend it, or no row "
-        "of the file is asked",
+        "1:48: the first row is not valid JSON: expecting property name enclosed in double quotes; correct it, or no "
+        "row of the file is asked",
         '{"id": "a", "question": "What?", "answer": "x",}\n',
     ),
     _in_rows(
         "single quotes",
-        "1:2: the first row is not valid JSON: expecting property name enclosed in double quotes; mend it, or no row "
-        "of "
-        "the file is asked",
+        "1:2: the first row is not valid JSON: expecting property name enclosed in double quotes; correct it, or no "
+        "row of the file is asked",
         "{'id': 'a', 'question': 'What?', 'answer': 'x'}\n",
     ),
     _in_rows(
