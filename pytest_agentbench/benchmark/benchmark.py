@@ -1,4 +1,4 @@
-"""`Benchmark`: a file of questions and answers in Python, and the predictions users hand over (seed 001)."""
+"""`Benchmark`: questions and answers of a file in Python, and the evaluation of predictions (seed 001)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pytest_agentbench.benchmark.concurrency import (
     DEFAULT_AT_ONCE,
@@ -35,9 +35,9 @@ from pytest_agentbench.sources.rows import read_benchmark_items
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """The prediction of each item in order, None if there is none; `unmatched` are ids that no item has."""
+    """`predictions` in the order of the items, None for an item without one. `unmatched` are the ids of no item."""
 
-    given: list[Any]
+    predictions: list[Any]
     unmatched: list[str]
 
 
@@ -58,14 +58,15 @@ def _align(
         )
     if len(predictions) == len(ids):
         return Aligned(list(predictions), [])
-    # Predictions for all rows of the file, some of which could not be loaded: `places` finds those of the
-    # items
+    # The list may also answer all rows of the file, some of which could not be loaded.
     if len(predictions) == rows and len(places) == len(ids):
         return Aligned([predictions[place] for place in places], [])
-    bad = f" ({rows - len(ids):,} more rows could not be loaded)" if rows > len(ids) else ""
+    expected = f"{len(ids):,}, one for each item in order"
+    if rows > len(ids):
+        expected = f"{expected} ({rows - len(ids):,} more rows could not be loaded)"
     raise ConfigError(
-        f"predictions: found a list of {len(predictions):,}, expected {len(ids):,}, one for each item in order{bad}; "
-        "a mapping {id: prediction} may leave items out"
+        f"predictions: found a list of {len(predictions):,}, expected {expected}; a mapping {{id: prediction}} may "
+        "leave items out"
     )
 
 
@@ -73,10 +74,10 @@ def _by_id(predictions: Mapping[str, Any], ids: Sequence[str], dataset: str) -> 
     known = set(ids)
     others = [key for key in predictions if key not in known]
     if not others:
-        return Aligned([predictions.get(each) for each in ids], [])
-    # A case id is the full name, so it wins over the item's own.
+        return Aligned([predictions.get(item_id) for item_id in ids], [])
+    # A case id is the full name, so it takes precedence over the item's id.
     by_case = {name: key for key in others if (name := key.removeprefix(f"{dataset}.")) in known}
-    keys = [by_case.get(each, each) for each in ids]
+    keys = [by_case.get(item_id, item_id) for item_id in ids]
     used = set(keys)
     return Aligned([predictions.get(key) for key in keys], [key for key in predictions if key not in used])
 
@@ -85,15 +86,15 @@ def _convert_ids(predictions: Mapping[Any, Any]) -> Mapping[str, Any]:
     """Return the predictions with whole numbers in ids converted to texts."""
     if all(type(key) is str for key in predictions):
         return predictions
-    given: dict[str, Any] = {}
+    converted: dict[str, Any] = {}
     for key, value in predictions.items():
-        # True is an int and equals 1, the id of another item
+        # True is an int, but it must not answer the item with the id 1.
         if not isinstance(key, (str, int)) or isinstance(key, bool):
             raise ConfigError(f"predictions: found the id {key!r}, expected a text or a whole number")
-        if (text := str(key)) in given:
+        if (text := str(key)) in converted:
             raise ConfigError(f"predictions: found the id {text!r} twice, as a text and as a number")
-        given[text] = value
-    return given
+        converted[text] = value
+    return converted
 
 
 PathLike = str | os.PathLike[str]
@@ -109,16 +110,16 @@ _PACKAGE = f"{__name__.partition('.')[0]}."
 
 
 class BenchmarkWarning(UserWarning):
-    """Something was left out: rows that cannot be loaded, predictions of no item, items without a score."""
+    """Rows that cannot be loaded, predictions of no item, or items without a score were left out."""
 
 
 class Benchmark:
     """Questions with their answers, and the evaluation of predictions.
 
-    Override `_parse_item` for rows of another shape, `_exact_match` and the like to redefine a metric. `dataset` is the
-    loaded data (None: nothing). `load_errors` has a line `file:line:column: reason` for each row that could not be
-    used. `evaluation_results` are those of the last `evaluate`, and `unmatched_ids` the ids of its predictions that no
-    item has.
+    Override `_parse_item` for rows of another shape, and `_exact_match` or another `_<metric>` to redefine a metric.
+    `dataset` is the loaded data, None before there is any. `load_errors` has a line `file:line:column: reason` for each
+    row that could not be used. `evaluation_results` are the results of the last `evaluate`, and `unmatched_ids` the ids
+    of its predictions that no item has.
     """
 
     _get_metric_function = MetricLookup(find_registered)
@@ -129,13 +130,14 @@ class Benchmark:
         for name, remedy in _REFUSED_OVERRIDES.items():
             if name in cls.__dict__:
                 raise ConfigError(f"{cls.__qualname__}.{name}: found an override that is never called; {remedy}")
-        own = cls.__dict__.get("_get_metric_function")
-        if own is not None and not isinstance(own, MetricLookup):
-            cls._get_metric_function = MetricLookup(own)
+        # An override becomes the lowest lookup, so that functions assigned to an instance can fall back to it.
+        override = cls.__dict__.get("_get_metric_function")
+        if override is not None and not isinstance(override, MetricLookup):
+            cls._get_metric_function = MetricLookup(override)
 
     def __init__(self, data_path: PathLike | None = None, name: str | None = None, description: str = "") -> None:
         self.name, self.description = name or "Benchmark", description
-        self._given = name, description
+        self._declared = name, description
         self.data_path: str | None = None
         self.items: list[BenchmarkItem] = []
         self._by_id: dict[str, BenchmarkItem] = {}
@@ -150,13 +152,15 @@ class Benchmark:
             self.load_data(data_path)
 
     def __repr__(self) -> str:
-        where = f" of {self.data_path}" if self.data_path is not None else ""
-        return f"<{type(self).__name__} {self.name!r}: {len(self.items):,} items{where}>"
+        summary = f"{type(self).__name__} {self.name!r}: {len(self.items):,} items"
+        if self.data_path is None:
+            return f"<{summary}>"
+        return f"<{summary} of {self.data_path}>"
 
     def load_data(self, data_path: PathLike) -> None:
         """Load a data file (JSON, JSONL) or a dataset.yaml. It replaces the loaded data.
 
-        Rows that cannot be used are left out, each with a line in `load_errors`, and a BenchmarkWarning is given.
+        Rows that cannot be used are left out, each with a line in `load_errors`, with one BenchmarkWarning for all.
         Raises ConfigError if the file cannot be read.
         """
         path = Path(data_path).absolute()
@@ -170,9 +174,9 @@ class Benchmark:
         self.load_errors, self.dataset = errors, dataset
         self.evaluation_results, self.unmatched_ids, self._summary = [], [], None
         self.data_path = os.fspath(data_path)
-        declared = dataset.descriptor.name if dataset.descriptor else None
-        self.name = self._given[0] or declared or f"Benchmark_{path.name}"
-        self.description = self._given[1] or dataset.description
+        declared = dataset.descriptor and dataset.descriptor.name
+        self.name = self._declared[0] or declared or f"Benchmark_{path.name}"
+        self.description = self._declared[1] or dataset.description
         if errors:
             _warn(f"rows that could not be loaded: {len(errors):,}; {errors[0]}")
 
@@ -188,7 +192,7 @@ class Benchmark:
         return list(self.items)
 
     def get_item(self, item_id: str) -> BenchmarkItem | None:
-        """Return the item of that id, or None."""
+        """Return the item with this id, or None."""
         return self._by_id.get(str(item_id))
 
     def get_questions(self) -> list[str]:
@@ -214,11 +218,11 @@ class Benchmark:
     ) -> list[EvaluationResult]:
         """Return the results of all items, in order. An item that cannot be scored does not affect the others.
 
-        `predictions` is `{item id: prediction}`, or a list with one for each item; a prediction is a text, a number,
-        true or false, None (there is none), or a list of these for metrics of samples. `metric` is a name, by default
-        the dataset's first metric, else exact_match; `kwargs` are the metric's own options. A row with an `evaluator`
-        is decided by that. `missing` says whether an item without a prediction counts as 0. `compat="v1"` picks the
-        original's definitions, "v2" those of its rewrite for rollouts.
+        `predictions` is `{item id: prediction}`, or a list with one for each item. A prediction is a text, a number,
+        true or false, None for no answer, or a list of these for metrics of samples. `metric` is a name, by default the
+        dataset's first metric, else exact_match; `kwargs` are its options. A row with an `evaluator` is decided by the
+        evaluator. With `missing="zero"` an item without a prediction counts as 0. `compat="v1"` selects the metrics of
+        the original, "v2" the metrics of its rewrite for rollouts.
 
         Up to `max_workers` items are scored at the same time (default: 16 for metrics that ask models, else the default
         of `concurrent.futures`), one after the other without `concurrent`. `progress` gets the number of finished items
@@ -233,19 +237,21 @@ class Benchmark:
             f"max_workers: found {max_workers!r}, expected a whole number, at least 1",
         )
         _expect(bool(self.dataset or self.items), "this benchmark has no data; load_data(path) first")
-        asked = self._asked(self._spec(metric, compat, kwargs))
+        chosen = self._choose_metric(self._spec(metric, compat, kwargs))
         name = self.dataset.name if self.dataset else self.name
         aligned = _align(predictions, [item.id for item in self.items], name, self._places, self._rows)
-        scorer = self._scorer(asked, 0.0 if missing == "zero" else None)
-        at_once = (max_workers,) * 2 if max_workers else (default_workers(), DEFAULT_AT_ONCE)
-        results = self._score(scorer, aligned.given, at_once if concurrent else (1, 1), Path(output), progress)
+        scorer = self._scorer(chosen, 0.0 if missing == "zero" else None)
+        if not concurrent:
+            max_workers = 1
+        at_once = (max_workers or default_workers(), max_workers or DEFAULT_AT_ONCE)
+        results = self._score(scorer, aligned.predictions, at_once, Path(output), progress)
         self.evaluation_results, self.unmatched_ids = results, aligned.unmatched
-        self._summary = summarize(self.name, self.description, len(self.items), asked.spec.name, results)
+        self._summary = summarize(self.name, self.description, len(self.items), chosen.spec.name, results)
         self._warn_of_results()
         return list(results)
 
     def get_summary(self) -> dict[str, Any]:
-        """Return name, description, counts and scores of the last evaluation; scores are None before there is one."""
+        """Return name, description, counts and scores of the last evaluation. Scores are None before the first one."""
         empty = summarize(self.name, self.description, len(self.items), None, self.evaluation_results)
         return {**empty, **(self._summary or {})}
 
@@ -264,9 +270,9 @@ class Benchmark:
         write_results(Path(file_path), info, self.evaluation_results, self.get_summary())
 
     def load_results(self, file_path: PathLike) -> None:
-        """Restore results that `save_results` wrote. A benchmark without data gets their name and items too.
+        """Restore results that `save_results` wrote. A benchmark without data also gets their name and items.
 
-        Of an item's metadata only the evaluator is stored. Raises ConfigError for a file that holds no results.
+        Of an item's metadata only the evaluator is stored. Raises ConfigError for a file without results.
         """
         saved = read_results(Path(file_path))
         if self.dataset is None:
@@ -297,30 +303,34 @@ class Benchmark:
         spec = MetricSpec(name=metric) if isinstance(metric, str) else metric
         return spec.model_copy(update={"compat": compat or spec.compat, "args": {**spec.args, **args}})
 
-    def _asked(self, spec: MetricSpec) -> ChosenMetric:
-        asked = ChosenMetric(spec, self._get_metric_function(spec.name))
-        lacking = missing_extra(spec.name, spec.compat) if asked.registered else None
-        wrong = lacking or wrong_names(asked.function, spec.args)
-        _expect(wrong is None, f"metric {spec.name}: {wrong}")
-        return asked
+    def _choose_metric(self, spec: MetricSpec) -> ChosenMetric:
+        chosen = ChosenMetric(spec, self._get_metric_function(spec.name))
+        problem = (chosen.registered and missing_extra(spec.name, spec.compat)) or wrong_names(
+            chosen.function, spec.args
+        )
+        _expect(problem is None, f"metric {spec.name}: {problem}")
+        return chosen
 
-    def _scorer(self, asked: ChosenMetric, missing: float | None) -> Scorer:
-        dataset = replace(self.dataset or Dataset(Path(self.name), self.name), metrics=(asked.spec,))
-        # Options such as "{{ answer }}" differ from row to row, and are rendered for each
-        args, descriptor = asked.spec.args, dataset.descriptor
+    def _scorer(self, chosen: ChosenMetric, missing: float | None) -> Scorer:
+        dataset = replace(self.dataset or Dataset(Path(self.name), self.name), metrics=(chosen.spec,))
+        # Options such as "{{ answer }}" differ from row to row, and are rendered for each row.
+        args, descriptor = chosen.spec.args, dataset.descriptor
         by_row = dataset.recipe is not None and any(find_only_field(value) for value in args.values())
         by_row = by_row or (descriptor is not None and descriptor.answer_is is not None)
-        return Scorer(asked, self._get_metric_function, dataset, by_row, missing)
+        return Scorer(chosen, self._get_metric_function, dataset, by_row, missing)
 
     def _score(
         self,
         scorer: Scorer,
-        given: Sequence[Any],
+        predictions: Sequence[Any],
         at_once: tuple[int, int],
         output: Path,
         progress: Callable[[int, int], None] | None,
     ) -> list[EvaluationResult]:
-        """Score items by computed metrics on threads, then those whose metrics ask models."""
+        """Score items on threads, then on an event loop the items whose metrics ask models.
+
+        `at_once` are the numbers of threads and of items that ask models at the same time.
+        """
         done, items = 0, self.items
 
         def report_done(more: int) -> None:
@@ -329,15 +339,17 @@ class Benchmark:
             if progress is not None and more:
                 progress(done, len(items))
 
-        found = score_in_chunks(
-            lambda at: scorer.score(items[at], given[at]),
+        results = score_in_chunks(
+            lambda at: scorer.score(items[at], predictions[at]),
             len(items),
             at_once[0],
-            lambda results: report_done(sum(not isinstance(result, Pending) for result in results)),
+            lambda chunk: report_done(sum(not isinstance(result, Pending) for result in chunk)),
         )
-        pending = [result for result in found if isinstance(result, Pending)]
-        waited = iter(finish_all(pending, self._desk(output), at_once[1], report_done) if pending else ())
-        return [next(waited) if isinstance(result, Pending) else result for result in found]
+        pending = [result for result in results if isinstance(result, Pending)]
+        if pending:  # without them no event loop and no client is needed
+            finished = iter(finish_all(pending, self._desk(output), at_once[1], report_done))
+            results = [next(finished) if isinstance(result, Pending) else result for result in results]
+        return cast("list[EvaluationResult]", results)
 
     def _desk(self, output: Path) -> Desk:
         if self.dataset is None:
@@ -350,11 +362,11 @@ class Benchmark:
         return find_root(path, Path.cwd(), None)
 
     def _warn_of_results(self) -> None:
-        ids = self.unmatched_ids
-        if ids:
-            more = f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else ""
-            shown = ", ".join(map(repr, ids[:_SHOWN]))
-            _warn(f"predictions that belong to no item of {self.name}: {shown}{more}")
+        if ids := self.unmatched_ids:
+            names = ", ".join(map(repr, ids[:_SHOWN]))
+            if len(ids) > _SHOWN:
+                names = f"{names} and {len(ids) - _SHOWN:,} more"
+            _warn(f"predictions that belong to no item of {self.name}: {names}")
         failed = [result for result in self.evaluation_results if result.failed]
         if failed:
             first = failed[0]
@@ -373,10 +385,11 @@ def create_benchmark(data_path: PathLike, name: str | None = None, description: 
 
 
 def _restore_item(result: EvaluationResult) -> BenchmarkItem:
-    evaluator = result.details.get("evaluator")
-    metadata = None if evaluator is None else {"evaluator": evaluator}
-    typed_answer = result.details.get("typed_answer")
-    return BenchmarkItem(result.item_id, result.question, result.ground_truth, metadata, typed_answer)
+    item = BenchmarkItem(result.item_id, result.question, result.ground_truth)
+    item.typed_answer = result.details.get("typed_answer")
+    if (evaluator := result.details.get("evaluator")) is not None:
+        item.metadata = {"evaluator": evaluator}
+    return item
 
 
 def _expect(met: bool, problem: str) -> None:
@@ -385,8 +398,8 @@ def _expect(met: bool, problem: str) -> None:
 
 
 def _warn(message: str) -> None:
-    """Warn at the line outside of this package that led here."""
-    # A fixed stacklevel would point into this package: evaluate() may be called directly, by a subclass or by the
+    """Warn at the line outside of this package that called it."""
+    # A fixed stacklevel might point into this package: evaluate() may be called directly, by a subclass or by the
     # command.
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):

@@ -44,11 +44,12 @@ def score_in_chunks(
     With one worker everything runs in the caller's thread. An exception of `score` ends the work and is raised here.
     The threads are daemons, so neither it nor Ctrl-C waits for an item in another thread.
     """
-    # Small enough that a slow chunk at the end keeps no worker waiting long, large enough that locks cost nothing
+    # Small enough that workers do not wait long for a slow last chunk, large enough that locks cost nothing.
     size = max(1, min(_LARGEST_CHUNK, count // (workers * _CHUNKS_PER_WORKER)))
     chunks = [range(start, min(start + size, count)) for start in range(0, count, size)]
     made: list[list[Scored]] = [[]] * len(chunks)
-    for at, results in _run_serial(score, chunks) if workers == 1 else _run_threaded(score, chunks, workers):
+    finished = _run_serial(score, chunks) if workers == 1 else _run_threaded(score, chunks, workers)
+    for at, results in finished:
         made[at] = results
         if progress is not None:
             progress(results)
@@ -56,7 +57,7 @@ def score_in_chunks(
 
 
 def default_workers() -> int:
-    """Return as many threads as `concurrent.futures` takes by default."""
+    """Return the default number of threads of `concurrent.futures`."""
     return min(32, (os.cpu_count() or 1) + 4)
 
 
@@ -106,14 +107,14 @@ def _run_threaded(
 T = TypeVar("T")
 
 DEFAULT_AT_ONCE = 16
-"""How many items ask models at the same time."""
+"""Number of items that ask models at the same time."""
 
 _SECONDS_TO_CLOSE = 5.0
 
 
 @dataclass
 class Desk:
-    """The clients of metrics that ask models: the models of `root`, answers kept below `output`.
+    """The clients of metrics that ask models: the models of `root`, with answers stored below `output`.
 
     `files` are the data files, whose scripts answer for scripted models, and `dataset` is their name in case ids.
     """
@@ -185,8 +186,8 @@ def finish_all(
         todo = iter(enumerate(pending))
 
         async def work() -> None:
-            for at, each in todo:
-                results[at] = await each.finish(desk)
+            for at, item in todo:  # all workers draw from one iterator, which is safe on one event loop
+                results[at] = await item.finish(desk)
                 if progress is not None:
                     progress(1)
 
@@ -202,7 +203,7 @@ def finish_all(
 
 
 def _run_on_own_loop(main: Callable[[], Coroutine[None, None, T]]) -> T:
-    """Run `main` in a thread: the caller's may have a running loop, as in a notebook. Ctrl-C cancels it."""
+    """Run `main` in a thread, because the caller's may have a running loop, as in a notebook. Ctrl-C cancels it."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(main())
     ended: Future[T] = Future()
@@ -214,7 +215,7 @@ def _run_on_own_loop(main: Callable[[], Coroutine[None, None, T]]) -> T:
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
                 value = runner.run(wait())
-        except BaseException as error:  # noqa: BLE001  raised where it is awaited
+        except BaseException as error:  # noqa: BLE001  raised in the caller's thread
             ended.set_exception(error)
         else:
             ended.set_result(value)
@@ -224,7 +225,7 @@ def _run_on_own_loop(main: Callable[[], Coroutine[None, None, T]]) -> T:
         thread.start()
         return ended.result()
     except KeyboardInterrupt:
-        with contextlib.suppress(RuntimeError):  # it has just ended, or never begun
+        with contextlib.suppress(RuntimeError):  # the loop has just ended, or has never begun
             loop.call_soon_threadsafe(task.cancel)
             thread.join(_SECONDS_TO_CLOSE)
         raise

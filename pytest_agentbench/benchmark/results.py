@@ -40,7 +40,7 @@ class EvaluationResult:
 
     @property
     def failed(self) -> bool:
-        """Return whether the item could not be scored; a missing prediction is no such item."""
+        """Return whether the item has a prediction that could not be scored."""
         return self.score is None and not self.missing
 
     @property
@@ -107,9 +107,7 @@ class Saved:
 def write_results(
     path: Path, info: Mapping[str, Any], results: Sequence[EvaluationResult], summary: Mapping[str, Any]
 ) -> None:
-    """Write the results whole or not at all, with the folders above.
-    Raises InfrastructureError where that cannot be.
-    """
+    """Write the results atomically, and create the folders above. Raises InfrastructureError if that fails."""
     document = {
         "benchmark_info": dict(info),
         "evaluation_results": [asdict(result) for result in results],
@@ -118,7 +116,7 @@ def write_results(
     text = json.dumps(document, ensure_ascii=False, indent=2, default=str) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Half a surrogate pair, which UTF-8 cannot carry, becomes its JSON escape.
+        # Half a surrogate pair, which UTF-8 cannot represent, becomes its JSON escape.
         write_atomically(str(path.parent), path.name, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise InfrastructureError(f"{path}: the results could not be written ({error.strerror or error})") from error

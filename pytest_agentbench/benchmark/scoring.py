@@ -72,20 +72,20 @@ class MetricLookup:
 
     def _find(self, benchmark: Any, level: int, name: str) -> Metric | None:
         running = _running.get()
-        # A context variable and not an attribute: several threads score with one benchmark
+        # A context variable and not an attribute, because several threads score with one benchmark.
         token = _running.set({**running, id(benchmark): level - 1})
         try:
-            found = _list_assigned(benchmark)[level - 1](name) if level > 0 else self._base(benchmark, name)
+            metric = _list_assigned(benchmark)[level - 1](name) if level > 0 else self._base(benchmark, name)
         finally:
             _running.reset(token)
-        # A call from an assigned lookup, which may find the name itself: None is a valid answer there
+        # An assigned lookup called this one, and may know the name itself, so None is a valid answer.
         if id(benchmark) in running:
-            return found
-        if found is None:
-            return find_metric(name, METRICS)  # raises, and says what there is
-        if not callable(found):
-            raise ConfigError(f"metric {name!r}: the lookup gave {type(found).__name__}, expected a function")
-        return found
+            return metric
+        if metric is None:
+            return find_metric(name, METRICS)  # raises the error that names the registered metrics
+        if not callable(metric):
+            raise ConfigError(f"metric {name!r}: the lookup returned {type(metric).__name__}, expected a function")
+        return metric
 
 
 def find_registered(benchmark: object, name: str) -> Metric | None:
@@ -93,9 +93,10 @@ def find_registered(benchmark: object, name: str) -> Metric | None:
 
     Subclasses of the original override `_exact_match` and the like: `(self, ground_truth, prediction, **options)`.
     """
-    own: Metric | None = getattr(benchmark, f"_{name}", None) if name in BUILTIN_METRICS else None
-    if callable(own):
-        return own
+    if name in BUILTIN_METRICS:
+        method: Metric | None = getattr(benchmark, f"_{name}", None)
+        if callable(method):
+            return method
     return METRICS.get(name)
 
 
@@ -160,16 +161,19 @@ class ChosenMetric:
         self.registered = METRICS.get(spec.name) is function
         self.function = find_metric(spec.name, METRICS, spec.compat) if self.registered else function
         if takes_trace(self.function):
-            raise ConfigError(f"metric {spec.name!r} looks at how a run used its tools: predictions do not say that")
+            raise ConfigError(
+                f"metric {spec.name!r} looks at how a run used its tools, which predictions do not contain"
+            )
         self.waits = asks_model(self.function)
         self.needs_answer = spec.name in BUILTIN_METRICS and METRICS.get(spec.name) is function and spec.compat is None
-        # `function` is already that of `compat`; only metrics that ask models get the field too.
+        # `function` belongs to `compat` already. Only metrics that ask models need the field as well.
         self._applied = spec if self.waits else spec.model_copy(update={"compat": None})
         self._metrics = {spec.name: self.function}
 
     def measure(self, reference: Gold, output: str | tuple[str, ...]) -> MetricResult:
         """Return the metric of an output, with an `error` if it has no score."""
-        reference = reference if self.spec.compat is None else gold_of_compat(reference)
+        if self.spec.compat is not None:
+            reference = gold_of_compat(reference)
         return measure(self._applied, reference, output, self._metrics)
 
     async def ask(
@@ -181,36 +185,36 @@ class ChosenMetric:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A scorer of items by `asked`, or by their own `evaluator`. `find` returns a metric by name.
+    """A scorer of items by the `chosen` metric, or by their own `evaluator`. `find` returns a metric by name.
 
     `dataset` decides rows with an evaluator, and with `by_row` every row, because the metric's arguments are fields of
     the row. It also decides rows whose answer is no text. `missing` is the score of an item without a prediction.
     """
 
-    asked: ChosenMetric
+    chosen: ChosenMetric
     find: Callable[[str], Metric]
     dataset: Dataset
     by_row: bool
     missing: float | None
 
-    def score(self, item: BenchmarkItem, given: Any) -> EvaluationResult | Pending:
-        """Return the result for a prediction as it was given."""
-        asked = self.asked
+    def score(self, item: BenchmarkItem, prediction: Any) -> EvaluationResult | Pending:
+        """Return the result for a user's prediction of any type."""
+        chosen = self.chosen
         try:
-            output = as_prediction(given)
+            output = as_prediction(prediction)
         except ValueError as error:
-            return _make_failed(item, given, asked.spec.name, f"prediction: {error}")
+            return _make_failed(item, prediction, chosen.spec.name, f"prediction: {error}")
         if output is None or output == ():
-            return _make_result(item, output, self.missing, asked.spec.name, {"missing": True})
-        # Before the check for an answer: a row with an evaluator may need none
+            return _make_result(item, output, self.missing, chosen.spec.name, {"missing": True})
+        # Before the check for an answer, because a row with an evaluator may need none.
         evaluator = evaluator_of(item.metadata)
         if evaluator is not None:
             return self._score_by_row(item, output, {"evaluator": evaluator})
-        if asked.needs_answer and not item.answer:
-            return _make_failed(item, output, asked.spec.name, _NOTHING)
+        if chosen.needs_answer and not item.answer:
+            return _make_failed(item, output, chosen.spec.name, _NOTHING)
         if item.answer and (self.by_row or item.typed_answer is not None):
             return self._score_by_row(item, output, {})
-        return _score_by_metric(item, output, asked, item.answer, {})
+        return _score_by_metric(item, output, chosen, item.answer, {})
 
     def _score_by_row(
         self, item: BenchmarkItem, output: str | tuple[str, ...], details: dict[str, Any]
@@ -219,14 +223,14 @@ class Scorer:
         try:
             checks, metrics, reference = _find_grading(self.dataset, item)
             if checks:
-                return _score_by_check(item, output, checks[0], self.asked.spec.compat, details)
+                return _score_by_check(item, output, checks[0], self.chosen.spec.compat, details)
             spec = metrics[0]
-            if self.asked.spec.compat is not None:
-                spec = spec.model_copy(update={"compat": self.asked.spec.compat})
+            if self.chosen.spec.compat is not None:
+                spec = spec.model_copy(update={"compat": self.chosen.spec.compat})
             return _score_by_metric(item, output, ChosenMetric(spec, self.find(spec.name)), reference or "", details)
         except Exception as error:  # noqa: BLE001  the lookup may be the user's code
             text = str(error) or type(error).__name__
-            return _make_failed(item, output, self.asked.spec.name, text, details)
+            return _make_failed(item, output, self.chosen.spec.name, text, details)
 
 
 def _score_by_check(
@@ -240,39 +244,41 @@ def _score_by_check(
         raise ValueError(f"found several predictions, expected one text for the check {check.kind}")
 
     async def finish(desk: Desk) -> EvaluationResult:
-        found = await _check_output(check, item, output, compat)
-        if found.outcome not in ("passed", "failed"):
-            return _make_failed(item, output, check.kind, found.message, details)
-        passed = found.outcome == "passed"
-        said = {**details, "passed": passed, "reason": found.message}
-        return _make_result(item, output, float(passed), check.kind, said)
+        result = await _check_output(check, item, output, compat)
+        if result.outcome not in ("passed", "failed"):
+            return _make_failed(item, output, check.kind, result.message, details)
+        passed = result.outcome == "passed"
+        outcome = {"passed": passed, "reason": result.message}
+        return _make_result(item, output, float(passed), check.kind, {**details, **outcome})
 
     return Pending(item, finish)
 
 
 def _score_by_metric(
-    item: BenchmarkItem, output: str | tuple[str, ...], asked: ChosenMetric, reference: Gold, details: dict[str, Any]
+    item: BenchmarkItem, output: str | tuple[str, ...], chosen: ChosenMetric, reference: Gold, details: dict[str, Any]
 ) -> EvaluationResult | Pending:
-    if not asked.waits:
-        return _make_measured(item, output, reference, asked.measure(reference, output), details)
+    if not chosen.waits:
+        return _make_measured(item, output, reference, chosen.measure(reference, output), details)
 
     async def finish(desk: Desk) -> EvaluationResult:
-        return _make_measured(item, output, reference, await asked.ask(item, reference, output, desk), details)
+        return _make_measured(item, output, reference, await chosen.ask(item, reference, output, desk), details)
 
     return Pending(item, finish)
 
 
 def _make_measured(
-    item: BenchmarkItem, output: str | tuple[str, ...], reference: Gold, found: MetricResult, details: dict[str, Any]
+    item: BenchmarkItem, output: str | tuple[str, ...], reference: Gold, measured: MetricResult, details: dict[str, Any]
 ) -> EvaluationResult:
-    if found.score is None:
-        return _make_failed(item, output, found.name, found.error or "the metric gave no score", details)
-    details = {**details, **found.details, **_make_typed(item)}
-    if "evaluator" in details and found.passed is not None:
-        details["passed"] = found.passed
-    if found.usage is not None:
-        details["usage"] = found.usage.model_dump(exclude_none=True, exclude={"raw"})
-    return EvaluationResult(item.id, item.question, gold_reply(reference), output, found.score, found.name, details)
+    if measured.score is None:
+        return _make_failed(item, output, measured.name, measured.error or "the metric gave no score", details)
+    details = {**details, **measured.details, **_make_typed(item)}
+    if "evaluator" in details and measured.passed is not None:
+        details["passed"] = measured.passed
+    if measured.usage is not None:
+        details["usage"] = measured.usage.model_dump(exclude_none=True, exclude={"raw"})
+    return EvaluationResult(
+        item.id, item.question, gold_reply(reference), output, measured.score, measured.name, details
+    )
 
 
 def _make_failed(

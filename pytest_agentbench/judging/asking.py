@@ -1,4 +1,4 @@
-"""Ask the judges of a profile about one run, or its cassette, each until its reply keeps the contract."""
+"""Ask the judges of a profile about one run, directly or by its cassette, until their replies are valid."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from pytest_agentbench.models.spelling import Spelling
 
 MAX_ATTEMPTS = 3
-"""How often a judge is asked before it is `invalid_output`."""
+"""Number of requests to a judge before its status is `invalid_output`."""
 REQUEST_SECONDS = 120.0
 RETRIES = 5
 BACKOFF_SECONDS = 0.25
-"""The wait before the first re-asking; it doubles with each."""
+"""Seconds before the first repetition. They double with each."""
 MAX_QUOTED_REPLY = 20_000
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ async def _ask(
         usage = reduce(add, spent) if spent else None
         return Asked(status, verdict, error, attempt, usage, time.monotonic() - began)
 
-    was_cut = False
+    was_cut_off = False
     while True:
         attempt += 1
         try:
@@ -126,25 +126,28 @@ async def _ask(
             return ended("provider_error", error=str(error))
         except BatchWaitsError:  # a later session has the answer
             raise
-        except Exception as error:  # noqa: BLE001 - a plugin's judge or client; the other iterations count all the same
+        except Exception as error:  # noqa: BLE001 - a plugin's judge or client may raise anything; other iterations count
             return ended("provider_error", error=f"{type(error).__name__}: {error}")
         spent.append(reply.usage)
         try:
             return ended("success", parse(reply.content or ""))
         except InvalidReply as error:
-            # The judge is told that its reply was too long; otherwise it would repeat the length.
-            cut = "\n- the reply was cut off at the token limit" if reply.finish_reason == "length" else ""
-            problems = f"{error}{cut}"
-        end = "length" if reply.finish_reason == "length" else getattr(reply, "end", None)
-        # The same text would be withheld or refused again, and a reply that was cut off twice has no end
-        given_up = end in ("filtered", "refused") or (end == "length" and was_cut)
-        if attempt == MAX_ATTEMPTS or given_up:
-            why = f"{end}: no verdict" if given_up else "no verdict"
-            return ended("invalid_output", error=f"{why} in {attempt} replies; the last one:\n{problems}")
-        was_cut = end == "length"
-        # From the first messages and the last reply only: refused replies would else pile up and steer the next one
+            problems, end = str(error), getattr(reply, "end", None)
+        is_cut_off = reply.finish_reason == "length"
+        if is_cut_off:
+            # The judge must know that its reply was too long, or it would repeat the length.
+            problems, end = f"{problems}\n- the reply was cut off at the token limit", "length"
+        summary = "no verdict"
+        # An equal text would be withheld or refused again, and a reply that was cut off twice will not be shorter.
+        is_hopeless = end in ("filtered", "refused") or (is_cut_off and was_cut_off)
+        if is_hopeless:
+            summary = f"{end}: no verdict"
+        if attempt == MAX_ATTEMPTS or is_hopeless:
+            return ended("invalid_output", error=f"{summary} in {attempt} replies; the last one:\n{problems}")
+        was_cut_off = is_cut_off
+        # Only the first messages and the last reply: earlier refused replies would influence the next one.
         conversation = [*messages, *_reminder(reply, problems)]
-        # Spread at random, for all iterations of a judge fail in the same moment
+        # With a random spread, because all iterations of a judge fail at the same moment.
         await asyncio.sleep(backoff_seconds * 2 ** (attempt - 1) * random.uniform(1, 1.5))
 
 
@@ -164,7 +167,7 @@ def chat_sender(
     twice the tokens that the options or the model's entry allow. The content of a cassette does not depend on earlier
     requests of others.
     """
-    # None if a tape compares whole requests: adaptations learned of an endpoint would change the request in a
+    # None if a tape compares whole requests: adaptations learned from an endpoint would change the request in a
     # replay.
     spelling: Spelling | None = getattr(client, "spelling", None)
     structured_reply = response_format is not None and "response_format" not in options
@@ -177,14 +180,13 @@ def chat_sender(
         alone = next(numbers) == 0 and getattr(client, "takes_alone", False)
         reply = await ask_in_form(conversation, {"alone": True} if alone else {})
         if reply.finish_reason == "length":
-            given = (options, client.model.parameters)
-            limits = ((limit, fields.get(limit)) for fields in given for limit in LIMITS)
-            # The first is the one that was sent: the options win, under either name
-            limit, most = next(
-                (limit_pair for limit_pair in limits if isinstance(limit_pair[1], int)), (LIMITS[0], None)
-            )
-            if most is not None:
-                parameters[limit] = 2 * most
+            sources = (options, client.model.parameters)
+            limits = ((limit, fields.get(limit)) for fields in sources for limit in LIMITS)
+            # The first limit is the one that was sent: the options take precedence, under either name.
+            for limit, most in limits:
+                if isinstance(most, int):
+                    parameters[limit] = 2 * most
+                    break
         return reply
 
     async def ask_in_form(conversation: Sequence[dict[str, str]], alone: dict[str, Any]) -> ChatReply:
@@ -192,7 +194,9 @@ def chat_sender(
         ask = partial(client.complete, conversation, case_id=case_id, **repeats)
         if not structured_reply or (spelling is not None and not spelling.takes_forms):
             return await ask(parameters=parameters)
-        form = response_format if spelling is None or spelling.dialect.json_schema else _ANY_OBJECT
+        form = response_format
+        if spelling is not None and not spelling.dialect.json_schema:
+            form = _ANY_OBJECT
         try:
             return await ask(parameters={"response_format": form, **parameters})
         except ProviderError as error:
@@ -205,8 +209,8 @@ def chat_sender(
         except ProviderError as again:
             if again.code not in _FORM_REFUSED:
                 raise
-            raise refused from None  # it was something else, which the first refusal tells best
-        # It was the form: each further refusal would cost a request
+            raise refused from None  # the form was not the cause, so the first refusal is the better error
+        # The form was the cause. Each further refusal would cost a request.
         if spelling is not None and refused.reason == "rejected":
             spelling.note(PLAIN_REPLIES)
         return reply
@@ -216,7 +220,7 @@ def chat_sender(
 
 _ANY_OBJECT = {"type": "json_object"}
 _FORM_REFUSED = frozenset({"bad_request", "not_found", "malformed_reply"})
-"""Codes of refusals that may mean the form of reply: each endpoint has its own words for that."""
+"""Codes of refusals that may concern the form of the reply. Each endpoint words such refusals differently."""
 
 
 def request_key(
@@ -235,21 +239,20 @@ def request_key(
 
 def numbered_options(client: ChatClient, options: Mapping[str, Any], repetition: int) -> Mapping[str, Any]:
     """Return the options of one of several requests. Only a scripted model gets its number, from 1."""
-    # Real models get the same bytes in each iteration, so that providers can reuse their prompt cache
+    # Real models get the same bytes in each iteration, so that providers can reuse their prompt cache.
     if not client.model.scripted:
         return options
     return {**options, "metadata": {REPETITION_FIELD: str(repetition)}}
 
 
-def failures_text(what: str, failed: Sequence[tuple[str, str]]) -> str:
-    """Return the number of failed requests of kind `what` and their causes, from their statuses."""
+def failures_text(noun: str, failed: Sequence[tuple[str, str]]) -> str:
+    """Return the number of failed requests and their main causes, from their statuses and causes. `noun` names them."""
     counts = Counter(status for status, _ in failed)
-    named = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    causes = Counter(cause for _, cause in failed).most_common(3)
-    causes_text = [f"{cause} [{count} times]" if count > 1 else cause for cause, count in causes]
-    return "\n".join(
-        [f"no judge gave a verdict: {len(failed)} of {len(failed)} {what} failed ({named}).", *causes_text]
-    )
+    statuses = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    lines = [f"no judge gave a verdict: {len(failed)} of {len(failed)} {noun} failed ({statuses})."]
+    for cause, count in Counter(cause for _, cause in failed).most_common(3):
+        lines.append(f"{cause} [{count} times]" if count > 1 else cause)
+    return "\n".join(lines)
 
 
 def _reminder(reply: JudgeReply | ChatReply, problems: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -270,9 +273,9 @@ JudgeBackend = Callable[[Sequence[Mapping[str, str]], "JudgeConfig", Case], Awai
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdicts of all judges together. `prompts` are the messages that every iteration began with.
+    """The verdicts of all judges together. `prompts` are the first messages of every iteration.
 
-    Where these differ, each of `prompts` has the `iteration` (from 1) and its `messages`, the same for all judges.
+    If iterations differ, each of `prompts` has the `iteration` (from 1) and its `messages`, which all judges got.
     """
 
     result: JudgeResult
@@ -377,7 +380,7 @@ async def _iterate(
 
 @dataclass(frozen=True, slots=True)
 class _Asker:
-    """The judge's name in results, and how it is asked in an iteration, by its number from 1."""
+    """The judge's name in results, and its sender for an iteration, by the iteration's number from 1."""
 
     name: str
     sender: Callable[[int], Send]
@@ -393,7 +396,7 @@ def _asker(
 ) -> _Asker:
     backend = backends.get(config.type)
     if backend is not None:
-        # Such a judge need not be a model at all
+        # The judge of a plugin may be no model.
         name = config.model or config.type
         return _Asker(name, lambda repetition: partial(_from_plugin, backend, config=config, case=case))
     chat = client(config)
@@ -415,7 +418,7 @@ async def _from_plugin(
 
 
 def taped_judges(backends: Mapping[str, JudgeBackend], tape: Tape) -> dict[str, JudgeBackend]:
-    """Return the judges by type, through a tape. Their own errors are not kept."""
+    """Return the judges by type, through a tape. Their errors are not recorded."""
     return {kind: _taped(kind, backend, tape) for kind, backend in backends.items()}
 
 

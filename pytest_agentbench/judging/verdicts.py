@@ -37,11 +37,11 @@ def combine(method: Method, scores: Sequence[float], bar: float) -> float:
     if method == "all_pass":
         return min(scores)
     if method == "majority_vote":
-        # The score is the mean of the winners; a tie fails, as the run has not convinced a majority
+        # The score is the mean of the majority. A tie fails, because the run has not convinced a majority.
         passing = [score for score in scores if score >= bar]
         failing = [score for score in scores if score < bar]
         scores = passing if len(passing) > len(failing) else failing
-    # Rounding may carry the mean of equal scores past them, and so past the bar.
+    # Rounding may move the mean of equal scores beyond them, and so beyond the bar.
     return min(max(mean_of(scores), min(scores)), max(scores))
 
 
@@ -81,7 +81,7 @@ def aggregate(
         raise ValueError("no iteration succeeded, so there is nothing to aggregate")
 
     def over(score: Callable[[JudgeVerdict], float], pass_at: float = bar) -> float:
-        # Two steps, so that a judge with more iterations does not outvote the others
+        # Two steps, so that a judge with more iterations does not outvote the others.
         return combine(method, [combine(method, [score(v) for v in verdicts], pass_at) for verdicts in groups], pass_at)
 
     overall = over(lambda verdict: verdict.overall.score)
@@ -100,7 +100,7 @@ def aggregate(
         passed=overall >= bar,
         expectations=_weighted_mean([(expectation.weight, value) for _, expectation, value in met]),
         unmet_hard=tuple(expectation.text for kind, expectation, value in met if kind == "hard" and value < 1),
-        # A mean has no text: the text is that of the verdict nearest to it.
+        # A mean has no text, so the summary of the nearest verdict is taken.
         summary=min(verdicts, key=lambda verdict: abs(verdict.overall.score - overall)).summary,
         sampled=len(verdicts),
         iterations=tuple(iterations),
@@ -118,7 +118,7 @@ def numbered(expectations: Expectations) -> list[tuple[Literal["hard", "soft"], 
 
 def total_usage(iterations: Sequence[JudgeIteration]) -> Usage:
     """Return the usage of all replies. Iterations without a reply add nothing."""
-    # Unknown plus known is unknown: an iteration without a reply must not make the sum unknown
+    # Unknown plus known is unknown, so an iteration without a reply is left out of the sum.
     answered = [i.usage for i in iterations if i.status != "provider_error" or i.usage != Usage()]
     if answered:
         return reduce(add, answered)
@@ -128,12 +128,12 @@ def total_usage(iterations: Sequence[JudgeIteration]) -> Usage:
 def sampled(
     iterations: Sequence[JudgeIteration], sample_sizes: Mapping[str, int], seed: str
 ) -> list[list[tuple[str, JudgeVerdict]]]:
-    """Return the verdicts that count, with the judge_id of each, of each judge run that has any."""
+    """Return the verdicts that count for each judge run with any: pairs of judge_id and verdict."""
     by_run: dict[str, list[JudgeIteration]] = {}
     for iteration in iterations:
         by_run.setdefault(iteration.judge_run_id, []).append(iteration)
     samples = (sample(group, sample_sizes.get(run), f"{seed}:{run}") for run, group in by_run.items())
-    verdicts = ([(each.judge_id, each.verdict) for each in group if each.verdict is not None] for group in samples)
+    verdicts = ([(item.judge_id, item.verdict) for item in group if item.verdict is not None] for group in samples)
     return [group for group in verdicts if group]
 
 
@@ -160,7 +160,7 @@ def _weighted_mean(weighted: Sequence[tuple[float, float]]) -> float | None:
 _MOST_BEYOND = 2.0
 """Points by which an overall score may be below the lowest or above the highest of its dimensions."""
 _SCHEMA_NAME = "judge_verdict"
-"""The name of the response schema; scripted endpoints know a judge's request by it."""
+"""The name of the response schema, by which scripted endpoints recognise a judge's request."""
 
 
 def response_format(expectations: Expectations) -> dict[str, Any]:
@@ -189,14 +189,15 @@ def response_format(expectations: Expectations) -> dict[str, Any]:
 
 
 def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
-    """Return the verdict in a judge's reply: a JSON object, as `read_json` finds it.
+    """Return the verdict in a judge's reply: a JSON object that `read_json` finds.
 
-    Raises InvalidReply unless every score is there, a real number in its range, the overall one fits the dimensions,
-    and every expectation of the case has exactly one answer. Other keys are ignored.
+    Raises InvalidReply unless every score exists and is a real number in its range, the overall score fits the
+    dimensions, and every expectation of the case has exactly one answer. Other keys are ignored.
     """
     reply = read_json(text, _Reply)
-    # Judges without a list of expectations sometimes make one up
-    answered = reply.expectations if numbered(expectations) else ()
+    answered: tuple[_Met, ...] = ()
+    if numbered(expectations):  # without a list of expectations some judges invent one
+        answered = reply.expectations
     problems = _missing_dimensions(reply) or _misfits(reply)
     problems += _expectation_problems(answered, expectations)
     if problems:
@@ -205,7 +206,7 @@ def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
         summary=reply.summary,
         dimensions={name: Scored(**reply.dimensions[name].model_dump()) for name in DIMENSIONS},
         overall=Scored(**reply.overall.model_dump()),
-        expectations=tuple(ExpectationVerdict(**each.model_dump()) for each in answered),
+        expectations=tuple(ExpectationVerdict(**item.model_dump()) for item in answered),
     )
 
 
@@ -248,9 +249,7 @@ def _missing_dimensions(reply: _Reply) -> list[str]:
 
 
 def _misfits(reply: _Reply) -> list[str]:
-    """Return the error of an overall score that is far from all dimensions: 0.8 with dimensions of 8 is on another
-    scale.
-    """
+    """Return the problem of an overall score that is far from all dimensions, such as 0.8 with dimensions of 8."""
     scores = [reply.dimensions[name].score for name in DIMENSIONS]
     low, high, overall = min(scores), max(scores), reply.overall.score
     if low - _MOST_BEYOND <= overall <= high + _MOST_BEYOND:

@@ -112,7 +112,7 @@ def test_a_value_that_is_not_a_function_is_refused():
     with pytest.raises(TypeError, match="found dict, expected a function"):
         benchmark._get_metric_function = {}
     benchmark._get_metric_function = lambda name: "exact_match"
-    with pytest.raises(ConfigError, match="the lookup gave str, expected a function"):
+    with pytest.raises(ConfigError, match="the lookup returned str, expected a function"):
         benchmark._get_metric_function("mine")
 
 
