@@ -53,15 +53,16 @@ def calls_match(
 
 def read_calls(text: str) -> list[Call]:
     """Return the calls of a text in Python, [] if it contains anything else."""
-    block = _BLOCK.search(text)
-    code = (block[1] if block else text).strip().strip("`").strip()
+    if (block := _BLOCK.search(text)) is not None:
+        text = block[1]
+    code = text.strip().strip("`").strip()
     if len(code) > _MOST_TEXT:
         return []
     try:
         statements = ast.parse(_NO_ESCAPE.sub(r"\\\\", code)).body
         nodes = [node for statement in statements for node in _list_nodes(statement)]
         return [_read_call(node) for node in nodes]
-    # Deep nesting ends in one of the last two
+    # Deep nesting raises RecursionError or MemoryError.
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
 
@@ -79,9 +80,9 @@ def _read_call(node: ast.expr) -> Call:
     if not isinstance(node, ast.Call):
         raise ValueError("no call")
     named = {keyword.arg: _read_value(keyword.value) for keyword in node.keywords if keyword.arg is not None}
-    # Without the function's parameters nobody knows which one an argument without a name is for
-    readable = not node.args and len(named) == len(node.keywords)
-    return Call(ast.unparse(node.func), named if readable else None)
+    # The parameters of the function are unknown here, so an argument without a name has no known place.
+    is_complete = not node.args and len(named) == len(node.keywords)
+    return Call(ast.unparse(node.func), named if is_complete else None)
 
 
 def _read_value(node: ast.expr) -> Any:
@@ -99,7 +100,11 @@ def _read_value(node: ast.expr) -> Any:
 
 
 def _read_expected(calls: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for call in [] if calls is None else calls if isinstance(calls, list | tuple) else [calls]:
+    if calls is None:
+        return
+    if not isinstance(calls, list | tuple):
+        calls = [calls]
+    for call in calls:
         if (
             not isinstance(call, Mapping)
             or not all(isinstance(arguments, Mapping) for arguments in call.values())
@@ -112,7 +117,7 @@ def _read_expected(calls: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _find_problem(expected: Sequence[tuple[str, Mapping[str, Any]]], actual: Sequence[Call]) -> str | None:
-    """Return why the calls are not the expected ones, None if they are."""
+    """Return the difference between the calls and the expected ones, or None if they match."""
     if len(expected) != len(actual):
         return f"found {len(actual)} calls, expected {len(expected)}"
     if len(actual) > _MOST_CALLS:

@@ -47,8 +47,8 @@ async def llm_judgement(
     """
     if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
         raise ValueError(f"repetitions: found {repetitions!r}, expected a whole number from 1")
-    # The original (seed 001) showed judges the whole text
-    prediction = prediction if compat else drop_thoughts(prediction)
+    if not compat:  # the original (seed 001) showed judges the whole text
+        prediction = drop_thoughts(prediction)
     if not prediction.strip():
         return Measured(0.0, _details([], "the answer is empty, so no judge was asked"))
     if not ground_truth.strip() and compat is None:
@@ -89,7 +89,7 @@ async def _vote(
         async with store.claim(key):
             if counts:
                 await store.pull(key)
-                if (verdict := store.find(key)) is not None:  # another session has asked, here or elsewhere
+                if (verdict := store.find(key)) is not None:  # another session has asked meanwhile, here or elsewhere
                     return verdict
             outcome = await ask()
             if outcome.verdict is not None:
@@ -104,8 +104,8 @@ def _counted(votes: Sequence[AnswerVerdict | Asked[AnswerVerdict]], model: Model
     from pytest_agentbench.judging.correctness import VoteError
 
     outcomes = [vote for vote in votes if not isinstance(vote, AnswerVerdict)]
-    used = [vote.usage for vote in outcomes if vote.usage is not None]
-    usage = (reduce(add, used) if used else Usage()) if outcomes else None
+    usages = [vote.usage for vote in outcomes if vote.usage is not None] or [Usage()]
+    usage = reduce(add, usages) if outcomes else None
     all_verdicts = [vote if isinstance(vote, AnswerVerdict) else vote.verdict for vote in votes]
     verdicts = [verdict for verdict in all_verdicts if verdict is not None]
     if not verdicts:

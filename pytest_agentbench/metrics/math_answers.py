@@ -125,17 +125,21 @@ def _answering_text(text: str) -> str:
 def _answering_parts(text: str) -> Iterator[str]:
     """Yield the parts of a text that may be its answer, the likeliest first."""
     text = text.strip()
-    lines = [text] if r"\begin" in text else text.splitlines()
+    lines = text.splitlines() or [""]
+    if r"\begin" in text:  # an environment, such as a matrix, has several lines
+        lines = [text]
     if not _is_prose(_cleaned(text)):
-        yield _cleaned(lines[-1] if lines else "")
+        yield _cleaned(lines[-1])
     for sentence in answer_sentences(text):
         yield _cleaned(sentence)
         if formulas := _formulas(sentence):
-            yield _cleaned(formulas[0] if sentence.startswith(("$", r"\(", r"\[")) else formulas[-1])
+            # After "the answer is" a formula at the beginning is the answer, and any others explain it.
+            is_first = sentence.startswith(("$", r"\(", r"\["))
+            yield _cleaned(formulas[0] if is_first else formulas[-1])
         yield from _statements(sentence)
     if formulas := _formulas(text):
         yield _cleaned(formulas[-1])
-    elif lines:
+    else:
         yield from _statements(lines[-1])
 
 
@@ -256,6 +260,7 @@ def _with_signs(text: str) -> list[str]:
     r"""Return both values of an expression with \pm."""
     if not re.search(r"\\pm(?![a-zA-Z])", text):
         return [text]
+    # \mp has the other sign than \pm, in both values.
     upper = re.sub(r"\\([pm])([mp])(?![a-zA-Z])", lambda match: "+" if match[1] == "p" else "-", text)
     lower = re.sub(r"\\([pm])([mp])(?![a-zA-Z])", lambda match: "-" if match[1] == "p" else "+", text)
     return [upper, lower]
@@ -267,7 +272,9 @@ def _read_base(text: str) -> Answer | None:
     if match is None:
         return None
     name, digits = match["base"] or match["named"], match["digits"]
-    base = _BASES.get(name) or (int(name) if name.isdecimal() else 0)
+    base = _BASES.get(name, 0)
+    if name.isdecimal():
+        base = int(name)
     if not (2 <= base <= 36 and all(digit == "." or int(digit, 36) < base for digit in digits)):
         return None
     if base == 10:
@@ -306,8 +313,7 @@ def _read_ratio(text: str, separators: dict[str, list[int]], depth: int) -> Answ
         return None
     cuts = [-1, *places, len(text)]
     parts = _read_all([text[start + 1 : end] for start, end in pairwise(cuts)], depth)
-    plain = all(part.kind == "expression" and part.text for part in parts)
-    if plain:
+    if all(part.kind == "expression" and part.text for part in parts):
         return Answer("ratio", text, parts)
     return None
 
@@ -375,7 +381,7 @@ def _are_same_set(one: Sequence[Answer], other: Sequence[Answer], equal: Equal) 
 
 
 def _are_proportional(one: Sequence[Answer], other: Sequence[Answer]) -> bool | None:
-    """Return whether two ratios of numbers are the same, None if not all parts are numbers above 0."""
+    """Return whether two ratios of numbers are equal, None if not all parts are numbers above 0."""
     numbers = [[_number(part.text) for part in parts] for parts in (one, other)]
     if any(number is None or number <= 0 for row in numbers for number in row):
         return None
@@ -384,7 +390,10 @@ def _are_proportional(one: Sequence[Answer], other: Sequence[Answer]) -> bool | 
 
 
 def _are_equal(expected: str, actual: str, equal: Equal) -> bool:
-    """Compare plain numbers here, and ask for all others. "x = 5" is 5, and the same as "x = 5" alone."""
+    """Return whether two expressions are equal. Only those that are no plain numbers are passed to `equal`.
+
+    "x = 5" equals 5 and "x = 5", but not "y = 5".
+    """
     name, other = _VARIABLE.match(expected), _VARIABLE.match(actual)
     if name is None or other is None or name[1] == other[1]:
         expected, actual = expected[name.end() if name else 0 :], actual[other.end() if other else 0 :]

@@ -10,7 +10,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DecimalException
 from functools import cache
 from itertools import islice
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -26,7 +26,7 @@ _ARITHMETIC = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])  # nothin
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A range of numbers, or one where `low` is `high`; "18.29 %" is 18.29 with the unit "%" and the scale -2."""
+    """A range of numbers, or one number if `low` equals `high`. "18.29 %" has the unit "%" and the scale -2."""
 
     low: Decimal
     high: Decimal
@@ -34,7 +34,7 @@ class Value:
     scale: int = 0
 
     def __str__(self) -> str:
-        ends = [self.low] if self.low == self.high else [self.low, self.high]
+        ends = dict.fromkeys((self.low, self.high))  # without the repetition of an equal end
         return " to ".join(f"{_ARITHMETIC.plus(end):.12g}" for end in ends) + self.unit
 
 
@@ -145,7 +145,7 @@ def answered_number(text: str) -> Value | str | None:
 def are_close(one: Decimal, other: Decimal, rel_tol: float | None, abs_tol: float) -> bool:
     """Return whether the difference is within `rel_tol` of the larger, or within `abs_tol`.
 
-    `rel_tol` None is 1e-6, and no tolerance between whole numbers.
+    By default (None) `rel_tol` is 0 between whole numbers, else 1e-6.
     """
     if one == other:
         return True
@@ -176,7 +176,10 @@ def _quotient(match: re.Match[str]) -> str:
 
 
 def _value(text: str, *, last: bool) -> Value | str | None:
-    """Return the last or the first number; of two that are joined as a range, and no third to them, the range."""
+    """Return the last or the first number. Two numbers are a range if they are joined, and no third is joined to them.
+
+    Numbers in parentheses, and then numbers that are glued to a word, count only if there are no others.
+    """
     for among, glued in ((_ASIDE.sub(" ", text), False), (text, False), (text, True)):
         if few := _few(among, last=last, glued=glued):
             return _chosen(among, few, last=last)
@@ -184,7 +187,9 @@ def _value(text: str, *, last: bool) -> Value | str | None:
 
 
 def _chosen(text: str, few: Sequence[regex.Match[str]], *, last: bool) -> Value | str | None:
-    pair, beyond, answer = (few[-2:], few[-3:-1], few[-1]) if last else (few[:2], few[1:3], few[0])
+    pair, beyond, answer = few[:2], few[1:3], few[0]
+    if last:
+        pair, beyond, answer = few[-2:], few[-3:-1], few[-1]
     if _are_joined(text, pair) and not _are_joined(text, beyond):
         low, high = map(_number, pair)
         if low is not None and high is not None and low < high:
@@ -198,9 +203,11 @@ def _chosen(text: str, few: Sequence[regex.Match[str]], *, last: bool) -> Value 
 
 
 def _few(text: str, *, last: bool, glued: bool) -> Sequence[regex.Match[str]]:
-    """Up to three matches at the end or the start of the text."""
+    """Return up to three matches at the end or the start of the text."""
     matches = _matches(text, glued)
-    return list(deque(matches, 3) if last else islice(matches, 3))
+    if last:
+        return list(deque(matches, 3))
+    return list(islice(matches, 3))
 
 
 def _matches(text: str, glued: bool) -> Iterator[regex.Match[str]]:
@@ -233,8 +240,10 @@ def _unit(match: regex.Match[str]) -> str:
 
 
 def _scaled(low: Decimal, high: Decimal, unit: str) -> Value:
-    scale = _SCALES[unit] if unit else 0
-    return Value(low, high, "%" if scale < 0 else f" {unit}" * bool(unit), scale)
+    scale = _SCALES.get(unit, 0)
+    if unit:
+        unit = "%" if scale < 0 else f" {unit}"
+    return Value(low, high, unit, scale)
 
 
 def _number(match: regex.Match[str]) -> Decimal | None:
@@ -261,7 +270,7 @@ def _ratio(over: str, under: str) -> Decimal:
 
 
 def _digits(text: str) -> str:
-    """Return a number as Decimal takes it."""
+    """Return a number in the notation of Decimal: without separators of thousands, and with a decimal point."""
     head, comma, tail = text.rpartition(",")
     if comma and not (re.fullmatch(r"(?!0)\d{1,3}(?:,\d{2,3})*", head) and len(tail.partition(".")[0]) == 3):
         return re.sub("[. '’]", "", head) + "." + tail
@@ -290,9 +299,9 @@ def numeric_match(
     expected, actual = answered_number(ground_truth), answered_number(reply)
     if run_on and actual is None:
         actual, run_on = answered_number(prediction), False
-    details = {"expected": expected and str(expected), "found": actual and str(actual)} | (
-        {"run_on": True} if run_on else {}
-    )
+    details: dict[str, Any] = {"expected": expected and str(expected), "found": actual and str(actual)}
+    if run_on:
+        details["run_on"] = True
     if isinstance(expected, Value) and isinstance(actual, Value):
         agree = any(
             _agree(one, other, rel_tol, abs_tol)

@@ -201,7 +201,8 @@ def measure(
         function = find_metric(spec.name, metrics, spec.compat)
         if asks_model(function):
             raise ConfigError(f"the metric {spec.name} asks a model, which cannot be done here; {_WHERE_TO_ASK}")
-        reference = reference if spec.compat is None else gold_of_compat(reference)
+        if spec.compat is not None:
+            reference = gold_of_compat(reference)
         return _result(spec, apply(spec.name, function, reference, output, spec.args))
     except BaseException as error:
         if not is_failure(error):
@@ -210,8 +211,9 @@ def measure(
 
 
 def measure_trace(spec: MetricSpec, case: Case, artifact: RunArtifact, metrics: Mapping[str, Metric]) -> MetricResult:
-    """Return the result of one metric of a trace. If there is nothing to measure it has no score, which fails a
-    threshold only.
+    """Return the result of one metric of a trace.
+
+    If there is nothing to measure, it has no score, and fails only if the metric has a threshold.
     """
     try:
         value = find_metric(spec.name, metrics)(case, artifact, **spec.args)
@@ -232,8 +234,9 @@ async def measure_async(
     metrics: Mapping[str, Metric],
     context: MetricContext,
 ) -> MetricResult:
-    """Do as `measure`, for metrics that ask a model too. A model gets several right answers as one text: it is asked
-    once.
+    """Return the result of one metric like `measure`. The metric may ask a model.
+
+    A model is asked once: it gets several right answers as one text.
     """
     function = metrics.get(spec.name)
     if function is None or not asks_model(function):
@@ -249,6 +252,7 @@ async def measure_async(
             raise ValueError(ONE_TEXT)
         args = with_compat(function, spec.args, spec.compat)
         ground_truth = gold_text(reference) if spec.compat is None else gold_of_compat(reference)
+        # The counting client shows whether a failed metric may have cost something.
         return _result(spec, await function(ground_truth, output, context=context._replace(client=client), **args))
     except BaseException as error:
         if not is_failure(error):
@@ -285,7 +289,7 @@ def takes_trace(function: Metric | None) -> bool:
 
 
 def find_metric(name: str, metrics: Mapping[str, Metric], compat: Compat | None = None) -> Metric:
-    """Return the function of the name. Raises ConfigError for an unknown name or `compat`."""
+    """Return the function of a metric by its name. Raises ConfigError for an unknown name or `compat`."""
     function = metrics.get(name)
     if function is None:
         from pytest_agentbench.config.base import suggest
@@ -304,11 +308,8 @@ def require_compat(compat: object) -> None:
 
 
 def missing_extra(name: str, compat: Compat | None = None) -> str | None:
-    """Return why the metric cannot be computed here: the package that it needs is not installed.
-
-    None when all is well.
-    """
-    METRICS.get(name)  # what it needs is known once its module is imported
+    """Return why the metric cannot be computed: a package that it needs is not installed. Return None if it can be."""
+    METRICS.get(name)  # imports the metric's module, which registers the needed package
     module = _REQUIRED.get(name)
     if module is None or name in _COMPAT_METRICS.get(compat, ()) or _is_installed(module):
         return None
@@ -317,7 +318,7 @@ def missing_extra(name: str, compat: Compat | None = None) -> str | None:
 
 @cache
 def _is_installed(module: str) -> bool:
-    # Kept, for the search takes ten times as long as comparing two equal formulas
+    # Cached, because the search takes ten times as long as the comparison of two equal formulas.
     return importlib.util.find_spec(module) is not None
 
 
@@ -346,8 +347,7 @@ def apply(
 
 def with_compat(function: Metric, options: Mapping[str, Any], compat: Compat | None) -> Mapping[str, Any]:
     """Return the options of a metric that asks a model, and `compat` if the metric has the original's definition."""
-    takes_compat = compat == "v1" and "compat" in inspect.signature(function).parameters
-    if takes_compat:
+    if compat == "v1" and "compat" in inspect.signature(function).parameters:
         return {**options, "compat": compat}
     return options
 
@@ -376,8 +376,10 @@ def _result(spec: MetricSpec, value: Any) -> MetricResult:
 
 def _failure(spec: MetricSpec, error: BaseException, usage: Usage | None = None) -> MetricResult:
     """Return a failed result. `usage` is the usage of requests before the error, None if no model was asked."""
-    speaks = isinstance(error, (AgentbenchError, ValueError)) and str(error)  # a KeyError is but its key
-    text = str(error) if speaks else f"{type(error).__name__}: {error}".removesuffix(": ")
+    text = str(error)
+    # The text of another error may be no sentence: that of a KeyError is only the key.
+    if not text or not isinstance(error, (AgentbenchError, ValueError)):
+        text = f"{type(error).__name__}: {text}".removesuffix(": ")
     return MetricResult(name=spec.name, score=None, threshold=spec.threshold, error=text, usage=usage)
 
 
@@ -386,10 +388,9 @@ def _identity(function: Metric) -> str:
 
 
 def metrics_of(case: Case, profile: EvaluationProfile) -> tuple[MetricSpec, ...]:
-    """Return the case's own metrics, the profile's further ones that apply, and the metrics of every case with MCP
-    servers.
+    """Return the case's metrics, the profile's metrics that apply, and those of tool use if the case has MCP servers.
 
-    The profile's metrics apply if there is a reference to compare with; its metrics of a trace if there are tools.
+    The profile's metrics apply if there is a reference to compare with, and its metrics of a trace if there are tools.
     Metrics without `compat` use the profile's.
     """
     metrics = case.metrics
@@ -450,12 +451,12 @@ def metric_problems(
 
 def case_metric_problems(case: Case, compat: Compat | None, metrics: Mapping[str, Metric]) -> list[tuple[Loc, str]]:
     """Return why metrics, and checks of metrics, of a case cannot be computed, each at its field."""
-    checked: Iterable[tuple[Loc, MetricSpec]] = (
+    in_checks: Iterable[tuple[Loc, MetricSpec]] = (
         (("deterministic_checks", index, "declarative"), MetricSpec(name=metric.name, args=metric.args))
         for index, check in enumerate(case.checks)
         if isinstance(metric := check.declarative, MetricAtLeast)
     )
-    return [*metric_problems(case.metrics, compat, metrics), *_refused(checked, compat, metrics, checked=True)]
+    return [*metric_problems(case.metrics, compat, metrics), *_refused(in_checks, compat, metrics, checked=True)]
 
 
 def _refused(
@@ -477,16 +478,19 @@ def wrong_names(function: Metric, args: Mapping[str, Any]) -> str | None:
     signature = _signature(function)
     try:
         if signature is not None:
-            signature.bind("", "", **({"context": None} if asks_model(function) else {}), **args)
+            if asks_model(function):
+                args = {"context": None, **args}
+            signature.bind("", "", **args)
     except TypeError as error:
         return f"args: {error}"
     return None
 
 
 def _wrong_values(function: Metric, args: Mapping[str, Any]) -> str | None:
-    signature = _signature(function)
-    parameters = {} if signature is None else signature.parameters
-    problems = (_wrong_value(parameters[name], args[name]) for name in parameters if name in args)
+    if (signature := _signature(function)) is None:
+        return None
+    parameters = signature.parameters.values()
+    problems = (_wrong_value(parameter, args[parameter.name]) for parameter in parameters if parameter.name in args)
     return next(filter(None, problems), None)
 
 
