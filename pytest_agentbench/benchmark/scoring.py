@@ -234,11 +234,7 @@ class Scorer:
 
 
 def _score_by_check(
-    item: BenchmarkItem,
-    output: str | tuple[str, ...],
-    check: Check,
-    compat: Compat | None,
-    details: dict[str, Any],
+    item: BenchmarkItem, output: str | tuple[str, ...], check: Check, compat: Compat | None, details: dict[str, Any]
 ) -> Pending:
     if not isinstance(output, str):
         raise ValueError(f"found several predictions, expected one text for the check {check.kind}")

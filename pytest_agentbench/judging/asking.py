@@ -75,10 +75,7 @@ class Asked(Generic[T]):
 
 
 async def ask(
-    send: Send,
-    messages: Sequence[dict[str, str]],
-    parse: Callable[[str], T],
-    backoff_seconds: float = BACKOFF_SECONDS,
+    send: Send, messages: Sequence[dict[str, str]], parse: Callable[[str], T], backoff_seconds: float = BACKOFF_SECONDS
 ) -> Asked[T]:
     """Ask, and ask again with the mistake, until `parse` accepts the reply; `parse` raises InvalidReply for a mistake.
 

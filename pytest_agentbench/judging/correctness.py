@@ -19,14 +19,7 @@ from pytest_agentbench.judging.asking import (
 )
 from pytest_agentbench.judging.prompt import HOW_TO_READ, MAX_MESSAGE, MAX_OUTPUT
 from pytest_agentbench.judging.verdicts import structured
-from pytest_agentbench.models.prompts import (
-    ANSWER_SCHEMA,
-    ONE_WORD,
-    Block,
-    clip_middle,
-    compute_boundary,
-    render_parts,
-)
+from pytest_agentbench.models.prompts import ANSWER_SCHEMA, ONE_WORD, Block, clip_middle, compute_boundary, render_parts
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
 from pytest_agentbench.models.routes import Draw
 from pytest_agentbench.records.case import Model

@@ -236,12 +236,7 @@ def structured(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _object(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def _missing_dimensions(reply: _Reply) -> list[str]:

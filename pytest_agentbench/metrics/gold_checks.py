@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_agentbench.metrics.multiple_choice import find_readings
-from pytest_agentbench.metrics.registry import (
-    Metric,
-    asks_model,
-    measure,
-    missing_extra,
-    takes_samples,
-    takes_trace,
-)
+from pytest_agentbench.metrics.registry import Metric, asks_model, measure, missing_extra, takes_samples, takes_trace
 from pytest_agentbench.records.case import Case, Compat, MetricSpec
 from pytest_agentbench.records.evaluation import MetricResult
 from pytest_agentbench.records.gold import Gold, Golds

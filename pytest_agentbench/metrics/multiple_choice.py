@@ -25,11 +25,7 @@ text.
 
 @metric("multiple_choice")
 def multiple_choice(
-    ground_truth: str,
-    prediction: str,
-    *,
-    choices: Sequence[object] | None = None,
-    answer_is: AnswerIs | None = None,
+    ground_truth: str, prediction: str, *, choices: Sequence[object] | None = None, answer_is: AnswerIs | None = None
 ) -> Measured:
     r"""Return 1 if the answer chose the right letter: in the last \boxed{B}, or else in the last line with
     one.

@@ -33,11 +33,7 @@ if TYPE_CHECKING:
 
 
 def score(
-    name: str,
-    ground_truth: object,
-    prediction: str | Sequence[str],
-    compat: Compat | None = None,
-    **kwargs: object,
+    name: str, ground_truth: object, prediction: str | Sequence[str], compat: Compat | None = None, **kwargs: object
 ) -> float:
     """Return the score, 0-1, of `prediction` against `ground_truth` by the metric `name`. `kwargs` are the metric's
     options.

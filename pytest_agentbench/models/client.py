@@ -27,16 +27,7 @@ from pytest_agentbench.models.failures import (
     timed_out,
 )
 from pytest_agentbench.models.learning import MOST_CHANGES, Lessons, refuses_form
-from pytest_agentbench.models.limits import (
-    OUTAGE,
-    Admission,
-    Breaker,
-    Passage,
-    Patience,
-    Paused,
-    Throttle,
-    Throttling,
-)
+from pytest_agentbench.models.limits import OUTAGE, Admission, Breaker, Passage, Patience, Paused, Throttle, Throttling
 from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.metering import METER
 from pytest_agentbench.models.replies import RawReply, read_reply

@@ -21,13 +21,7 @@ from pytest_agentbench.models.apis.base import Asked, RequestRefused
 from pytest_agentbench.models.apis.chat import error, list_events, require_messages, wants_usage
 from pytest_agentbench.models.json_values import as_object
 from pytest_agentbench.models.messages import ChatReply, take_string
-from pytest_agentbench.models.prompts import (
-    ANSWER_SCHEMA,
-    JUDGE_SCHEMA,
-    ONE_WORD,
-    REPETITION_FIELD,
-    message_text,
-)
+from pytest_agentbench.models.prompts import ANSWER_SCHEMA, JUDGE_SCHEMA, ONE_WORD, REPETITION_FIELD, message_text
 from pytest_agentbench.models.replies import RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER
 from pytest_agentbench.models.script_files import (

@@ -97,29 +97,29 @@ def scripted_app(scripts: Scripts, *, latency_seconds: float = 0.0) -> ASGIApp:
 
 
 async def _respond(scripts: Scripts, route: Route, request: Request, body: bytes) -> Response:
-    dialect = AGENT_APIS[route.api]
+    api = AGENT_APIS[route.api]
     if route.kind == "ping":
         return Response()
     if route.kind == "models":
-        return JSONReply(dialect.list_models("demo") if route.model is None else dialect.describe_model(route.model))
+        return JSONReply(api.list_models("demo") if route.model is None else api.describe_model(route.model))
     if route.kind == "unknown":
-        said = f"{request.method} {request.scope['path']} is not served; there are {SERVED}"
-        raise RequestRefused(404, said, "unknown_route")
-    if dialect.name == "chat":
-        wanted = read_request(body)
-        completion = await complete_scripted(scripts, wanted, request.headers, body)
-        if not wanted.get("stream"):
+        message = f"{request.method} {request.scope['path']} is not served; there are {SERVED}"
+        raise RequestRefused(404, message, "unknown_route")
+    if api.name == "chat":
+        chat_request = read_request(body)
+        completion = await complete_scripted(scripts, chat_request, request.headers, body)
+        if not chat_request.get("stream"):
             return JSONReply(completion)
-        return _respond_with_events(list_events(completion, include_usage=wants_usage(wanted)))
+        return _respond_with_events(list_events(completion, include_usage=wants_usage(chat_request)))
     sent = parse_object(body)
     if lies_deep(sent, _MOST_LEVELS):
         raise RequestRefused(400, f"the request nests deeper than {_MOST_LEVELS} levels", "invalid_request")
-    asked = dialect.read(sent, route)
-    if dialect.name == "responses":
-        require_model(asked)  # as Open Responses has it; of the others some have answered without one for long
+    asked = api.read(sent, route)
+    if api.name == "responses":
+        require_model(asked)  # Open Responses requires it; older clients of the other APIs name no model
     if route.kind == "count":
-        return JSONReply(dialect.count(count_tokens(asked.messages)))
+        return JSONReply(api.count(count_tokens(asked.messages)))
     reply = await answer_scripted(scripts, asked, request.headers)
     if asked.stream:
-        return _respond_with_events(dialect.events(reply, asked))
-    return JSONReply(dialect.write(reply, asked))
+        return _respond_with_events(api.events(reply, asked))
+    return JSONReply(api.write(reply, asked))

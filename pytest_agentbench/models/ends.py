@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from pytest_agentbench.models.json_values import as_list, as_object
 from pytest_agentbench.records.run import EndReason
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: every set field has to match, of each list one item.
+    """A rule. An error matches if it matches one item of every field that is set.
 
     `codes` are whole codes and types, `texts` patterns that are searched in the body's lower-cased JSON. The status
     must not be in `but_status`.
@@ -30,7 +31,7 @@ class Rule:
     but_status: frozenset[int] = frozenset()
 
     def holds(self, status: int, codes: frozenset[str], text: str) -> bool:
-        """Return whether an error is one of these."""
+        """Return whether an error matches the rule."""
         if (self.status and status not in self.status) or status in self.but_status:
             return False
         if self.codes and codes.isdisjoint(self.codes):
@@ -150,7 +151,7 @@ def is_known_finish(plain: str) -> bool:
 class ErrorSignal:
     """Content of an error body: `reason` is None if only its status is known.
 
-    `categories` are those of a filter, `partial` is the model's text so far, `wait` the requested wait in seconds.
+    `categories` are a filter's categories, `partial` is the model's text so far, `wait` the requested wait in seconds.
     """
 
     reason: EndReason | None
@@ -170,14 +171,14 @@ def read_error(status: int, body: bytes) -> ErrorSignal:
         return ErrorSignal(_find_reason(status, frozenset(), text.lower()), text)
     if isinstance(data, list) and data:  # Gemini
         data = data[0]
-    # Older vLLM has no `error` object around it, Ollama's own API and xAI make it a text.
-    error = data.get("error", data) if isinstance(data, Mapping) else data
+    # Older vLLM has no `error` object around it. In Ollama's own API and in xAI's it is a text.
+    error = as_object(data).get("error", data)
+    codes = _list_codes(as_object(data))
     if not isinstance(error, Mapping):
-        said = error if isinstance(error, str) else json.dumps(error)
-        codes = _list_codes(data) if isinstance(data, Mapping) else frozenset()
-        return ErrorSignal(_find_reason(status, codes, text.lower()), said, categories=_read_checks(text))
-    codes = _list_codes(error) | _list_codes(data)
-    # Some put a number into `code` (OpenRouter the status): then `type` has more information.
+        error_text = error if isinstance(error, str) else json.dumps(error)
+        return ErrorSignal(_find_reason(status, codes, text.lower()), error_text, categories=_read_checks(text))
+    codes |= _list_codes(error)
+    # If `code` is a number (at OpenRouter the status), `type` has more information.
     code = next((c for c in (error.get("code"), error.get("type")) if isinstance(c, str) and c), None)
     message, partial = error.get("message"), error.get("failed_generation")
     return ErrorSignal(
@@ -200,20 +201,14 @@ def _list_codes(error: Mapping[str, Any]) -> frozenset[str]:
 
 def _read_categories(error: Mapping[str, Any]) -> Iterator[str]:
     """Yield a filter's categories, in Azure's form and in OpenRouter's."""
-    inner = error.get("innererror")
-    yield from read_filter_results(inner.get("content_filter_result") if isinstance(inner, Mapping) else None)
-    metadata = error.get("metadata")
-    reasons = metadata.get("reasons") if isinstance(metadata, Mapping) else None
-    yield from (reason for reason in reasons if isinstance(reason, str)) if isinstance(reasons, list) else ()
+    yield from read_filter_results(as_object(error.get("innererror")).get("content_filter_result"))
+    reasons = as_list(as_object(error.get("metadata")).get("reasons"))
+    yield from (reason for reason in reasons if isinstance(reason, str))
 
 
 def read_filter_results(results: object) -> tuple[str, ...]:
     """Return the categories that a filter's results name as filtered."""
-    if not isinstance(results, Mapping):
-        return ()
-    return tuple(
-        str(name) for name, found in results.items() if isinstance(found, Mapping) and found.get("filtered") is True
-    )
+    return tuple(str(name) for name, result in as_object(results).items() if as_object(result).get("filtered") is True)
 
 
 def _read_checks(text: str) -> tuple[str, ...]:
@@ -223,11 +218,10 @@ def _read_checks(text: str) -> tuple[str, ...]:
 
 def _read_delay(error: Mapping[str, Any]) -> float | None:
     """Return the seconds in Gemini's RetryInfo, its only place for them."""
-    details = error.get("details")
-    for detail in details if isinstance(details, list) else ():
-        delay = detail.get("retryDelay") if isinstance(detail, Mapping) else None
-        if isinstance(delay, str) and (found := re.fullmatch(r"(\d+(?:\.\d+)?)s", delay)):
-            return float(found[1])
+    for detail in map(as_object, as_list(error.get("details"))):
+        delay = detail.get("retryDelay")
+        if isinstance(delay, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)s", delay)):
+            return float(match[1])
     return None
 
 
@@ -245,5 +239,5 @@ _FITS = tuple(
 
 def messages_fit(said: str) -> bool:
     """Return whether an overflow's own numbers show that only the tokens to generate are too many."""
-    found = next(filter(None, (pattern.search(said) for pattern in _FITS)), None)
-    return found is not None and int(found["prompt"]) < int(found["window"])
+    match = next(filter(None, (pattern.search(said) for pattern in _FITS)), None)
+    return match is not None and int(match["prompt"]) < int(match["window"])

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pytest_agentbench.errors import UNREACHABLE, ProviderError
 from pytest_agentbench.models.ends import ErrorSignal, read_error
@@ -236,17 +237,11 @@ def not_connected(error: BaseException, model: Model) -> RequestFailed:
 def request_refused(failed: RequestFailed, model: Model) -> RequestFailed:
     """Return the failure of a 401 or 403 from an endpoint that accepts the same key for other requests."""
     key = f"the key in {', '.join(model.variables)}" if model.variables else "no key"
-    return RequestFailed(
-        "request_refused",
-        failed.summary,
+    advice = (
         f"Only this request was refused: others get answers with {key}. A firewall or a filter in front of the "
-        "endpoint may refuse its content.",
-        retryable=False,
-        reason="request_refused",
-        detail=failed.detail,
-        status=failed.status,
-        body=failed.body,
+        "endpoint may refuse its content."
     )
+    return _explain_refusal(failed, "request_refused", advice, "request_refused")
 
 
 def key_refused(failed: RequestFailed, model: Model, count: int) -> RequestFailed:
@@ -259,16 +254,12 @@ def key_refused(failed: RequestFailed, model: Model, count: int) -> RequestFaile
         f"Key refused: the key in {variable} was accepted before, and then {count} different requests in a row were "
         "refused. It may have been revoked, or may not use this model any more."
     )
-    return RequestFailed(
-        failed.code,
-        failed.summary,
-        advice,
-        retryable=False,
-        reason="authentication",
-        detail=failed.detail,
-        status=failed.status,
-        body=failed.body,
-    )
+    return _explain_refusal(failed, failed.code, advice, "authentication")
+
+
+def _explain_refusal(failed: RequestFailed, code: str, advice: str, reason: EndReason) -> RequestFailed:
+    facts: dict[str, Any] = {"detail": failed.detail, "status": failed.status, "body": failed.body}
+    return RequestFailed(code, failed.summary, advice, retryable=False, reason=reason, **facts)
 
 
 def unreachable(dead: str, last: RequestFailed) -> RequestFailed:

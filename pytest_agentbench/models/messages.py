@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
 from pytest_agentbench.models.ends import CALLS, GIVEN_UP, is_known_finish, read_finish
+from pytest_agentbench.models.json_values import as_list, as_object
 from pytest_agentbench.models.thoughts import split_thoughts
 from pytest_agentbench.records.run import EndDetail, EndReason, Usage
 
@@ -25,7 +26,7 @@ _ID_CHARACTERS = string.ascii_letters + string.digits
 class ToolCall:
     """A call that the model requests. `arguments` is None if `raw`, the model's own text, is not a JSON object.
 
-    `trace_id` is its name in the trace, None for its id: endpoints may give one id to calls of several replies.
+    `trace_id` is its id in the trace if that differs from `id`: endpoints may give calls of several replies one id.
     """
 
     id: str
@@ -36,7 +37,7 @@ class ToolCall:
 
 
 class MessageRead(NamedTuple):
-    """A parsed message of a model: its parts are those of ChatReply. `finish` is the decisive finish reason."""
+    """A parsed message of a model, with parts as in ChatReply. `finish` is the decisive finish reason."""
 
     content: str | None
     tool_calls: tuple[ToolCall, ...]
@@ -54,31 +55,36 @@ def read_message(message: Mapping[str, Any], finish: str | None, native: str | N
     `native` is the finish reason of the router's upstream. Raises TypeError, KeyError or AttributeError for malformed
     calls.
     """
-    said = read_text(message.get("content"))
-    content, tagged = split_thoughts(said, cut_off=finish == "length") if said else (said, None)
+    content, tagged, refusal = read_text(message.get("content")), None, None
+    if content:
+        content, tagged = split_thoughts(content, cut_off=finish == "length")
     calls = tuple(_read_tool_call(call) for call in message.get("tool_calls") or ())
-    kept: dict[str, Any] = {**message, "role": "assistant", "content": message.get("content")}
+    # The message that is sent back: its calls may have got an id, and arguments as text.
+    own: dict[str, Any] = {**message, "role": "assistant", "content": message.get("content")}
     if calls:
-        kept["tool_calls"] = [
+        own["tool_calls"] = [
             {**sent, "id": call.id, "type": "function", "function": {**sent["function"], "arguments": call.raw}}
             for sent, call in zip(message["tool_calls"], calls, strict=True)
         ]
-    refusal = read_text(message.get("refusal")) if content is None else None
-    plain, meant = read_finish(finish)
-    if native and meant == "answered" and not content and not calls and not refusal:
-        # A router's stop whose upstream reported a call.
-        plain, meant = read_finish(native)
-        finish = native if meant != "answered" else finish
-    end = _find_end(message, content, calls, refusal, plain, meant)
-    raw = finish if end not in ("answered", None) or not is_known_finish(plain) else None
+    if content is None:
+        refusal = read_text(message.get("refusal"))
+    plain, reason = read_finish(finish)
+    if native and reason == "answered" and not content and not calls and not refusal:
+        # A router reports a stop although its upstream reported a call.
+        plain, reason = read_finish(native)
+        if reason != "answered":
+            finish = native
+    end = _find_end(message, content, calls, refusal, plain, reason)
+    raw = None
     if end == "no_text":
         raw = ", ".join(dict.fromkeys(_list_media(message)))
-    # A refusal comes in place of content; to a check it is the answer that was given.
-    content = refusal if content is None else content
+    elif end not in ("answered", None) or not is_known_finish(plain):
+        raw = finish
+    if content is None:  # a refusal comes in place of content, and checks treat it as the answer
+        content = refusal
     reasoning = {name: text for name in REASONING if (text := take_string(message.get(name)))}
-    return MessageRead(
-        content, calls, reasoning, kept, _join_thoughts(message, reasoning, tagged), end, EndDetail(raw=raw), finish
-    )
+    thoughts = _join_thoughts(message, reasoning, tagged)
+    return MessageRead(content, calls, reasoning, own, thoughts, end, EndDetail(raw=raw), finish)
 
 
 def _find_end(
@@ -87,16 +93,16 @@ def _find_end(
     calls: Sequence[ToolCall],
     refusal: str | None,
     plain: str,
-    meant: EndReason | None,
+    reason: EndReason | None,
 ) -> EndReason | None:
-    if meant in GIVEN_UP or meant in ("filtered", "context_exceeded"):
-        return meant
+    if reason in GIVEN_UP or reason in ("filtered", "context_exceeded"):
+        return reason
     if calls:
         return None
     has_text = bool(content and content.strip())
-    if meant == "malformed_reply" or (not has_text and (plain in CALLS or message.get("function_call"))):
+    if reason == "malformed_reply" or (not has_text and (plain in CALLS or message.get("function_call"))):
         return "malformed_reply"
-    if meant == "length":
+    if reason == "length":
         return "length"
     if refusal:
         return "refused"
@@ -108,20 +114,19 @@ def _find_end(
 
 
 def _list_media(message: Mapping[str, Any]) -> list[str]:
-    """Return the kinds of a message's content besides text."""
-    found = [name for name in ("audio", "images", "image", "video") if message.get(name)]
-    parts = message.get("content")
-    for part in parts if isinstance(parts, list) else ():
-        kind = part.get("type") if isinstance(part, Mapping) else None
+    """Return the kinds of a message's content other than text."""
+    kinds = [name for name in ("audio", "images", "image", "video") if message.get(name)]
+    for part in map(as_object, as_list(message.get("content"))):
+        kind = part.get("type")
         if isinstance(kind, str) and kind not in ("text", "thinking", "reasoning"):
-            found.append(kind)
-    return found
+            kinds.append(kind)
+    return kinds
 
 
 _MOST_BINARY = 64 * 1024
 _BINARY = re.compile(r"(?:data:[^,]{1,200},)?([A-Za-z0-9+/_=-]+)")
 _TEXTS = frozenset({"content", "text", "arguments", "thinking", "refusal", "reasoning", "reasoning_content", "summary"})
-"""Keys of written text: a long word there is not a picture."""
+"""Keys of texts, in which a long word is no encoded picture."""
 
 
 def digest_media(value: Any) -> Any:
@@ -137,29 +142,27 @@ def digest_media(value: Any) -> Any:
 
 def _digest(value: object) -> dict[str, Any] | None:
     """Return the size and the SHA-256 of base64 data in a long text, or None for anything else."""
-    if not isinstance(value, str) or len(value) <= _MOST_BINARY or (found := _BINARY.fullmatch(value)) is None:
+    if not isinstance(value, str) or len(value) <= _MOST_BINARY or (match := _BINARY.fullmatch(value)) is None:
         return None
     try:
-        data = base64.b64decode(f"{found[1]}==", altchars=b"-_")  # more padding than is due does no harm
+        data = base64.b64decode(f"{match[1]}==", altchars=b"-_")  # too much padding does no harm
     except ValueError:
-        data = found[1].encode()
+        data = match[1].encode()
     return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def _join_thoughts(message: Mapping[str, Any], reasoning: Mapping[str, str], tagged: str | None) -> str | None:
     """Return all reasoning in a message as one text."""
     texts = [*reasoning.values()] or [*_list_details(message.get("reasoning_details"))]
-    parts = message.get("content")
-    thinking = [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
-    texts += [read_text(part.get("thinking")) or "" for part in thinking if part.get("type") == "thinking"]
+    parts = map(as_object, as_list(message.get("content")))
+    texts += [read_text(part.get("thinking")) or "" for part in parts if part.get("type") == "thinking"]
     texts.append(tagged or "")
     return "\n".join(dict.fromkeys(filter(None, texts))) or None
 
 
 def _list_details(details: object) -> Iterator[str]:
-    for detail in details if isinstance(details, list) else ():
-        if isinstance(detail, Mapping):
-            yield from filter(None, (take_string(detail.get(name)) for name in ("text", "summary")))
+    for detail in map(as_object, as_list(details)):
+        yield from filter(None, (take_string(detail.get(name)) for name in ("text", "summary")))
 
 
 _CALL_MARKS = re.compile(
@@ -175,7 +178,7 @@ _BARE_CALL = re.compile(r"\[?\s*([\w.-]{1,128})\(.*\)\s*\]?", re.DOTALL)
 def is_call_as_text(text: str, tools: Collection[str]) -> bool:
     """Return whether a text calls one of `tools`: with the markup of any model, or as JSON or Python and nothing else.
 
-    So come the calls of a server that has no parser for them.
+    Servers without a parser for the model's calls send them as text.
     """
     mark = _CALL_MARKS.search(text)
     if mark is not None:
@@ -188,10 +191,10 @@ def is_call_as_text(text: str, tools: Collection[str]) -> bool:
     if not body.startswith(("{", "[")):
         return False
     try:
-        found = json.loads(body)
+        value = json.loads(body)
     except (ValueError, RecursionError):
         return False
-    calls = [call for call in (found if isinstance(found, list) else [found]) if isinstance(call, dict)]
+    calls = map(as_object, as_list(value) or [value])
     return any(call.keys() & _ARGUMENTS and str(call.get("name")) in tools for call in calls)
 
 
@@ -199,25 +202,27 @@ _ARGUMENTS = frozenset({"arguments", "parameters"})
 
 
 def _read_tool_call(call: Mapping[str, Any]) -> ToolCall:
-    """Return a call in the form of an assistant message, with a universally accepted id if it has none.
+    """Return a call of an assistant message. One without an id gets one that all providers accept.
 
     Raises TypeError, KeyError or AttributeError if it is malformed.
     """
     function = call["function"]
-    # Text by the protocol; some local servers send an object.
-    raw = function.get("arguments")
-    text = raw if isinstance(raw, str) else json.dumps(raw if raw is not None else {})
+    text = function.get("arguments")
+    if not isinstance(text, str):  # some local servers send an object, or null
+        text = json.dumps({} if text is None else text)
     name = function["name"]
     if not isinstance(name, str):
         raise TypeError("a tool's name is text")
-    made = take_string(call.get("id")) or "".join(random.choices(_ID_CHARACTERS, k=9))
-    return ToolCall(id=made, name=name, arguments=_parse_arguments(text), raw=text)
+    call_id = take_string(call.get("id")) or "".join(random.choices(_ID_CHARACTERS, k=9))
+    return ToolCall(id=call_id, name=name, arguments=_parse_arguments(text), raw=text)
 
 
 def _parse_arguments(text: str) -> dict[str, Any] | None:
+    if not text.strip():
+        return {}
     try:
-        # Python reads NaN and Infinity, which no server and no tool takes as JSON.
-        value = json.loads(text, parse_constant=_refuse_constant) if text.strip() else {}
+        # Python reads NaN and Infinity, which servers and tools refuse in JSON.
+        value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
     if isinstance(value, dict):
@@ -233,10 +238,8 @@ def read_text(value: object) -> str | None:
     """Return a text, or the text parts of a list of content parts."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list):
-        parts = [part.get("text") for part in value if isinstance(part, Mapping)]
-        return "".join(part for part in parts if isinstance(part, str)) or None
-    return None
+    texts = [part.get("text") for part in map(as_object, as_list(value))]
+    return "".join(text for text in texts if isinstance(text, str)) or None
 
 
 def take_string(value: object) -> str | None:
@@ -248,7 +251,7 @@ def take_string(value: object) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class StreamTimes:
-    """Seconds from a request to the first piece of its reply of any kind, to the first text, to the last piece."""
+    """Seconds from a request to the first piece of its reply, to the first piece of text, and to the last piece."""
 
     first: float | None
     first_text: float | None
@@ -259,11 +262,7 @@ class StreamTimes:
         speed = None
         if usage.output_tokens and self.first is not None and self.last is not None and self.last > self.first:
             speed = usage.output_tokens / (self.last - self.first)
-        return {
-            "ttft_seconds": self.first,
-            "first_text_seconds": self.first_text,
-            "output_tokens_per_second": speed,
-        }
+        return {"ttft_seconds": self.first, "first_text_seconds": self.first_text, "output_tokens_per_second": speed}
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,11 +75,7 @@ _Written = Sequence[ModelEntry | SuiteModel]
 
 
 def resolve_model(
-    model_id: str,
-    *,
-    models: ModelsFile,
-    suite: SuiteFile | None = None,
-    environ: Mapping[str, str] = os.environ,
+    model_id: str, *, models: ModelsFile, suite: SuiteFile | None = None, environ: Mapping[str, str] = os.environ
 ) -> Model:
     """Return the model that `--model`, a suite or a judge names.
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pytest_agentbench.bounded.writing import write_atomically
@@ -168,18 +168,14 @@ def _merge_slots(stored: Sequence[Slot], fresh: Iterable[Slot]) -> list[Slot]:
 def number_exchanges(slots: Sequence[Slot]) -> Iterator[Exchange]:
     """Yield the exchanges for a file, with `after` if equal requests are distinguished by it."""
     places = {id(slot): number for number, slot in enumerate(slots, start=1)}
-
-    @cache
-    def by_identity() -> dict[str, int]:
-        return {slot.identity: number for number, slot in enumerate(slots, start=1)}
-
-    def find_previous(slot: Slot) -> int | None:
-        if slot.previous is None:
-            return None
-        # A file that was read again, or merged, has equal slots in place of the task's own.
-        return places.get(id(slot.previous)) or by_identity().get(slot.previous.identity)
-
-    numbers = [find_previous(slot) for slot in slots]
+    equals: dict[str, int] = {}
+    if any(slot.previous is not None and id(slot.previous) not in places for slot in slots):
+        # The file was read again or merged since, so an equal slot is in the place of the task's own.
+        equals = {slot.identity: number for number, slot in enumerate(slots, start=1)}
+    numbers = [
+        None if slot.previous is None else places.get(id(slot.previous)) or equals.get(slot.previous.identity)
+        for slot in slots
+    ]
     origins: dict[str, set[int | None]] = {}
     for slot, number in zip(slots, numbers, strict=True):
         origins.setdefault(slot.key, set()).add(number)

@@ -18,13 +18,7 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources.case_source import CaseSource, IndexedCase, OpenedSource, SourceRequest
-from pytest_agentbench.sources.names import (
-    SourceName,
-    describe_expected_rows,
-    is_table,
-    load_source,
-    source_names,
-)
+from pytest_agentbench.sources.names import SourceName, describe_expected_rows, is_table, load_source, source_names
 
 if TYPE_CHECKING:
     from pytest_agentbench.sources.dataset import Dataset

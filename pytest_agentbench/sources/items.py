@@ -52,14 +52,7 @@ MISSING = object()
 
 _CORE = frozenset(CORE)
 _PLACE = re.compile(r"-?[0-9]{1,9}")
-_KINDS = {
-    str: "a text",
-    dict: "an object",
-    list: "a list",
-    tuple: "a list",
-    bool: "true or false",
-    type(None): "null",
-}
+_KINDS = {str: "a text", dict: "an object", list: "a list", tuple: "a list", bool: "true or false", type(None): "null"}
 
 
 def look_up(value: Any, path: str) -> Any:

@@ -8,14 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_agentbench.bounded.json_files import (
-    BadItem,
-    Item,
-    first_character,
-    is_document,
-    read_items,
-    repeated_keys,
-)
+from pytest_agentbench.bounded.json_files import BadItem, Item, first_character, is_document, read_items, repeated_keys
 from pytest_agentbench.config.dataset_file import PredictionFields
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources.items import MISSING, describe_kind, is_answered, look_up

@@ -46,13 +46,7 @@ from pytest_agentbench.sources.case_source import (
     StoredAnswers,
     limit_bad,
 )
-from pytest_agentbench.sources.dataset import (
-    Dataset,
-    Row,
-    claims_of_descriptor,
-    open_dataset,
-    shows_questions,
-)
+from pytest_agentbench.sources.dataset import Dataset, Row, claims_of_descriptor, open_dataset, shows_questions
 from pytest_agentbench.sources.items import (
     BenchmarkItem,
     answer_of,

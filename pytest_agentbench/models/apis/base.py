@@ -383,9 +383,7 @@ def find_schema(response_format: object) -> Any:
     return as_object(as_object(response_format).get("json_schema")).get("schema")
 
 
-def split_system(
-    messages: Sequence[Mapping[str, Any]],
-) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+def split_system(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
     """Return the messages with instructions, and all other messages."""
     instructions = [message for message in messages if message.get("role") in _SYSTEM_ROLES]
     return instructions, [message for message in messages if message.get("role") not in _SYSTEM_ROLES]

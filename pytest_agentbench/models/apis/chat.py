@@ -44,31 +44,10 @@ _MESSAGE_KEYS = frozenset({"role", "content", "name", "tool_calls"})
 _CALL_KEYS = frozenset({"id", "type", "function"})
 _LAST_EVENT = b"data: [DONE]\n\n"
 _PASSED_ON = frozenset(
-    {
-        "enable_thinking",
-        "frequency_penalty",
-        "include_reasoning",
-        "logit_bias",
-        "max_completion_tokens",
-        "max_tokens",
-        "min_p",
-        "parallel_tool_calls",
-        "presence_penalty",
-        "prompt_cache_key",
-        "reasoning",
-        "reasoning_effort",
-        "repetition_penalty",
-        "response_format",
-        "seed",
-        "stop",
-        "temperature",
-        "thinking",
-        "tool_choice",
-        "top_a",
-        "top_k",
-        "top_p",
-        "verbosity",
-    }
+    {"enable_thinking", "frequency_penalty", "include_reasoning", "logit_bias", "max_completion_tokens", "max_tokens"}
+    | {"min_p", "parallel_tool_calls", "presence_penalty", "prompt_cache_key", "reasoning", "reasoning_effort", "seed"}
+    | {"repetition_penalty", "response_format", "stop", "temperature", "thinking", "tool_choice", "top_a", "top_k"}
+    | {"top_p", "verbosity"}
 )
 """Fields that are passed to the model. Fields that select another model, search the web or store data are not."""
 _OF_THE_PROTOCOL = frozenset({"model", "messages", "tools", "stream", "stream_options", "n", "web_search_options"})
