@@ -75,16 +75,12 @@ def summarize(
         "missing_predictions": missing,
         "failed_items": failed,
     }
-    agreements = [result.details["agreement"] for result in results if _has_agreement(result)]
-    if agreements:
+    agreements = [result.details.get("agreement") for result in results]
+    if agreements := [agreement for agreement in agreements if isinstance(agreement, (int, float))]:
         summary["agreement"] = mean_of(agreements)
     if run_on := sum(result.details.get("run_on") is True for result in results):
         summary["run_on"] = run_on
     return summary
-
-
-def _has_agreement(result: EvaluationResult) -> bool:
-    return isinstance(result.details.get("agreement"), (int, float))
 
 
 _SECTIONS: Mapping[str, type] = {"benchmark_info": dict, "evaluation_results": list, "summary": dict}

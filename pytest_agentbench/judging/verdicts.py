@@ -198,7 +198,8 @@ def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
     answered: tuple[_Met, ...] = ()
     if numbered(expectations):  # without a list of expectations some judges invent one
         answered = reply.expectations
-    problems = _missing_dimensions(reply) or _misfits(reply)
+    problems = [f"dimensions.{name}: missing" for name in DIMENSIONS if name not in reply.dimensions]
+    problems = problems or _misfits(reply)
     problems += _expectation_problems(answered, expectations)
     if problems:
         raise make_invalid_reply(problems)
@@ -237,10 +238,6 @@ def structured(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
 
 def _object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def _missing_dimensions(reply: _Reply) -> list[str]:
-    return [f"dimensions.{name}: missing" for name in DIMENSIONS if name not in reply.dimensions]
 
 
 def _misfits(reply: _Reply) -> list[str]:

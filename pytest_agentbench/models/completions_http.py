@@ -116,7 +116,7 @@ async def _respond(scripts: Scripts, route: Route, request: Request, body: bytes
         raise RequestRefused(400, f"the request nests deeper than {_MOST_LEVELS} levels", "invalid_request")
     asked = api.read(sent, route)
     if api.name == "responses":
-        require_model(asked)  # Open Responses requires it; older clients of the other APIs name no model
+        require_model(asked)  # Open Responses requires it; the other APIs always accepted requests without a model here
     if route.kind == "count":
         return JSONReply(api.count(count_tokens(asked.messages)))
     reply = await answer_scripted(scripts, asked, request.headers)

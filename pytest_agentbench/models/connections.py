@@ -58,7 +58,8 @@ class Connections(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send the request on a free connection, else on a new one, and return its answer."""
         if not self._free:
-            self._add_pool()
+            self._pools.append(httpx2.AsyncHTTPTransport(verify=tls_context(), limits=self._limits))
+            self._free.append(self._pools[-1])
         pool = self._free.pop()
         try:
             response = await pool.handle_async_request(request)
@@ -68,11 +69,6 @@ class Connections(httpx2.AsyncBaseTransport):
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _Lent(response.stream, partial(self._free.append, pool))
         return response
-
-    def _add_pool(self) -> None:
-        pool = httpx2.AsyncHTTPTransport(verify=tls_context(), limits=self._limits)
-        self._pools.append(pool)
-        self._free.append(pool)
 
     async def aclose(self) -> None:
         """Close the connections."""

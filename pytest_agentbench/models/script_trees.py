@@ -66,7 +66,7 @@ class ScriptTree(Scripts):
         self._index_messages(str(path), [])
 
     def _index_messages(self, case_id: str, user_messages: Iterable[str]) -> None:
-        """Make a case known by its user messages, and by those that its replies name."""
+        """Index a case by its user messages, and by the messages that its replies name."""
         script = self.find_script(case_id)
         if script is None:
             return
@@ -90,36 +90,33 @@ class ScriptTree(Scripts):
     def _find_judged_case(self, messages: Sequence[Mapping[str, Any]]) -> str:
         prompt = "\n".join(message_text(message) for message in messages)
         # A judge's prompt quotes the task, plainly or within JSON; the longest match is the most specific.
-        quoted = [text for text in self._by_message if text in prompt or _escape_as_json(text) in prompt]
-        found: Iterable[str] = self._by_message[max(quoted, key=len)] if quoted else ()
-        found = found or dict.fromkeys(case_id for reply, case_id in self._patterns if reply.answers(prompt))
-        return self._choose_alike(found or self._standalone, JUDGES_PROMPT)
+        quoted = [
+            text for text in self._by_message if text in prompt or json.dumps(text, ensure_ascii=False)[1:-1] in prompt
+        ]
+        case_ids: Iterable[str] = self._by_message[max(quoted, key=len)] if quoted else ()
+        case_ids = case_ids or dict.fromkeys(case_id for reply, case_id in self._patterns if reply.answers(prompt))
+        return self._choose_alike(case_ids or self._standalone, JUDGES_PROMPT)
 
-    def _choose_alike(self, case_ids: Iterable[str], what: str) -> str:
-        """Return the one case among `case_ids`, or any of those that are answered alike."""
-        found = list(case_ids)
-        if not found:
-            raise make_unanswered(what)
-        first, *others = (self.find_script(case_id) for case_id in found)
-        # Cases with the same message and the same script, such as copies, need no telling apart.
+    def _choose_alike(self, candidates: Iterable[str], request: str) -> str:
+        """Return the only case among the candidates, or any of them if all have equal replies."""
+        case_ids = list(candidates)
+        if not case_ids:
+            raise make_unanswered(request)
+        first, *others = (self.find_script(case_id) for case_id in case_ids)
+        # Cases with the same message and the same script, such as copies, need not be distinguished.
         if any(first is None or other is None or other.replies != first.replies for other in others):
             raise NoScript(
-                f"{what} belongs to several cases with different scripts: {', '.join(found[:5])}; name the case in the "
-                "header X-Agentbench-Case, or reword one",
+                f"{request} belongs to several cases with different scripts: {', '.join(case_ids[:5])}; name the "
+                "case in the header X-Agentbench-Case, or reword one",
                 "ambiguous_script",
             )
-        return found[0]
-
-
-def _escape_as_json(text: str) -> str:
-    """Return `text` escaped as inside JSON."""
-    return json.dumps(text, ensure_ascii=False)[1:-1]
+        return case_ids[0]
 
 
 def _list_asked_texts(case: Case) -> list[str]:
     """Return the possible questions to the case's agent."""
-    said = [message.content for message in (*case.messages, *case.turns) if message.role == "user"]
-    return [text for part in case.case_parts for text in part.asked_texts] or said
+    questions = [message.content for message in (*case.messages, *case.turns) if message.role == "user"]
+    return [text for part in case.case_parts for text in part.asked_texts] or questions
 
 
 def _list_scripts(folder: Path) -> Iterator[Path]:

@@ -169,7 +169,7 @@ class OpenedSource(ABC):
 
     def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:
         """Yield doubts about the good rows, `file:line:column: warning: text`, in one pass that takes all of them."""
-        deque(rows, maxlen=0)
+        deque(rows, maxlen=0)  # read to the end, because the caller counts the rows while they pass
         yield from ()
 
 

@@ -77,6 +77,7 @@ def _descriptors_in(folder: str) -> tuple[str, ...]:
     return _listed.__wrapped__(folder, changed)
 
 
+# `_changed` is part of the cache key only: a changed folder is listed again.
 @lru_cache(maxsize=10_000)
 def _listed(folder: str, _changed: int) -> tuple[str, ...]:
     try:
@@ -104,6 +105,7 @@ def _claims_of(descriptor: str, top: Path) -> Claims:
         return Claims(unknown=True)
 
 
+# The arguments with an underscore are part of the cache key only: a changed descriptor or folder is read again.
 @lru_cache(maxsize=1000)
 def _read_claims(descriptor: str, root: str, _changed: int, _size: int, _folder_changed: int) -> Claims:
     try:
@@ -232,6 +234,7 @@ def open_dataset(
         return Dataset(path, dataset_name(path, root), metrics or (EXACT_MATCH,), known)
     scope = root.scope(described.parent, known, allow_outside=allow_outside)
     descriptor = load_in(described, DatasetDescriptor, scope)
+    # A guest's descriptor must not start servers that the user has not allowed.
     root.require_servers(described, map_servers(descriptor.mcp_servers))
     files = _files(descriptor, described.parent)
     return Dataset(
@@ -303,7 +306,7 @@ def _named_place(descriptor: Path) -> Path:
 
 def _metrics(descriptor: DatasetDescriptor) -> tuple[MetricSpec, ...]:
     if descriptor.verify is not None and "metrics" not in descriptor.model_fields_set:
-        return ()
+        return ()  # hidden tests decide the rows, so the default metric does not apply
     if descriptor.compat is None:
         return descriptor.metrics
     return tuple(metric.model_copy(update={"compat": descriptor.compat}) for metric in descriptor.metrics)

@@ -114,6 +114,7 @@ def _read_head(path: Path) -> str | None:
     try:
         with open_file(path, limit=None) as file:
             head = file.read(_HEAD)
+            # The first row alone may be longer than the head.
             if path.suffix == ".jsonl" and b"\n" not in head.lstrip():
                 head += file.readline(_FIRST_LINE) + file.read(_HEAD)
     except FileRefusedError:
@@ -180,10 +181,11 @@ def _walk(
         unreadable.append(f"{folder}: cannot be read: {error.strerror or error}")
         return
     owners = {entry.name: source for entry in ordered if (source := _owner(entry.name)) is not None}
+    # Other data files in the folder of a case, and below it, are attachments and no datasets.
     in_case = in_case or bool(owners)
     for entry in ordered:
         path = Path(entry.path)
-        if entry.is_dir(follow_symlinks=False):
+        if entry.is_dir(follow_symlinks=False):  # a link may lead back to a folder above it
             is_hidden = entry.name.startswith(".") or (owners and entry.name == _HIDDEN_TESTS)
             is_output = entry.path == skipped or (skipped and entry.name in _RESULTS)
             if not is_hidden and entry.name not in SKIPPED_FOLDERS and not is_output:

@@ -19,6 +19,7 @@ from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.sources.items import describe_error, dump_item
 
 _BATCH = 1000
+"""Number of rows that are converted at a time."""
 _BUILDERS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".arrow": "arrow"}
 _COLUMNS = frozenset({".parquet", ".arrow"})
 _PACKED = frozenset({".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".tar", ".tgz", ".7z"})
@@ -122,7 +123,7 @@ def _require_usable(files: Iterable[str], scope: Scope) -> None:
         if "://" in file:
             raise ValueError(f"found {file!r}, expected a file of the folder")
         resolve_path(file, scope)
-        os.close(open_descriptor(file, limit=None)[0])
+        os.close(open_descriptor(file, limit=None)[0])  # raises for anything but a plain file
         suffix = Path(file).suffix.lower()
         if suffix in _PACKED:
             raise ValueError(f"found {file!r}, which is packed; unpack it")

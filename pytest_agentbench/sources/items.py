@@ -51,7 +51,7 @@ MISSING = object()
 """Result of `look_up` and `field_of` for an absent value."""
 
 _CORE = frozenset(CORE)
-_PLACE = re.compile(r"-?[0-9]{1,9}")
+_PLACE = re.compile(r"-?[0-9]{1,9}")  # bounded, because int() refuses very long numbers
 _KINDS = {str: "a text", dict: "an object", list: "a list", tuple: "a list", bool: "true or false", type(None): "null"}
 
 
@@ -59,7 +59,7 @@ def look_up(value: Any, path: str) -> Any:
     """Return the value at a dotted path in a raw row. A number is an index of a list, from its end if negative; `*`
     is every element. Keys may contain dots.
     """
-    if isinstance(value, dict) and path in value:
+    if isinstance(value, dict) and path in value:  # first, because a key may contain dots
         return value[path]
     first, _, rest = path.partition(".")
     if isinstance(value, dict) and rest and first in value:
@@ -208,7 +208,7 @@ def dump_item(item: Mapping[str, Any]) -> bytes:
         raise ValueError(f"found a value that is not JSON: {error}") from error
     try:
         return text.encode()
-    except UnicodeEncodeError:
+    except UnicodeEncodeError:  # lone surrogates become escapes; collection reports them as an error of the row
         return json.dumps(item).encode()
 
 
@@ -315,6 +315,7 @@ def _import_file(file: Path) -> ModuleType:
         return sys.modules[name]
     spec = source_spec(name, file)
     assert spec.loader is not None
+    # Registered before it runs, because dataclasses and pickle look up the module of a class by its name.
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

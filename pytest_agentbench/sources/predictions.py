@@ -79,7 +79,7 @@ def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
     Raises ConfigError with up to 20 problems of the file, `file:line:column: ...` each.
     """
     items = read_items(path, inside=_RESULTS)
-    first = next(items, None)
+    first = next(items, None)  # the file is read once: `chain` puts the values that were looked at back
     if first is None:
         raise ConfigError(f"{path}:1:1: found no prediction, {_EXPECTED}")
     rest = chain((first,), items)
@@ -184,7 +184,7 @@ def _by_key(path: Path, item: Item) -> dict[str, Any]:
     _raise([f"{path}:{line}:1: {_duplicate(key, first)}" for key, first, line in repeated])
     predictions: dict[str, Any] = item.value
     lists = [key for key, value in predictions.items() if _is_list_of_records(value)]
-    if len(lists) == 1:  # the original's rollouts keep results under a key of an evaluation
+    if len(lists) == 1:  # the original's rollouts store results under a key of an evaluation
         return _records(path, read_items(path, inside=lists[0]))
     if keys := [key for key in _OF_EVALUATIONS if key in predictions]:
         found = f"found an evaluation ({', '.join(keys)}) without a list of results"
@@ -204,6 +204,7 @@ def _records(path: Path, items: Iterable[Item | BadItem]) -> dict[str, Any]:
             if identifier in lines:
                 raise ValueError(_duplicate(identifier, lines[identifier]))
         except ValueError as error:
+            # All problems of the file are reported together, not only the first one.
             problems.append(f"{path}:{item.line}:1: {error}")
             continue
         predictions[identifier], lines[identifier] = prediction, item.line

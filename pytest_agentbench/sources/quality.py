@@ -63,8 +63,9 @@ def _misread(text: str) -> tuple[int, str] | None:
         meant = _recoded(text.translate(_CP1252) if encoding == "latin-1" else text, encoding)
         if meant is None:
             continue
-        excerpt = _excerpt_around(meant, match.start())
-        return match.start(), f"which is {excerpt} in UTF-8, read as {read_as}; read it as UTF-8"
+        at = match.start()
+        excerpt = meant[max(0, at - 10) : at + 10].strip()
+        return at, f"which is {excerpt!r} in UTF-8, read as {read_as}; read it as UTF-8"
     match = _SURELY_MISREAD.search(text)
     if match is None:
         return None
@@ -80,10 +81,6 @@ def _recoded(text: str, encoding: str) -> str | None:
     if len(meant) < len(text):
         return meant
     return None
-
-
-def _excerpt_around(meant: str, at: int) -> str:
-    return repr(meant[max(0, at - 10) : at + 10].strip())
 
 
 # Doubts about the rows of a dataset: each row runs, but its score may mean nothing.
@@ -146,7 +143,9 @@ def find_doubts(dataset: Dataset, rows: Iterable[Row]) -> Iterator[Doubt]:
     kinds["damaged texts"] = _damaged_texts
     counts: Counter[tuple[Path, str]] = Counter()
     left_out: dict[tuple[Path, str], int] = {}
-    for item in map(_item, rows):
+    for row in rows:
+        value = parse_value(row.raw)
+        item = _Item(row, value["question"], answer_text_of(value), metadata_of(value))
         for kind, doubts_of in kinds.items():
             for text in doubts_of(item):
                 key = item.row.path, kind
@@ -158,11 +157,6 @@ def find_doubts(dataset: Dataset, rows: Iterable[Row]) -> Iterator[Doubt]:
     for (path, kind), line in left_out.items():
         more = counts[path, kind] - _MOST_OF_A_KIND
         yield Doubt(_place(dataset, path, line), f"{more:,} more {kind} from here on")
-
-
-def _item(row: Row) -> _Item:
-    item = parse_value(row.raw)
-    return _Item(row, item["question"], answer_text_of(item), metadata_of(item))
 
 
 def _place(dataset: Dataset, path: Path, line: int) -> str:

@@ -407,11 +407,10 @@ def _write_own(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     if isinstance(parts := message.get(PARTS), list):
         call_ids = {call["id"] for call in calls}
         return [part for part in parts if "functionCall" not in part or part["functionCall"].get("id") in call_ids]
-    return _write_parts(read_text(message.get("content"))) + [_write_call(call) for call in calls]
-
-
-def _write_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    return {"functionCall": {"id": call["id"], "name": call["function"]["name"], "args": parse_arguments(call)}}
+    return _write_parts(read_text(message.get("content"))) + [
+        {"functionCall": {"id": call["id"], "name": call["function"]["name"], "args": parse_arguments(call)}}
+        for call in calls
+    ]
 
 
 def _write_parts(content: Any) -> list[dict[str, Any]]:
@@ -467,14 +466,13 @@ def _make_message(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         message["reasoning_content"] = thoughts
     calls = [part["functionCall"] for part in parts if isinstance(part.get("functionCall"), Mapping)]
     if calls:
-        message["tool_calls"] = [_read_call(call) for call in calls]
+        message["tool_calls"] = [
+            make_call(call.get("id"), call.get("name"), json.dumps(call.get("args") or {}, ensure_ascii=False))
+            for call in calls
+        ]
     if any(part.get("thoughtSignature") for part in parts):
         message[PARTS] = [*parts]
     return message
-
-
-def _read_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    return make_call(call.get("id"), call.get("name"), json.dumps(call.get("args") or {}, ensure_ascii=False))
 
 
 def _list_texts(parts: Sequence[Mapping[str, Any]], thought: bool) -> Iterator[str]:

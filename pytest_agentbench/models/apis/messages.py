@@ -474,17 +474,16 @@ def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
     if calls and reason == "max_tokens" and blocks[-1] is calls[-1]:
         calls.pop()  # the token limit cut it off, so its input is incomplete
     if calls:
-        message["tool_calls"] = [_read_call(block) for block in calls]
+        message["tool_calls"] = [
+            make_call(block.get("id"), block.get("name"), json.dumps(block.get("input") or {}, ensure_ascii=False))
+            for block in calls
+        ]
     if blocks != _write_blocks(message) and all(block.get("id") for block in calls):
         message[BLOCKS] = blocks
     choice: dict[str, Any] = {"message": message, "finish_reason": _READ_REASONS.get(str(reason), reason)}
     if isinstance(category := as_object(data.get("stop_details")).get("category"), str):
         choice["content_filter_results"] = {category: {"filtered": True}}
     return make_completion(data.get("id"), data.get("model"), choice, data.get("usage"))
-
-
-def _read_call(block: Mapping[str, Any]) -> dict[str, Any]:
-    return make_call(block.get("id"), block.get("name"), json.dumps(block.get("input") or {}, ensure_ascii=False))
 
 
 def _list_texts(blocks: Sequence[Mapping[str, Any]], kind: str) -> Iterator[str]:

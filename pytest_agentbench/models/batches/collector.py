@@ -315,7 +315,11 @@ class Batcher:
         for key, waiting in self._waiting.pop(job.job).items():
             line = lines.get(key, missing)
             if line.lost == "cancelled":
-                self._end(waiting, _cancelled(job.batch))
+                problem, advice = (
+                    f"batch_cancelled: {job.batch} was cancelled",
+                    "Run again to submit its requests again.",
+                )
+                self._end(waiting, RequestFailed("batch_cancelled", problem, advice, retryable=False))
             elif line.lost == "expired":
                 expired.append(waiting)
             elif line.lost is not None or line.status in _TRANSIENT or line.status >= 500:
@@ -378,8 +382,3 @@ def _forget(output: Path, collected: Collection[str]) -> None:
             job.remove(output)
         elif len(open_lines) < len(job.ids):
             replace(job, ids=open_lines).save(output)
-
-
-def _cancelled(batch: str) -> RequestFailed:
-    advice = "Run again to submit its requests again."
-    return RequestFailed("batch_cancelled", f"batch_cancelled: {batch} was cancelled", advice, retryable=False)
