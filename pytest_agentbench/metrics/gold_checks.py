@@ -124,7 +124,7 @@ def _choice_problems(spec: MetricSpec, gold: Gold, reply: str, metrics: Mapping[
     try:
         readings = find_readings(reply, spec.args.get("choices"), spec.args.get("answer_is"))
     except ValueError:
-        readings = {}  # measuring says the same
+        readings = {}  # `measure` below reports the same error
     if len(set(readings.values())) == 1:
         return
     result = measure(spec, gold, "", metrics)
@@ -134,8 +134,8 @@ def _choice_problems(spec: MetricSpec, gold: Gold, reply: str, metrics: Mapping[
         ways = " and ".join(f"{letter} as {name}" for name, letter in readings.items())
         kinds = " or ".join(f"`answer_is: {name}`" for name in readings)
         text = (
-            f"found {_show(reply)}, which is {ways}; multiple_choice takes it for {result.details['expected']}; say "
-            f"what is right by {kinds} in dataset.yaml"
+            f"found {_show(reply)}, which is {ways}; multiple_choice reads it as {result.details['expected']}; "
+            f"declare the right one by {kinds} in dataset.yaml"
         )
         yield _Problem(text, f"multiple_choice reads {kinds}")
 

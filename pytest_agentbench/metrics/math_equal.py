@@ -111,7 +111,7 @@ class _Worker:
 
     def _log_end(self) -> str:
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LOG_BYTES))
-        return self._log.read().decode("utf-8", "replace").strip() or "it said nothing"
+        return self._log.read().decode("utf-8", "replace").strip() or "it printed nothing"
 
 
 _shared = _Worker()

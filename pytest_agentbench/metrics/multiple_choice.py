@@ -145,10 +145,10 @@ _READINGS: Mapping[AnswerIs | None, Sequence[Callable[[str, Sequence[str]], str]
 
 _KINDS: Mapping[AnswerIs | None, str] = {
     "integer": "the index of an option from 0 or the text of one; metrics: args: choices names the options",
-    "index": "the index of an option from 0, as answer_is: index says",
-    "index1": "the number of an option from 1, as answer_is: index1 says",
-    "letter": "the letter of an option, as answer_is: letter says",
-    "text": "the text of one option, as answer_is: text says",
+    "index": "the index of an option from 0 (answer_is: index)",
+    "index1": "the number of an option from 1 (answer_is: index1)",
+    "letter": "the letter of an option (answer_is: letter)",
+    "text": "the text of one option (answer_is: text)",
 }
 _AMBIGUOUS: Mapping[AnswerIs, Sequence[str]] = {"integer": ("text", "index")}
 """Other readings of a ground truth by its declared type."""

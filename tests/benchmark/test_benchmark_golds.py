@@ -72,7 +72,7 @@ def test_only_the_letter_of_the_right_option_scores(grade, answer, answer_is, le
 @pytest.mark.parametrize(
     ("answer", "answer_is", "expected"),
     [
-        (1.5, "index", "expected the index of an option from 0, as answer_is: index says"),
+        (1.5, "index", "expected the index of an option from 0 (answer_is: index)"),
         (9, None, "expected the index of an option from 0 or the text of one"),
         (-1, None, "expected the index of an option from 0 or the text of one"),
         (4, "index", "expected the index of an option from 0"),

@@ -190,8 +190,8 @@ NUMBERED = [
     for n, answer in enumerate([0, 1, 2, "A,C"], 1)
 ]
 TWO_WAYS = (
-    "rows.jsonl:2:1: {}answer: found '1', which is A as text and B as index; multiple_choice takes it for B; say what "
-    "is right by `answer_is: text` or `answer_is: index` in dataset.yaml (and 1 more row)"
+    "rows.jsonl:2:1: {}answer: found '1', which is A as text and B as index; multiple_choice reads it as B; "
+    "declare the right one by `answer_is: text` or `answer_is: index` in dataset.yaml (and 1 more row)"
 )
 UNREAD = (
     "rows.jsonl:4:1: {}answer: multiple_choice: the ground truth is 'A,C', expected a letter, the text of one option "

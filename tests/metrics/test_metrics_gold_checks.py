@@ -87,16 +87,16 @@ def test_nothing_is_said_of_an_answer_that_is_right_by_its_metric(answer, metric
         ("A,C", spec("multiple_choice", choices=COLOURS), "the ground truth is 'A,C', expected a letter, the text"),
         ("D", spec("multiple_choice", choices=COLOURS), "the ground truth is 'D', expected a letter"),
         ("A", spec("multiple_choice", choices=["x"] * 27), "found 27 choices, expected at most 26"),
-        (3, spec("multiple_choice", choices=COLOURS, answer_is="index"), "as answer_is: index says"),
+        (3, spec("multiple_choice", choices=COLOURS, answer_is="index"), "(answer_is: index)"),
         (["A", "none"], spec("multiple_choice", choices=COLOURS), "the ground truth is 'none'"),
         ("{a: 1}", spec("json_match"), "the ground truth is no JSON"),
         (
             1,
             spec("multiple_choice", choices=DIGITS, answer_is="integer"),
-            "found '1', which is A as text and B as index; multiple_choice takes it for B; say what is right by "
+            "found '1', which is A as text and B as index; multiple_choice reads it as B; declare the right one by "
             "`answer_is: text` or `answer_is: index` in dataset.yaml",
         ),
-        ("1", spec("multiple_choice", choices=DIGITS), "multiple_choice takes it for A"),
+        ("1", spec("multiple_choice", choices=DIGITS), "multiple_choice reads it as A"),
         ("A", spec("multiple_choice", choices=["B", "A"]), "found 'A', which is A as letter and B as text"),
     ],
 )
