@@ -147,6 +147,7 @@ class Endpoints:
             model.dialect,
             model.dialect_overrides,
         )
+        # Requests share a connection if everything that it puts into their heads is equal.
         connection = self._connections.get(way)
         if connection is None:
             connection = self._connections[way] = self._wrap(self._connect(model))
@@ -343,7 +344,7 @@ class ChatClient:
                         native = self.spelling.write(request)
                         body = self._write(native, stall)
                         continue
-                    batcher = None
+                    batcher = None  # repetitions are sent directly: another batch may take a day
                     await attempts.wait(failed)
 
     @counted
@@ -452,6 +453,7 @@ class ChatClient:
             await asyncio.wait((asking,))
         except asyncio.CancelledError:
             if flight.sent:
+                # The meter reads the reply in the background, because its tokens are billed.
                 flight.given_up = True
                 flight.meter.read_on(asking, min(attempts.outage, OUTAGE))
             else:

@@ -249,10 +249,10 @@ class Breaker:
         self._where, self._tell, self._patience = where, tell, patience
         self._answered_ever = False
         self._failures = 0
-        self._since = 0.0
+        self._since = 0.0  # beginning of the first request that failed after the last success (monotonic)
         self._paused_at: float | None = None
         self._probing = False
-        self._next_probe = self._interval = 0.0
+        self._next_probe = self._interval = 0.0  # the time of the next probe (monotonic), and seconds between two
         self._last: RequestFailed | None = None
         self._limited = False
         """Whether a 429 began the pause, and no outage was met since."""

@@ -79,6 +79,7 @@ def rewrite_request(
         sent["contents"] = contents
     if asked.server_tools:
         _remove_tools(sent, frozenset(asked.server_tools))
+    # In this order of precedence: the run's parameters, the agent's fields, the parameters of the model's entry.
     for field, value in _spell(name, model.parameters).items():
         sent[field] = _join(value, sent.get(field))
     for field, value in _spell(name, parameters).items():

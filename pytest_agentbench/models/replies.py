@@ -47,7 +47,7 @@ def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, s
         if isinstance(holder, Mapping) and isinstance(error := holder.get("error"), Mapping | str) and error:
             raise _read_inner_error(error, choice, model)
     try:
-        data = find_endpoint_api(model).read(data)
+        data = find_endpoint_api(model).read(data)  # from here on it is a chat completion
     except ValueError as problem:
         raise invalid_reply(str(problem), body, model) from problem
     choice = _find_choice(data)

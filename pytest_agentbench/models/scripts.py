@@ -178,6 +178,7 @@ class Scripts:
     """All scripts of a session or a server. The time of a look-up does not depend on their number."""
 
     def __init__(self) -> None:
+        # By the file of cases and the name of its dataset, None for a test.yaml.
         self._seen: dict[tuple[Path, str | None], FileScripts | ConfigError] = {}
         self._of_case: dict[str, list[FileScripts]] = {}
         self._of_dataset: dict[str | None, list[FileScripts]] = {}

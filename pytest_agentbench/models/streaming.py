@@ -46,7 +46,7 @@ class EventReader:
         self._first: float | None = None
         self._first_text: float | None = None
         self._last: float | None = None
-        self._line: list[bytes] = []
+        self._line: list[bytes] = []  # pieces of the line that is not complete yet
         self._data: list[bytes] = []
         self._event = b""
         self._broken: bytes | None = None
@@ -147,7 +147,7 @@ class StreamReader(EventReader):
         self._choice: dict[str, Any] | None = None
         self._message: dict[str, Any] = {"role": "assistant", "content": None}
         self._calls: list[Any] = []
-        self._places: dict[int, int] = {}
+        self._places: dict[int, int] = {}  # places in `_calls` by the index of the stream
 
     def join(self) -> dict[str, Any]:
         """Return the chat completion."""

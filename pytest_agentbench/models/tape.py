@@ -230,12 +230,12 @@ class Tape:
         self._redactor = redactor
         self._stored: Cassette | ConfigError | None = None
         self._loaded = False
-        self._by_request: dict[str, list[Slot]] = {}
-        self._fresh: list[Slot] = []
+        self._by_request: dict[str, list[Slot]] = {}  # stored slots by the hash of their request, in file order
+        self._fresh: list[Slot] = []  # slots of this run, in the order in which their requests began
         self._unsaved = False
         self._trouble: AgentbenchError | None = None
         self._duration: float | None = None
-        self._waited: list[float] = []
+        self._waited: list[float] = []  # recorded seconds of the answers that came from the tape
         self._usages: list[Usage] = []
         self._replayed = self._recorded = self._free = False
 

@@ -150,7 +150,7 @@ class _Contents:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        self._open: dict[str, str] = {}
+        self._open: dict[str, str] = {}  # names of the calls without a result, by id
         self._answered: set[str] = set()
 
     def read(self, contents: list[JsonObject]) -> None:
@@ -381,7 +381,7 @@ def _write_choice(choice: Any) -> dict[str, Any]:
 def _write_contents(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     contents: list[dict[str, Any]] = []
     results: list[dict[str, Any]] | None = None  # all results of a message's calls are in one content
-    names: dict[str, str] = {}
+    names: dict[str, str] = {}  # a result needs the name of its function, which a tool message lacks
     for message in messages:
         role, content = message.get("role"), message.get("content")
         if role == "tool":

@@ -335,7 +335,7 @@ def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Translate a request. Fields that have no translation are sent unchanged, and override translated fields."""
     made: dict[str, Any] = {name: value for name, value in request.items() if name not in _TRANSLATED}
     made["max_tokens"] = find_limit(request) or _choose_limit(request)
-    instructions, messages = split_system(request["messages"])
+    instructions, messages = split_system(request["messages"])  # instructions have a separate field
     if system := _write_system(instructions):
         made.setdefault("system", system)
     made["messages"] = _write_messages(messages)
@@ -478,6 +478,7 @@ def read_reply(data: Mapping[str, Any]) -> dict[str, Any]:
             make_call(block.get("id"), block.get("name"), json.dumps(block.get("input") or {}, ensure_ascii=False))
             for block in calls
         ]
+    # Stored only if text and calls alone do not reproduce the blocks, so that cassettes stay short.
     if blocks != _write_blocks(message) and all(block.get("id") for block in calls):
         message[BLOCKS] = blocks
     choice: dict[str, Any] = {"message": message, "finish_reason": _READ_REASONS.get(str(reason), reason)}

@@ -167,7 +167,7 @@ def _echo(body: Mapping[str, Any]) -> JsonObject:
 
 
 def _read_items(items: Sequence[JsonObject], draft: Draft) -> None:
-    own: list[JsonObject] = []
+    own: list[JsonObject] = []  # consecutive items of the model, which are one message
     for item in items:
         kind = kind_of(item) or "message"
         if kind in _CALLS or kind == "reasoning" or (kind == "message" and item.get("role") == "assistant"):
@@ -439,7 +439,7 @@ def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {name: value for name, value in request.items() if name not in _TRANSLATED}
     made["input"] = [item for message in request["messages"] for item in _write_message(message)]
     if limit := find_limit(request):
-        made.setdefault("max_output_tokens", limit)
+        made.setdefault("max_output_tokens", limit)  # a field by its name in the API takes precedence
     if tools := request.get("tools"):
         made["tools"] = [_write_tool(tool) for tool in tools]
     choice = request.get("tool_choice")
@@ -490,6 +490,7 @@ def _write_message(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     elif role != "assistant":
         yield {"type": "message", "role": role, "content": write_content(content, _write_part)}
     elif isinstance(items := message.get(ITEMS), list):
+        # A call that an agent has removed has no result, and the API refuses a call without one.
         call_ids = {call["id"] for call in message.get("tool_calls") or ()}
         yield from (item for item in items if item.get("type") != "function_call" or item.get("call_id") in call_ids)
     else:

@@ -147,6 +147,7 @@ class Batcher:
         """
         if (foresee := self._batches.foresee) is None:
             return await self._wait(body)
+        # The budget counts the expected cost while the batch runs, because its usage is known only at the end.
         foresee(cost := self._expect_cost(body))
         try:
             return await self._wait(body)
@@ -352,7 +353,7 @@ class Batcher:
 
     def _fail(self, job: Job, error: Exception) -> None:
         if isinstance(error, RequestFailed):
-            # A request that may be paid for already must not be sent directly.
+            # A request that may be paid for already must not be sent directly, which a retry would do.
             error.retryable = False
         for waiting in self._waiting.pop(job.job, {}).values():
             # A separate exception for each request, because each raise adds to its traceback.
