@@ -39,7 +39,7 @@ KEY, VERDICT = fingerprint(INPUT), "e" * 64
 
 
 class Machine:
-    """An output folder in front of a store, with one model_store. `told` are its warnings."""
+    """An output folder in front of a store, with the store of one model. `told` are its warnings."""
 
     def __init__(self, output: Path, url: str, suite: str | None = None) -> None:
         self.store = Store(output, remote=url)

@@ -226,9 +226,7 @@ _LOCAL_PATH = re.compile(
     rf"|{_NO_WORD_BEFORE}[\w-]{{1,80}}\.{_FILE_TYPES}{_NO_WORD_AFTER}(?!\()"
 )
 
-_STREET = (
-    r"(?:Street|St|Avenue|Ave|Road|Rd|Boulevard|Blvd|ModelStore|Ln|Drive|Dr|Court|Ct|Place|Pl|Square|Sq|Highway|Hwy)"
-)
+_STREET = r"(?:Street|St|Avenue|Ave|Road|Rd|Boulevard|Blvd|Lane|Ln|Drive|Dr|Court|Ct|Place|Pl|Square|Sq|Highway|Hwy)"
 # Not before "station" and "sensor": these are places that a tool may know by their street.
 _ADDRESS = re.compile(
     rf"\b\d{{1,5}}[A-Za-z]?\s+(?:(?:[NSEW]|North|South|East|West)\.?\s+)?(?:(?:[A-Z][\w'’.-]*|\d+(?:st|nd|rd|th))\s+)"

@@ -40,7 +40,14 @@ def test_local_paths(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["meet at 123 Main Street", "from 456 Park Avenue, New York", "12 N. 5th St. is it", "在中山路123号见面"]
+    "text",
+    [
+        "meet at 123 Main Street",
+        "from 456 Park Avenue, New York",
+        "at 12 Maple Lane",
+        "12 N. 5th St. is it",
+        "在中山路123号见面",
+    ],
 )
 def test_street_addresses(text: str) -> None:
     assert kinds(text) == ["street address"]
