@@ -1,6 +1,6 @@
-"""`agentbench import deepeval|inspect|promptfoo FILE`: the case files of other tools as cases of ours.
+"""`agentbench import deepeval|inspect|promptfoo FILE`: convert case files of other tools to cases.
 
-A dataset for questions with one thing that decides, a `test.yaml` for every other case.
+A question with one check or metric becomes a row of a dataset, any other case a `test.yaml`.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _TOOLS = {
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command with the tools that it knows."""
+    """Add the command, with a command for each tool."""
     parser = subparsers.add_parser(
         "import",
         help="turn case files of DeepEval, Inspect or promptfoo into cases",
-        description="Write cases and datasets from a file of another tool to a new folder. What has no counterpart is "
-        "named as file:line:column: ...; nothing of the file is run. The exit status is 1 if a row became no case.",
+        description="Write cases and datasets from a file of another tool to a new folder. Parts without a counterpart "
+        "are listed as file:line:column: ...; no code of the file is run. Exit status 1 if a row became no case.",
     )
     tools = parser.add_subparsers(dest="tool", metavar="TOOL", required=True)
     for name, reads in _TOOLS.items():
         tool = tools.add_parser(name, help=reads, description=f"Reads {reads}.")
-        tool.add_argument("file", type=Path, metavar="FILE", help="what to read; it is not changed")
+        tool.add_argument("file", type=Path, metavar="FILE", help="the file to read; it is not changed")
         tool.add_argument(
             "-o", "--output", type=Path, metavar="FOLDER", help="new or empty; default: cases/<the file's name>"
         )
@@ -52,19 +52,21 @@ def run(args: argparse.Namespace) -> int:
     # Only the chosen tool's reader is imported: each reader imports parsers.
     gathered: FileContents = import_module(f"pytest_agentbench.packs.importers.{args.tool}").read(path)
     stem = make_slug(path.name.partition(".")[0])
-    folder = (args.output if args.output is not None else Path("cases", stem)).absolute()
+    folder = (args.output or Path("cases", stem)).absolute()
+    written = None
     try:
-        written = write_drafts(gathered, folder, stem) if gathered.drafts else None
+        if gathered.drafts:
+            written = write_drafts(gathered, folder, stem)
     finally:
         # Printed even if nothing can be written: lost rows often explain why.
         lost, notes = gathered.lost, list(dict.fromkeys(gathered.notes))
         for line in (*lost, *notes):
             print(visible(line).replace("\n", "\\n"), file=sys.stderr)
     if written is None:
-        raise ConfigError(f"{path}: found nothing that could become a case")
+        raise ConfigError(f"{path}: found no row that can become a case")
     print(_format_summary(folder, written.files, written.rows, len(lost), len(notes)))
     if written.judged:
-        print(f"{count_text(written.judged, 'case')} for a judge: run with an evaluation profile that has one")
+        print(f"{count_text(written.judged, 'case')} for a judge: run with an evaluation profile that has a judge")
     if written.answers:
         command = shlex.join(["pytest", str(folder), "--agentbench-predictions", str(folder / PREDICTIONS)])
         print(f"{count_text(written.answers, 'answer')} to score: {command}")

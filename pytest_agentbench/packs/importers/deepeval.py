@@ -1,11 +1,10 @@
 """Read DeepEval's goldens (JSON, JSONL, CSV as its datasets are saved) as drafts.
 
-DeepEval keeps metrics in Python, not in these files, so only a golden's own expectations decide its case.
+DeepEval defines metrics in Python, not in these files, so only a golden's own expectations decide its case.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.packs.importers.drafts import (
+    MUST_NOT,
     Draft,
     FileContents,
     Place,
     Row,
+    as_text,
     nonblank_text,
     parse_cell,
     read_rows,
@@ -25,7 +26,7 @@ from pytest_agentbench.packs.importers.drafts import (
 # Files come in both spellings: expectedOutput and expected_output.
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _STRUCTURED = ("expected_tools", "tools_called", "additional_metadata", "custom_column_key_values", "expectations")
-# By such marks DeepEval puts images and documents into texts.
+# DeepEval puts images and documents into texts by such marks.
 _MEDIA = re.compile(r"\[DEEPEVAL:(?:IMAGE|PDF):")
 _TOOLS = ("expected_tools", "tools_called")
 _USED = {"input", "expected_output", "actual_output", *_TOOLS, "expectations", "additional_metadata", "name"}
@@ -44,21 +45,21 @@ def _add_golden(row: Row, number: int, gathered: FileContents) -> None:
     for spelled, value in row.value.items():
         name = _CAMEL.sub("_", spelled).lower()
         # A field may have both spellings: an empty one is ignored, two different values are reported.
-        if golden.get(name) not in (None, "", value) and value not in (None, ""):
+        if golden.get(name) in (None, ""):
+            golden[name] = value
+        elif value not in (None, "", golden[name]):
             gathered.lose(row.place, f"{spelled}: found two values, {golden[name]!r:.40} and {value!r:.40}; keep one")
             return
-        golden[name] = value if golden.get(name) in (None, "") else golden[name]
     for name in _STRUCTURED:
+        parse = _parse_tools if name in _TOOLS else parse_cell
         try:
-            golden[name] = _parse_tools(golden.get(name)) if name in _TOOLS else parse_cell(golden.get(name))
+            golden[name] = parse(golden.get(name))
         except (ValueError, RecursionError) as error:
             gathered.lose(row.place, f"{name}: not valid JSON: {error}")
             return
-    reason = _why_unfit(golden)
-    if reason is not None:
+    if (reason := _why_unfit(golden)) is not None:
         gathered.lose(row.place, reason)
         return
-    expected = nonblank_text(golden.get("expected_output"))
     answer = nonblank_text(golden.get("actual_output"))
     checks = tuple(_list_tool_checks(golden["expected_tools"]))
     calls = _read_calls(golden) if checks else None
@@ -70,11 +71,11 @@ def _add_golden(row: Row, number: int, gathered: FileContents) -> None:
         place=row.place,
         name=nonblank_text(golden.get("name")) or f"golden-{number}",
         messages=({"role": "user", "content": golden["input"]},),
-        reference=expected,
-        # Where expectations decide, the expected output is for their judge.
+        reference=nonblank_text(golden.get("expected_output")),
+        # If expectations decide, the expected output is for their judge.
         compared=not golden["expectations"],
         checks=checks,
-        expectations=tuple(_list_expectations(golden["expectations"])),
+        expectations=tuple(_list_expectations(golden["expectations"] or {})),
         metadata=_make_metadata(golden),
         answers=() if answer is None else (answer,),
         calls=calls,
@@ -82,14 +83,14 @@ def _add_golden(row: Row, number: int, gathered: FileContents) -> None:
     if checks:
         names = ", ".join(sorted({check["declarative"]["name"] for check in checks}))
         gathered.note(row.place, f"expected_tools: offer the agent {names} by tools, mcp_servers or its own runner")
-    _note_judge(golden["expectations"], row.place, gathered)
+    _note_judge(golden["expectations"] or {}, row.place, gathered)
     gathered.drafts.append(draft)
 
 
 def _why_unfit(golden: Mapping[str, Any]) -> str | None:
     """Return why a golden cannot become a case, or None if it can."""
     if nonblank_text(golden.get("scenario")) is not None:
-        return "scenario: a conversation with a simulated user; there is none here, write its messages to a test.yaml"
+        return "scenario: a conversation with a simulated user is not imported; write its messages to a test.yaml"
     if nonblank_text(golden.get("input")) is None:
         return f"input: found {golden.get('input')!r}, expected a text"
     if _MEDIA.search(golden["input"]):
@@ -100,9 +101,9 @@ def _why_unfit(golden: Mapping[str, Any]) -> str | None:
     for name in _TOOLS:
         if golden[name] is not None and not _is_list_of(golden[name], _is_tool):
             return f"{name}: expected a list of objects with a name"
-    said = golden["expectations"]
-    if said is not None and not (
-        isinstance(said, dict) and all(_is_list_of(said.get(k), nonblank_text) for k in _statement_keys(said))
+    block = golden["expectations"]
+    if block is not None and not (
+        isinstance(block, dict) and all(_is_list_of(block.get(k), nonblank_text) for k in _statement_keys(block))
     ):
         return "expectations: expected must and must_not with lists of texts"
     if not isinstance(golden["additional_metadata"], dict | None):
@@ -122,7 +123,7 @@ def _is_tool(value: Any) -> bool:
 
 
 def _read_calls(golden: Mapping[str, Any]) -> tuple[dict[str, Any], ...] | None:
-    """Return the calls of the run that gave the actual output; None if the golden does not have them."""
+    """Return the calls of the run with the actual output; None if the golden does not have them."""
     called = golden["tools_called"]
     if called is None:
         return None
@@ -131,13 +132,15 @@ def _read_calls(golden: Mapping[str, Any]) -> tuple[dict[str, Any], ...] | None:
 
 def _read_call(tool: Mapping[str, Any]) -> dict[str, Any]:
     keys = ("inputParameters", "input_parameters")
-    given: Any = next((tool[key] for key in keys if tool.get(key) is not None), {})
-    # DeepEval's tools take any value as input; arguments of calls are objects.
-    call = {"name": tool["name"], "arguments": given if isinstance(given, dict) else {"input": given}}
+    arguments: Any = next((tool[key] for key in keys if tool.get(key) is not None), {})
+    if not isinstance(arguments, dict):
+        # DeepEval's tools accept any value as input; arguments of calls are objects.
+        arguments = {"input": arguments}
+    call = {"name": tool["name"], "arguments": arguments}
     output = tool.get("output")
     if output is None:
         return call
-    return call | {"result": output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)}
+    return call | {"result": as_text(output)}
 
 
 def _is_list_of(value: Any, fits: Any) -> bool:
@@ -145,31 +148,34 @@ def _is_list_of(value: Any, fits: Any) -> bool:
 
 
 def _statement_keys(expectations: Mapping[str, Any]) -> list[str]:
-    """Return the keys of an `expectations` object that hold statements."""
+    """Return the keys of an `expectations` object whose values are statements."""
     return [name for name in ("must", "must_not", "mustNot") if expectations.get(name)]
 
 
 def _list_tool_checks(tools: list[dict[str, Any]] | None) -> Iterator[dict[str, Any]]:
     """Yield a check for each expected tool by its name: DeepEval compares only names unless configured in Python."""
     for name, count in Counter(tool["name"] for tool in tools or ()).items():
-        often = {"min_count": count} if count > 1 else {}
-        yield {"declarative": {"kind": "tool_called", "name": name, **often}}
+        check = {"kind": "tool_called", "name": name}
+        if count > 1:
+            check["min_count"] = count
+        yield {"declarative": check}
 
 
-def _list_expectations(said: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
-    for key in _statement_keys(said or {}):
-        for text in (said or {})[key]:
-            yield {"text": text if key == "must" else f"It must not be so that: {text}"}
+def _list_expectations(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for key in _statement_keys(block):
+        prefix = "" if key == "must" else MUST_NOT
+        for text in block[key]:
+            yield {"text": prefix + text}
 
 
-def _note_judge(said: Mapping[str, Any] | None, place: Place, gathered: FileContents) -> None:
+def _note_judge(block: Mapping[str, Any], place: Place, gathered: FileContents) -> None:
     for name in ("model", "eval_mode"):
-        if said and said.get(name) is not None:
-            gathered.note(place, f"expectations.{name}: left out; an evaluation profile says who judges, and how")
+        if block.get(name) is not None:
+            gathered.note(place, f"expectations.{name}: left out; judges are configured in an evaluation profile")
 
 
 def _make_metadata(golden: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that neither the agent sees nor a check uses, including the arguments of expected tools."""
-    kept = {name: value for name, value in golden.items() if name not in _USED and value not in (None, "", [], {})}
-    kept |= {name: golden[name] for name in _TOOLS if golden[name]}
-    return {**kept, **(golden["additional_metadata"] or {})}
+    fields = {name: value for name, value in golden.items() if name not in _USED and value not in (None, "", [], {})}
+    fields |= {name: golden[name] for name in _TOOLS if golden[name]}
+    return fields | (golden["additional_metadata"] or {})

@@ -1,4 +1,4 @@
-"""Drafts of cases, with the rows behind them: readers of other tools' files hand them to the writer of ours."""
+"""Drafts of cases, and rows of other tools' files. A reader for each tool makes drafts; `folders` writes them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from pytest_agentbench.bounded.json_files import BadItem, lies_deep, read_items
 from pytest_agentbench.config.documents import read_bytes
 from pytest_agentbench.errors import ConfigError
 
+MUST_NOT = "It must not be so that: "
+"""Beginning of an expectation for a statement that must not be true."""
 MAX_DEPTH = 50
-"""How deep metadata may nest: our YAML reader ends at 100 levels."""
+"""Levels of nesting that metadata may have: our YAML reader accepts 100 in the whole file."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Place in a foreign file; `line` and `column` count from 1."""
+    """A place in a file of another tool; `line` and `column` count from 1."""
 
     file: str
     line: int = 1
@@ -34,13 +36,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Draft:
-    """Case before it has an id and a file.
+    """A case without an id and a file.
 
-    `messages` are `{role, content}`. `metric` compares the answer with `reference`; None leaves the choice to the
-    writer, unless not `compared`: then the reference is for people and judges. `checks` are `{description,
-    declarative}`, `expectations` hard ones. `files` go into the workspace. `answers` are from runs in the other tool;
-    `calls` are the tool calls of such a run, `{name, arguments, result}`, None if unknown. `unfinished` marks a case to
-    which a person has to add something.
+    `messages` are `{role, content}`. `metric` compares the answer with `reference`. If it is None, the writer chooses a
+    metric; if the case is not `compared`, the reference is only for people and judges. `checks` are `{description,
+    declarative}`, `expectations` hard ones. `files` are written into the workspace. `answers` are from runs in the
+    other tool; `calls` are the tool calls of such a run, `{name, arguments, result}`, None if unknown. A case is
+    `unfinished` if a person has to complete it.
     """
 
     place: Place
@@ -64,7 +66,7 @@ class Draft:
 
     @property
     def decided(self) -> bool:
-        """Return whether something can fail it."""
+        """Return whether the case has a reference, a check or an expectation, so that a run can fail it."""
         return bool(self.reference is not None or self.checks or self.expectations)
 
 
@@ -77,11 +79,11 @@ class FileContents:
     notes: list[str] = field(default_factory=list)
 
     def lose(self, place: object, reason: str) -> None:
-        """Add a row that becomes no case, and why."""
+        """Add a row that cannot become a case, with the reason."""
         self.lost.append(f"{place}: not imported: {reason}")
 
     def note(self, place: object, text: str) -> None:
-        """Add something that a case comes without."""
+        """Add a part of the file that the cases lack."""
         self.notes.append(f"{place}: {text}")
 
 
@@ -94,7 +96,7 @@ SUFFIXES = (".json", ".jsonl", ".csv")
 
 @dataclass(frozen=True)
 class Row:
-    """Object of a file, with its place."""
+    """An object of a file, with its place."""
 
     place: Place
     value: dict[str, Any]
@@ -103,7 +105,7 @@ class Row:
 def read_rows(
     path: Path, gathered: FileContents, inside: str = "items", only: Collection[str] | None = None
 ) -> Iterator[Row]:
-    """Yield every object of the file, with the keys `only`. Other values are added to `gathered` as lost.
+    """Yield every object of the file, reduced to the keys `only` if given. Record other values as lost.
 
     A JSON document may have its list below the key `inside`. Raises ConfigError if the file cannot be read.
     """
@@ -122,7 +124,7 @@ def read_rows(
 def fit_row(place: Place, value: Any, gathered: FileContents, only: Collection[str] | None = None) -> Iterator[Row]:
     """Yield the value if it can be a row, else record it as lost."""
     if only is not None and isinstance(value, dict):
-        value = {key: each for key, each in value.items() if key in only}
+        value = {key: member for key, member in value.items() if key in only}
     reason = _row_problem(value)
     if reason is None:
         yield Row(place, value)
@@ -137,12 +139,12 @@ def _row_problem(value: Any) -> str | None:
     if lies_deep(value, MAX_DEPTH):
         return f"found more than {MAX_DEPTH} levels of nesting"
     try:
-        # Written as the case will be, to learn of it here and not with the file half done.
+        # Encoded as in the case's file: an error here costs one row, an error while writing would cost all.
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         return "found half of a surrogate pair, expected text that is valid Unicode"
     except ValueError as error:
-        return f"found a number that JSON has not: {error}"
+        return f"found a number without a form in JSON: {error}"
     return None
 
 
@@ -154,7 +156,7 @@ def _read_table(path: Path, gathered: FileContents) -> Iterator[Row]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}:1:1: not UTF-8: {error.reason}; save the file as UTF-8") from error
     with _large_cells():
-        # Strict: else a quote that is never closed takes the rest of the file into one cell, without a word.
+        # Strict: otherwise a quote that is never closed puts the rest of the file into one cell, without an error.
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         header: list[str] | None = None
         line = 1
@@ -165,7 +167,7 @@ def _read_table(path: Path, gathered: FileContents) -> Iterator[Row]:
                 return
             except csv.Error as error:
                 place = Place(str(path), max(line, reader.line_num))
-                gathered.lose(place, f"this row and what follows: not valid CSV: {error}")
+                gathered.lose(place, f"this row and the following ones: not valid CSV: {error}")
                 return
             # A row may span several lines: its place is its first line.
             place, line = Place(str(path), line), reader.line_num + 1
@@ -181,13 +183,13 @@ def _read_table(path: Path, gathered: FileContents) -> Iterator[Row]:
 def _header(place: Place, cells: list[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
     if (twice := find_repeated(names)) is not None:
-        raise ConfigError(f"{place}: found two columns {twice!r}, expected names of their own")
+        raise ConfigError(f"{place}: found two columns {twice!r}, expected different names")
     return names
 
 
 @contextmanager
 def _large_cells() -> Iterator[None]:
-    # The limit is the process's, and others read tables too.
+    # csv has one limit for the whole process, so it is restored for other readers of tables.
     before = csv.field_size_limit(MAX_CELL)
     try:
         yield
@@ -196,7 +198,7 @@ def _large_cells() -> Iterator[None]:
 
 
 def read_document(path: Path, limit: int) -> Any:
-    """Return a JSON document's value. Raises ConfigError if it is invalid, or larger than `limit` bytes."""
+    """Return the value of a JSON file. Raises ConfigError if it is invalid, or larger than `limit` bytes."""
     return parse_document(read_bytes(path, limit), str(path))
 
 
@@ -211,16 +213,30 @@ def parse_document(content: bytes, file: str) -> Any:
 
 
 def nonblank_text(value: Any) -> str | None:
-    """Return a text that is not blank; None for everything else."""
+    """Return the value if it is a text that is not blank, else None."""
     if isinstance(value, str) and value.strip():
         return value
     return None
 
 
-def parse_cell(value: Any) -> Any:
-    """Return the JSON value of a table's cell, None for an empty one; everything else as it is.
+def as_object(value: Any) -> dict[str, Any]:
+    """Return the value if it is an object, else an empty one."""
+    if isinstance(value, dict):
+        return value
+    return {}
 
-    Raises ValueError.
+
+def as_text(value: Any) -> str:
+    """Return a text unchanged; another value as JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def parse_cell(value: Any) -> Any:
+    """Return the JSON value of a table's cell, or None if the cell is empty. Other values are returned unchanged.
+
+    Raises ValueError if the cell is not JSON.
     """
     if not isinstance(value, str):
         return value

@@ -1,4 +1,4 @@
-"""Drafts as a folder of cases: a dataset for each kind of question, a `test.yaml` for every other case."""
+"""Write drafts to a folder of cases: a dataset for each kind of question, a `test.yaml` for every other case."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.importers.drafts import Draft, FileContents
 
 _LOOKED_AT = 200
-"""Rows from which a metric is guessed, as `agentbench init dataset` does."""
+"""Maximum rows from which a metric is guessed, as in `agentbench init dataset`."""
 _LONGEST_NAME = 60
+"""Characters of a slug without its hash."""
 _LARGEST_CASE = 4_000_000
-"""Bytes of a test.yaml; the loader takes a little more."""
+"""Bytes of a test.yaml; the loader accepts a little more."""
 _LETTER_ONLY = "Answer with the letter only."
 _CHOICE = "multiple_choice"
 PREDICTIONS = "predictions.jsonl"
@@ -30,7 +31,7 @@ PREDICTIONS = "predictions.jsonl"
 
 @dataclass(frozen=True)
 class WrittenFolder:
-    """Contents of a folder: numbers of cases as files and as rows of datasets, of answers, of cases for a judge."""
+    """Numbers of cases in a folder: as files, as rows of datasets, with an answer, and for a judge."""
 
     files: int
     rows: int
@@ -39,28 +40,27 @@ class WrittenFolder:
 
 
 def write_drafts(gathered: FileContents, folder: Path, stem: str) -> WrittenFolder:
-    """Write all drafts below `folder`, whose files' names begin with `stem`; all or nothing.
+    """Write all drafts below `folder`, or none. Names of datasets and ids of cases begin with `stem`.
 
-    :raises ConfigError: the folder holds something, or cannot be written.
+    :raises ConfigError: the folder is not empty, or cannot be written.
     """
     try:
-        is_there = folder.exists()
-        if is_there and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigError(
-                f"{folder}: is there already, expected a folder that is new or empty; name another with -o"
-            )
+        exists = folder.exists()
+        if exists and (not folder.is_dir() or any(folder.iterdir())):
+            raise ConfigError(f"{folder}: exists already, expected a new or empty folder; name another with -o")
         folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder if is_there else folder.parent))
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder if exists else folder.parent))
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
     try:
-        # Write to a folder next to the target and move it at the end: a failed import leaves nothing.
+        # Write to a temporary folder and move it at the end: a failed import leaves nothing.
         written = _write_all(gathered, made, stem)
-        if is_there:  # somebody may stand in it, so it stays the one it is
+        if exists:
+            # An existing folder may be the working directory of a shell, so it is filled and not replaced.
             for path in made.iterdir():
                 path.rename(folder / path.name)
         else:
-            # mkdtemp gives 0700; the folder is to be like any that the user makes.
+            # mkdtemp makes folders of mode 0700; this one gets the mode of the user's other folders.
             made.chmod(0o777 & ~_read_umask())
             made.rename(folder)
     except OSError as error:
@@ -78,7 +78,7 @@ def _read_umask() -> int:
 
 
 def _write_all(gathered: FileContents, folder: Path, stem: str) -> WrittenFolder:
-    groups: dict[tuple[str, str | None], list[tuple[str, Draft]]] = {}
+    groups: dict[tuple[str, str], list[tuple[str, Draft]]] = {}
     cases: dict[str, Draft] = {}
     guessed = _guess_metric(gathered.drafts)
     for name, draft in _name_drafts(gathered.drafts):
@@ -87,21 +87,19 @@ def _write_all(gathered: FileContents, folder: Path, stem: str) -> WrittenFolder
         elif _write_case(draft, name, folder, stem, guessed, gathered):
             cases[name] = draft
     for (suffix, metric), members in groups.items():
-        _write_dataset(members, folder / f"{stem}{suffix}.jsonl", None if metric is None else json.loads(metric))
-    kept = {**cases, **{name: draft for members in groups.values() for name, draft in members}}
-    answered = [(_make_prediction_id(name, draft, stem), draft) for name, draft in kept.items() if draft.answers]
+        _write_dataset(members, folder / f"{stem}{suffix}.jsonl", json.loads(metric))
+    written = {**cases, **{name: draft for members in groups.values() for name, draft in members}}
+    answered = [(_make_prediction_id(name, draft, stem), draft) for name, draft in written.items() if draft.answers]
     if answered:
         _write_lines(
             folder / PREDICTIONS, ({"id": name, "prediction": _join_answers(draft)} for name, draft in answered)
         )
-    judged = sum(bool(draft.expectations) or _asks_judge(draft.metric) for draft in kept.values())
-    return WrittenFolder(len(cases), len(kept) - len(cases), len(answered), judged)
+    judged = sum(bool(draft.expectations) or _asks_judge(draft.metric) for draft in written.values())
+    return WrittenFolder(len(cases), len(written) - len(cases), len(answered), judged)
 
 
 def make_slug(name: str) -> str:
-    """Return the characters of a name that an id may have; a hash replaces an empty result or is added to a
-    shortened one.
-    """
+    """Return the name with only characters that an id may have. A shortened or empty result gets a hash."""
     plain = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")
     if plain and len(plain) <= _LONGEST_NAME:
         return plain
@@ -132,28 +130,30 @@ def _is_row(draft: Draft) -> bool:
     return bool(asks and one and not more)
 
 
-def _choose_dataset(draft: Draft) -> tuple[str, str | None]:
-    """Return the suffix of the file of its dataset, and the metric that decides there; None: a guessed one."""
+def _choose_dataset(draft: Draft) -> tuple[str, str]:
+    """Return the suffix of the file of its dataset, and the dataset's metric as JSON; "null" for a guessed one."""
     if draft.checks:
-        return "-checked", None
+        return "-checked", "null"
     if draft.choices:
-        return "-choices", None
+        return "-choices", "null"
     if draft.metric is None:
-        return "", None
+        return "", "null"
     return f"-{make_slug(str(draft.metric['name']))}", json.dumps(draft.metric)
 
 
 def _write_dataset(members: Sequence[tuple[str, Draft]], path: Path, metric: Mapping[str, Any] | None) -> None:
     rows = [_make_row(name, draft) for name, draft in members]
     _write_lines(path, rows)
-    # Drafts with a scorer have their descriptor. For the others the rows decide, as in `init dataset`.
-    if metric is not None or members[0][1].checks:
-        descriptor = to_yaml({"schema_version": 1, "files": [path.name], **({"metrics": [metric]} if metric else {})})
+    # The metric comes from the scorer, or from each row's own check. Otherwise it is guessed, as in `init dataset`.
+    if metric is not None:
+        descriptor = to_yaml({"schema_version": 1, "files": [path.name], "metrics": [metric]})
+    elif members[0][1].checks:
+        descriptor = to_yaml({"schema_version": 1, "files": [path.name]})
     else:
         looked_at = rows[:_LOOKED_AT]
         guess = guess_dataset([{key: row[key] for key in _SHOWN if key in row} for row in looked_at])
         if guess is None:
-            raise ConfigError(f"{path}: found no question in rows that have one each")
+            raise ConfigError(f"{path}: found rows without a question, expected one each")
         descriptor = descriptor_text(guess, path.name, len(looked_at))
     path.with_suffix(".dataset.yaml").write_text(descriptor, encoding="utf-8")
 
@@ -185,20 +185,19 @@ def _make_metadata(draft: Draft) -> dict[str, Any]:
 
 
 def _shorten_file_name(file: str) -> str:
-    """Return the file's name, with the member of an archive."""
+    """Return the file's name without its folder, and the member if it is an archive's."""
     archive, mark, member = file.partition("!")
     return f"{Path(archive).name}{mark}{member}"
 
 
 def _guess_metric(drafts: Sequence[Draft]) -> dict[str, Any] | None:
-    """Guess the metric for references that no scorer came with."""
+    """Guess the metric for references without a scorer. Return None if there are none, or no metric fits."""
     rows = [
         {"id": str(at), "question": draft.messages[-1]["content"], "answer": draft.reference}
         for at, draft in enumerate(drafts)
         if draft.reference is not None and draft.metric is None and draft.compared
     ]
-    guess = guess_dataset(rows[:_LOOKED_AT]) if rows else None
-    if guess is None:
+    if not rows or (guess := guess_dataset(rows[:_LOOKED_AT])) is None:
         return None
     return metric_of(guess)
 
@@ -213,7 +212,7 @@ def _write_case(
         gathered.lose(draft.place, f"its test.yaml would have more than {_LARGEST_CASE:,} bytes")
         return False
     if not draft.decided:
-        gathered.note(draft.place, "nothing decides it, so its case says report_only: true; add checks or expectations")
+        gathered.note(draft.place, "the case has no checks, so it gets report_only: true; add checks or expectations")
     place = folder / name
     place.mkdir()
     (place / "test.yaml").write_text(text, encoding="utf-8")
@@ -227,16 +226,16 @@ def _write_case(
 
 
 def _make_case(draft: Draft, case_id: str, guessed: dict[str, Any] | None) -> dict[str, Any]:
-    asked = next(m["content"].strip() for m in draft.messages if m["role"] == "user" and m["content"].strip())
-    given: dict[str, Any] = {"messages": [dict(message) for message in _list_case_messages(draft)]}
+    question = next(m["content"].strip() for m in draft.messages if m["role"] == "user" and m["content"].strip())
+    case_input: dict[str, Any] = {"messages": [dict(message) for message in _list_case_messages(draft)]}
     if draft.tools:
-        given["context"] = {"llm_probe": {"tools": list(draft.tools)}}
+        case_input["context"] = {"llm_probe": {"tools": list(draft.tools)}}
     case: dict[str, Any] = {
         "schema_version": 1,
         "case_id": case_id,
-        "title": draft.title or asked.splitlines()[0][:80],
+        "title": draft.title or question.splitlines()[0][:80],
         "runner": {"type": "llm_probe"},
-        "input": given,
+        "input": case_input,
     }
     if draft.files:
         case["workspace"] = "workspace"
@@ -252,13 +251,18 @@ def _make_case(draft: Draft, case_id: str, guessed: dict[str, Any] | None) -> di
     case |= _make_reference_fields(draft, guessed)
     if not draft.decided:
         case["report_only"] = True
-    # `manual` excludes a case from normal runs until a person has added the missing parts.
-    tags = [*draft.tags, *(["manual"] if draft.unfinished else [])]
-    return case | ({"tags": tags} if tags else {}) | {"metadata": _make_metadata(draft)}
+    tags = list(draft.tags)
+    if draft.unfinished:
+        # `manual` excludes a case from normal runs until a person has added the missing parts.
+        tags.append("manual")
+    if tags:
+        case["tags"] = tags
+    case["metadata"] = _make_metadata(draft)
+    return case
 
 
 def _make_reference_fields(draft: Draft, guessed: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the fields of reference and metric."""
+    """Return the fields `reference` and `metrics` of a case, without those that it does not have."""
     if draft.reference is None:
         return {}
     metric = draft.metric
@@ -266,11 +270,13 @@ def _make_reference_fields(draft: Draft, guessed: dict[str, Any] | None) -> dict
         metric = {"name": _CHOICE, "threshold": 1.0, "args": {"choices": list(draft.choices)}}
     elif metric is None and draft.compared:
         metric = guessed
-    return {"reference": draft.reference} | ({"metrics": [dict(metric)]} if metric is not None else {})
+    if metric is None:
+        return {"reference": draft.reference}
+    return {"reference": draft.reference, "metrics": [dict(metric)]}
 
 
 def _list_case_messages(draft: Draft) -> Iterable[Mapping[str, str]]:
-    """Return the messages; the last user message shows the choices."""
+    """Return the messages, with the choices in the last one of a user."""
     if not draft.choices:
         return draft.messages
     last = max(at for at, message in enumerate(draft.messages) if message["role"] == "user")

@@ -1,4 +1,4 @@
-"""Inspect's .eval files: zip archives with a header and samples, each of which is one member or a folder of chunks."""
+"""Read Inspect's .eval files: zip archives with a header and samples. A sample is one member or a folder of chunks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_agentbench.packs.importers.drafts import FileContents, Place, Row, f
 MAX_LOG = 1024**3
 """Bytes of a log."""
 MAX_MEMBER = 256 * 1024 * 1024
-"""Bytes of one sample in an .eval file; its attachments may have as many together."""
+"""Bytes of one member of an .eval file, and of all attachments of one sample."""
 _HEADER, _START = "header.json", "_journal/start.json"
 _SHELL = "sample.json"
 _PART = re.compile(
@@ -39,9 +39,7 @@ def open_archive(path: Path) -> Iterator[EvalArchive]:
     with archive:
         log = EvalArchive(path, archive)
         if log.header_name is None:
-            raise ConfigError(
-                f"{path}:1:1: found neither {_HEADER} nor {_START} in it, expected the log of an evaluation"
-            )
+            raise ConfigError(f"{path}:1:1: found neither {_HEADER} nor {_START}, expected the log of an evaluation")
         yield log
 
 
@@ -54,9 +52,7 @@ class EvalArchive:
 
     @property
     def header_name(self) -> str | None:
-        """Return the archive's member with the data that all samples share. Only a finished evaluation has
-        `header.json`.
-        """
+        """Return the name of the member with the data of all samples. Only a finished evaluation has `header.json`."""
         return next((name for name in (_HEADER, _START) if name in self.archive.names), None)
 
     @property
@@ -65,18 +61,18 @@ class EvalArchive:
         return self.header_name == _HEADER
 
     def read_header(self) -> dict[str, Any]:
-        """Return the data that all samples share. Raises ConfigError."""
+        """Return the data of all samples. Raises ConfigError if the member cannot be read."""
         return self._read_object(self.header_name or _HEADER)
 
     def list_samples(self, gathered: FileContents, only: Collection[str]) -> Iterator[Row]:
-        """Yield each sample with the keys `only`, one held at a time; samples that cannot be read are lost."""
+        """Yield each sample, reduced to the keys `only`. One is in memory at a time; unreadable ones are lost."""
         names = {name for name in self.archive.names if name.startswith("samples/") and name.endswith(".json")}
         folders: dict[str, dict[str, str]] = {}
         for name in sorted(names):
             if (part := _PART.fullmatch(name)) is not None:
                 folders.setdefault(part[1], {})[part[2]] = name
         chunked = {parts[_SHELL]: parts for folder, parts in folders.items() if _SHELL in parts}
-        # Inspect reads a sample in both forms from the one member.
+        # Inspect reads a sample that has both forms from its one member.
         twice = {parts[_SHELL] for folder, parts in folders.items() if f"{folder}.json" in names and _SHELL in parts}
         inside = {name for parts in chunked.values() for name in parts.values()}
         for name in sorted((names - inside) | (chunked.keys() - twice)):
@@ -94,12 +90,12 @@ class EvalArchive:
         if "metadata.json" in parts:
             sample["metadata"] = self._read_object(parts["metadata.json"])
         attachments: dict[str, Any] = {}
-        left = MAX_MEMBER
+        remaining = MAX_MEMBER
         for part, name in parts.items():
             if (chunk := _ATTACHMENTS.fullmatch(part)) is None:
                 continue
-            content = self._read(name, left)
-            left -= len(content)
+            content = self._read(name, remaining)
+            remaining -= len(content)
             texts = parse_document(content, f"{self.path}!{name}")
             if not isinstance(texts, list):
                 raise ConfigError(f"{self.path}!{name}:1:1: found {json.dumps(texts)[:40]}, expected a list")
@@ -118,7 +114,7 @@ class EvalArchive:
             return self.archive.read(name, most)
         except NotImplementedError as error:
             raise ConfigError(
-                f"{file}:1:1: packed in a way that is not read here ({error}); Inspect converts it: "
+                f"{file}:1:1: compressed by a method that is not supported ({error}); Inspect converts it: "
                 f"inspect log convert {self.path} --to json --output-dir DIR"
             ) from error
         except ArchiveRefusedError as error:

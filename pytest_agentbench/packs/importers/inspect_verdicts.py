@@ -8,7 +8,7 @@ from typing import Any
 from pytest_agentbench.bounded.patterns import search_pattern
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.metrics.scoring import score
-from pytest_agentbench.packs.importers.drafts import Draft
+from pytest_agentbench.packs.importers.drafts import Draft, as_object
 from pytest_agentbench.packs.importers.inspect_samples import Task
 
 _SECONDS = 2.0
@@ -19,10 +19,8 @@ _VALUES = {"C": True, "I": False, "N": False}
 
 def read_verdict(sample: Mapping[str, Any], task: Task) -> bool | None:
     """Return whether the log's scorer accepted the sample's answer, or None for other values and partial scores."""
-    scores = sample.get("scores")
-    named = {str(name).rpartition("/")[2]: each for name, each in scores.items()} if isinstance(scores, dict) else {}
-    value = named.get(task.scorer or "")
-    value = value.get("value") if isinstance(value, dict) else None
+    scores = {str(name).rpartition("/")[2]: score for name, score in as_object(sample.get("scores")).items()}
+    value = as_object(scores.get(task.scorer or "")).get("value")
     if isinstance(value, str):
         return _VALUES.get(value)
     if isinstance(value, bool | int | float):
@@ -46,15 +44,17 @@ def list_other_verdicts(drafts: Iterable[Draft], verdicts: Mapping[str, Sequence
 
 
 def _is_right(draft: Draft, answer: str) -> bool | None:
-    """Return whether the draft's case takes an answer for right; None if that takes a model, or is not decided yet."""
+    """Return whether the draft's case accepts an answer; None if a judge decides, or its metric is not chosen yet."""
     try:
         if draft.checks:
             spec = draft.checks[0]["declarative"]
-            found = search_pattern(spec["pattern"], answer, _SECONDS, ignore_case=spec.get("ignore_case", False))
-            return found is not None
+            match = search_pattern(spec["pattern"], answer, _SECONDS, ignore_case=spec.get("ignore_case", False))
+            return match is not None
         if draft.metric is None or draft.metric["name"] not in _COMPUTED:
             return None
-        args: dict[str, Any] = {"choices": list(draft.choices)} if draft.choices else {}
+        args: dict[str, Any] = {}
+        if draft.choices:
+            args["choices"] = list(draft.choices)
         return score(draft.metric["name"], draft.reference or "", answer, **args) >= 1.0
     except (AgentbenchError, ValueError, TimeoutError):
         # The case's run will report the mistake.

@@ -1,4 +1,4 @@
-"""promptfooconfig.yaml as drafts: one for each prompt, test and combination of its variables."""
+"""Read promptfooconfig.yaml as drafts: one for each prompt, test and combination of the test's variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_agentbench.bounded.json_files import lies_deep
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.importers.drafts import MAX_DEPTH, Draft, FileContents, Place
+from pytest_agentbench.packs.importers.drafts import MAX_DEPTH, Draft, FileContents, Place, as_object, nonblank_text
 from pytest_agentbench.packs.importers.promptfoo_assertions import (
     Criteria,
     UnmappedError,
@@ -35,14 +35,15 @@ from pytest_agentbench.packs.importers.promptfoo_values import (
 )
 
 _READ = {"prompts", "tests", "defaultTest", "scenarios", "assertionTemplates"}
-_OF_NO_MATTER = {"description", "$schema", "tags", "metadata", "sharing", "outputPath", "writeLatestResults"}
+_IGNORED = {"description", "$schema", "tags", "metadata", "sharing", "outputPath", "writeLatestResults"}
 _HINTS = {
     "providers": "name the model with --model, see docs/models.md",
     "targets": "name the model with --model, see docs/models.md",
     "redteam": "attacks are not generated here",
     "env": "set the variables where pytest runs",
 }
-_OF_A_TEST = {"vars", "assert", "options", "threshold", "metadata", "description", "prompts", "providerOutput"}
+_TEST_FIELDS = {"vars", "assert", "options", "threshold", "metadata", "description", "prompts", "providerOutput"}
+_TEST_OPTIONS = {"prefix", "suffix", "disableDefaultAsserts", "disableVarExpansion"}
 _SET = "assert-set"
 
 
@@ -64,7 +65,7 @@ def read(path: Path) -> FileContents:
     if not isinstance(spot.value, dict):
         raise ConfigError(f"{path}:1:1: found {spot.value!r:.40}, expected a mapping with prompts and tests")
     gathered = FileContents()
-    for name in sorted(spot.value.keys() - _READ - _OF_NO_MATTER):
+    for name in sorted(spot.value.keys() - _READ - _IGNORED):
         gathered.note(spot.below(name).where, f"left out; {_HINTS.get(name, 'it has no counterpart')}")
     default = _read_default(spot, path.parent, gathered)
     config = _Config(spot, path.parent, tuple(read_prompts(spot, path.parent, gathered)), default)
@@ -74,7 +75,7 @@ def read(path: Path) -> FileContents:
 
 
 def _add_results(results: list[PlacedValue], path: Path) -> FileContents:
-    """Return the tests of a file of results, with the answers that one provider gave."""
+    """Return the tests of a file of results, with the answers of one provider."""
     gathered = FileContents()
     nothing = PlacedValue({}, (), lambda _: Place(str(path)))
     for result in list_answered_tests(results, gathered):
@@ -88,29 +89,24 @@ def _add_results(results: list[PlacedValue], path: Path) -> FileContents:
 
 
 def _read_default(config: PlacedValue, folder: Path, gathered: FileContents) -> PlacedValue:
-    given = config.below("defaultTest")
-    if isinstance(given.value, str) and is_reference(given.value):
+    default = config.below("defaultTest")
+    if isinstance(default.value, str) and is_reference(default.value):
         try:
-            given = read_file_value(find_named_file(given.value, folder))
+            default = read_file_value(find_named_file(default.value, folder))
         except (BadReferenceError, ConfigError) as error:
-            gathered.note(given.where, f"left out: {error}")
-            return PlacedValue({}, given.loc, given.locate)
-    if isinstance(given.value, dict):
-        _note_left_out(given, gathered)
-    elif given.value is not None:
-        gathered.note(given.where, f"left out: found {given.value!r:.40}, expected an object")
-    if isinstance(given.value, dict):
-        return given
-    return PlacedValue({}, given.loc, given.locate)
+            gathered.note(default.where, f"left out: {error}")
+            return PlacedValue({}, default.loc, default.locate)
+    if isinstance(default.value, dict):
+        _note_left_out(default, gathered)
+        return default
+    if default.value is not None:
+        gathered.note(default.where, f"left out: found {default.value!r:.40}, expected an object")
+    return PlacedValue({}, default.loc, default.locate)
 
 
 def _note_left_out(test: PlacedValue, gathered: FileContents) -> None:
-    options = test.below("options")
-    for spot, known in (
-        (test, _OF_A_TEST),
-        (options, {"prefix", "suffix", "disableDefaultAsserts", "disableVarExpansion"}),
-    ):
-        for name in sorted(spot.value.keys() - known) if isinstance(spot.value, dict) else ():
+    for spot, names in ((test, _TEST_FIELDS), (test.below("options"), _TEST_OPTIONS)):
+        for name in sorted(as_object(spot.value).keys() - names):
             gathered.note(spot.below(name).where, "left out; it has no counterpart")
     if test.value.get("threshold") is not None:
         gathered.note(test.below("threshold").where, "left out: every check decides here, not their mean")
@@ -119,77 +115,77 @@ def _note_left_out(test: PlacedValue, gathered: FileContents) -> None:
 def _add_drafts(test: PlacedValue, name: str, config: _Config, gathered: FileContents) -> None:
     """Add the drafts of a test."""
     _note_left_out(test, gathered)
-    wanted = test.below("prompts") if test.value.get("prompts") is not None else config.default.below("prompts")
-    references = [str(each.value) for each in wanted.each()]
+    # A test's own prompts replace the default ones, even by an empty list.
+    owner = config.default if test.value.get("prompts") is None else test
+    references = [str(spot.value) for spot in owner.below("prompts").each()]
     prompts = [prompt for prompt in config.prompts if not references or any(map(prompt.is_named, references))]
     if not prompts:
-        gathered.lose(test.where, "found no prompt for it")
+        gathered.lose(test.where, "found no prompt for this test")
         return
     try:
         merged = merge_variables(test, config.default, config.folder)
-        expanded = not _merge_options(test, config).get("disableVarExpansion")
+        expanded = not _merge("options", test, config).get("disableVarExpansion")
         variables = list_combinations(merged, config.folder, expanded=expanded)
     except (BadReferenceError, TemplateError) as error:
         gathered.lose(test.where, str(error))
         return
-    description = test.value.get("description")
-    name = description if isinstance(description, str) and description.strip() else name
-    several = len(variables) > 1
+    name = nonblank_text(test.value.get("description")) or name
     for number, values in enumerate(variables, 1):
         for at, prompt in enumerate(prompts, 1):
-            suffix = (f"-{number}" if several else "") + (f"-prompt-{at}" if len(prompts) > 1 else "")
+            # Numbers are part of the name only if a test has several drafts.
+            full_name = name
+            if len(variables) > 1:
+                full_name += f"-{number}"
+            if len(prompts) > 1:
+                full_name += f"-prompt-{at}"
             try:
-                _add_draft(test, f"{name}{suffix}", prompt, values, config, gathered)
+                _add_draft(test, full_name, prompt, values, config, gathered)
             except TemplateError as error:
-                gathered.lose(test.where, f"{name}{suffix}: {error}" if suffix else str(error))
+                prefix = "" if full_name == name else f"{full_name}: "
+                gathered.lose(test.where, f"{prefix}{error}")
 
 
 def _add_draft(
     test: PlacedValue, name: str, prompt: Prompt, values: Mapping[str, Any], config: _Config, gathered: FileContents
 ) -> None:
     """Add the draft of one prompt with one combination of values. Raises TemplateError if it cannot become a case."""
-    options = _merge_options(test, config)
+    options = _merge("options", test, config)
     before, after = (str(options.get(key) or "") for key in ("prefix", "suffix"))
     values = resolve_variables(values)
     messages = prompt.asked(values, before, after)
-    metadata = {**_object(config.default.value.get("metadata")), **_object(test.value.get("metadata")), "vars": values}
+    metadata = _merge("metadata", test, config) | {"vars": values}
     if lies_deep(metadata, MAX_DEPTH):
         raise TemplateError(f"found more than {MAX_DEPTH} levels of nesting")
-    decided, noted = Criteria(), len(gathered.notes)
-    alone = _object(test.value.get("options")).get("disableDefaultAsserts")
-    default = () if alone else _list_assertions(config.default, gathered)
-    for spot in (*default, *_list_assertions(test, gathered)):
-        _add_criterion(spot, values, decided, config, gathered)
-    # In the case as well: who reads it later has no protocol of the import.
+    criteria, noted = Criteria(), len(gathered.notes)
+    owners = [config.default, test]
+    if as_object(test.value.get("options")).get("disableDefaultAsserts"):
+        owners = [test]
+    for spot in [spot for owner in owners for spot in _list_assertions(owner, gathered)]:
+        _add_criterion(spot, values, criteria, config, gathered)
+    # Later readers of the case do not have the messages of the import.
     if left_out := [note.partition(": ")[2] for note in gathered.notes[noted:]]:
         metadata["left_out"] = left_out
-    output = test.value.get("providerOutput")
+    answer = nonblank_text(test.value.get("providerOutput"))
     gathered.drafts.append(
         Draft(
             place=test.place,
             name=name,
             title=name[:80],
             messages=messages,
-            reference=decided.reference,
-            # Only `factuality` brings a reference, and that asks a model too.
-            metric=None if decided.reference is None else {"name": "llm_judgement", "threshold": 1.0},
-            checks=tuple(decided.checks),
-            expectations=tuple(decided.expectations),
+            reference=criteria.reference,
+            # Only `factuality` has a reference, and promptfoo asks a model about it, too.
+            metric=None if criteria.reference is None else {"name": "llm_judgement", "threshold": 1.0},
+            checks=tuple(criteria.checks),
+            expectations=tuple(criteria.expectations),
             metadata=metadata,
-            answers=(output,) if isinstance(output, str) and output.strip() else (),
+            answers=() if answer is None else (answer,),
         )
     )
 
 
-def _merge_options(test: PlacedValue, config: _Config) -> dict[str, Any]:
-    """Return a test's options over the default ones."""
-    return {**_object(config.default.value.get("options")), **_object(test.value.get("options"))}
-
-
-def _object(value: Any) -> dict[str, Any]:
-    if isinstance(value, dict):
-        return value
-    return {}
+def _merge(name: str, test: PlacedValue, config: _Config) -> dict[str, Any]:
+    """Return the test's object below the key `name`, merged over the default test's."""
+    return as_object(config.default.value.get(name)) | as_object(test.value.get(name))
 
 
 def _list_assertions(test: PlacedValue, gathered: FileContents) -> Iterator[PlacedValue]:
@@ -205,27 +201,33 @@ def _list_assertions(test: PlacedValue, gathered: FileContents) -> Iterator[Plac
 
 
 def _add_criterion(
-    spot: PlacedValue, values: Mapping[str, Any], decided: Criteria, config: _Config, gathered: FileContents
+    spot: PlacedValue, values: Mapping[str, Any], criteria: Criteria, config: _Config, gathered: FileContents
 ) -> None:
-    assertion = parse_assertion(spot.value) if isinstance(spot.value, str) else spot.value
+    assertion = spot.value
+    if isinstance(assertion, str):
+        assertion = parse_assertion(assertion)
     try:
         if isinstance(assertion, dict) and "$ref" in assertion:
             # The assertion's own fields win over its template's.
             assertion = {**_find_template(assertion["$ref"], config.top), **assertion}
         if not isinstance(assertion, dict) or not isinstance(assertion.get("type"), str):
             raise UnmappedError(f"found {assertion!r:.60}, expected an object with a type")
-        said = add_assertion(assertion, _fill_value(assertion.get("value"), values, config.folder), decided)
+        notes = add_assertion(assertion, _fill_value(assertion.get("value"), values, config.folder), criteria)
     except (UnmappedError, BadReferenceError, TemplateError) as error:
         gathered.note(spot.where, f"left out: {error}")
     else:
-        for text in said:
+        for text in notes:
             gathered.note(spot.where, text)
 
 
 def _fill_value(value: Any, values: Mapping[str, Any], folder: Path) -> Any:
-    """Return the value that an assertion compares with: variables and the contents of files are put in."""
+    """Return an assertion's value with the values of variables and the contents of files."""
     if isinstance(value, list):
-        return [_fill_value(each, values, folder) if isinstance(each, str) else each for each in value]
+        return [_fill_text(element, values, folder) for element in value]
+    return _fill_text(value, values, folder)
+
+
+def _fill_text(value: Any, values: Mapping[str, Any], folder: Path) -> Any:
     if not isinstance(value, str):
         return value
     if value.startswith("package:"):
@@ -236,10 +238,10 @@ def _fill_value(value: Any, values: Mapping[str, Any], folder: Path) -> Any:
 
 
 def _find_template(reference: Any, config: PlacedValue) -> dict[str, Any]:
-    """Return the template that `#/assertionTemplates/name` names."""
-    found: Any = config.value
+    """Return the template of a reference such as `#/assertionTemplates/name`."""
+    template: Any = config.value
     for part in str(reference).removeprefix("#/").split("/"):
-        found = found.get(part) if isinstance(found, dict) else None
-    if not str(reference).startswith("#/") or not isinstance(found, dict):
+        template = as_object(template).get(part)
+    if not str(reference).startswith("#/") or not isinstance(template, dict):
         raise UnmappedError(f"$ref: {reference!r} names nothing in this file")
-    return found
+    return template

@@ -1,11 +1,11 @@
-"""Convert promptfoo's assertions to checks, expectations and references. Code, and types without counterpart, are
-lost.
+"""Convert promptfoo's assertions to checks, expectations and references. Code, and types without a counterpart,
+cannot be converted.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,44 +15,49 @@ import regex
 from pytest_agentbench.bounded.patterns import compile_pattern
 from pytest_agentbench.config.documents import parse_yaml
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.importers.drafts import MUST_NOT, nonblank_text
 
 _ESCAPE = r"\\(?:x[0-9A-Fa-f]{2}|u(?![Dd][89A-Fa-f])[0-9A-Fa-f]{4}|k<[A-Za-z_]\w*>|[bBdDfnrsStvwW]|[^A-Za-z])"
 _GROUP = r"\(\?(?:[:=!]|<[=!]|<[A-Za-z_]\w*>|-?i:)"
 _QUANTIFIER = r"(?:[*+?]|\{\d+(?:,\d*)?\})\??(?![*+?])"
-# `same` matches only syntax that both languages read alike. Syntax that matches no group is refused, never
+# `same` matches only syntax with the same meaning in both languages. Syntax that matches no group is refused, never
 # guessed.
 _OUTSIDE = re.compile(
     rf"(?P<same>{_ESCAPE}|{_GROUP}|{_QUANTIFIER}|\((?!\?)|[^\\(*+?{{$\[])|(?P<open>\[\^?)|(?P<brace>\{{(?!\d+(?:,\d*)?\}}))|(?P<end>\$)"
 )
 _INSIDE = re.compile(rf"(?P<same>{_ESCAPE}|[^\\\[\]])|(?P<bracket>\[)|(?P<close>\])")
 _OF_ASCII = re.compile(r"\\[bBdDwW]")
-# JavaScript's \s: it knows the white space of Unicode, where \d, \w and \b know ASCII alone.
+# JavaScript's \s matches the white space of Unicode, while \d, \w and \b match only ASCII.
 _SPACES = r"\s\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_SPACES_WITHIN = {r"\s": _SPACES}
+_SPACES_OUTSIDE = {r"\s": f"[{_SPACES}]", r"\S": f"[^{_SPACES}]"}
 
 
 def python_pattern(pattern: str) -> tuple[str, str]:
-    r"""Return the flags (a text to put in front) and the pattern with which Python finds the matches of a JavaScript
-    pattern.
+    r"""Convert a JavaScript pattern to Python. Return the flags (a text to put in front), and the pattern.
 
     In JavaScript `$` is the very end, `\d`, `\w` and `\b` are ASCII only, and braces without a count are literal.
 
-    :raises ValueError: it is invalid in JavaScript, or has no counterpart.
+    :raises ValueError: the pattern is invalid in JavaScript, or has no counterpart.
     """
     pieces: list[str] = []
-    within, at = False, 0
+    syntax, at = _OUTSIDE, 0
     while at < len(pattern):
-        match = (_INSIDE if within else _OUTSIDE).match(pattern, at)
+        match = syntax.match(pattern, at)
         if match is None:
-            raise ValueError(f"{pattern[at : at + 12]!r} is not the same in Python, or nothing in JavaScript")
+            raise ValueError(f"{pattern[at : at + 12]!r} is not the same in Python, or invalid in JavaScript")
         at = match.end()
         if match.lastgroup == "open" and pattern.startswith("]", at):
             # JavaScript allows an empty class; in Python a `]` right after `[` is a literal.
-            pieces.append("(?!)" if match[0] == "[" else r"[\s\S]")  # [] is nothing, [^] everything
+            pieces.append(_EMPTY_CLASSES[match[0]])
             at += 1
-        else:
-            within = match.lastgroup == "open" or (within and match.lastgroup != "close")
-            pieces.append(_AS.get(match.lastgroup or "", match[0]))
-    if within:
+            continue
+        if match.lastgroup == "open":
+            syntax = _INSIDE
+        elif match.lastgroup == "close":
+            syntax = _OUTSIDE
+        pieces.append(_AS.get(match.lastgroup or "", match[0]))
+    if syntax is _INSIDE:
         raise ValueError("a [ has no ]")
     if not any(map(_OF_ASCII.fullmatch, pieces)):
         return "", "".join(pieces)
@@ -60,28 +65,27 @@ def python_pattern(pattern: str) -> tuple[str, str]:
 
 
 _AS = {"brace": r"\{", "end": r"\Z", "bracket": r"\["}
+_EMPTY_CLASSES = {"[": "(?!)", "[^": r"[\s\S]"}
+"""JavaScript's classes without a character: `[]` matches nothing, `[^]` everything."""
 
 
-def _name_spaces(pieces: list[str]) -> list[str]:
-    """Return the pieces with the white space of Unicode named, which ASCII leaves out and JavaScript does not."""
-    within, named = False, []
+def _name_spaces(pieces: list[str]) -> Iterator[str]:
+    """Yield the pieces with the white space of Unicode spelled out, because Python's flag `a` leaves it out."""
+    within = False
     for piece in pieces:
         within = (within and piece != "]") or piece in ("[", "[^")
-        spaces = _SPACES if within else f"[{_SPACES}]"
-        named.append(spaces if piece == r"\s" else f"[^{_SPACES}]" if piece == r"\S" and not within else piece)
-    return named
+        yield (_SPACES_WITHIN if within else _SPACES_OUTSIDE).get(piece, piece)
 
 
 _PREFIX = "not-"
 _CODE = {"javascript", "python", "ruby", "webhook"}
 _IGNORED = ("metric", "weight", "type", "value", "threshold", "$ref")
-_MUST_NOT = "It must not be so that: "
 _CELL = re.compile(r'[\s,]*+(?:"((?:\\["\\]|""|[^"])*+)"\s*(?=,|\Z)|([^",][^,]*))')
 _DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 
 
 class UnmappedError(Exception):
-    """Reason why an assertion has no counterpart."""
+    """An assertion has no counterpart; the text is the reason."""
 
 
 @dataclass
@@ -95,7 +99,7 @@ class Criteria:
 
 @dataclass(frozen=True)
 class _Assertion:
-    """Assertion whose `value` has its variables filled in; `negated` if the type began with `not-`."""
+    """An assertion; the variables in its `value` are filled in. `negated` if the type began with `not-`."""
 
     kind: str
     negated: bool
@@ -107,14 +111,13 @@ class _Assertion:
         """Return the value as non-empty texts; a type with several values takes a list or commas."""
         several = self.kind.endswith(("-all", "-any"))
         value = self.value
-        if isinstance(value, str):
+        values: list[Any] = [value]
+        if isinstance(value, str) and several:
             # promptfoo splits a text at commas only for the types that take several.
-            values: list[Any] = _split_commas(value) if several else [value]
+            values = _split_commas(value)
         elif isinstance(value, list) and (several or self.kind in _GRADED):
             values = value
-        else:
-            values = [value]
-        texts = [str(each) for each in values if isinstance(each, str | int | float) and not isinstance(each, bool)]
+        texts = [str(text) for text in values if isinstance(text, str | int | float) and not isinstance(text, bool)]
         if not texts or len(texts) < len(values) or not all(texts):
             raise UnmappedError(f"found the value {value!r:.60}, expected {'texts' if several else 'a text'}")
         return texts
@@ -126,11 +129,17 @@ class _Assertion:
             raise UnmappedError(f"found the value {self.value!r:.60}, expected a text")
         return texts[0]
 
-    def number(self, what: str) -> float:
-        """Return the threshold as a number."""
+    def number(self, unit: str) -> float:
+        """Return the threshold as a number of at least 0."""
         if not isinstance(self.threshold, int | float) or isinstance(self.threshold, bool) or self.threshold < 0:
-            raise UnmappedError(f"found the threshold {self.threshold!r}, expected {what}")
+            raise UnmappedError(f"found the threshold {self.threshold!r}, expected {unit}")
         return float(self.threshold)
+
+    def choose(self, positive: str, negated: str) -> str:
+        """Return `negated` for a type that begins with `not-`, else `positive`."""
+        if self.negated:
+            return negated
+        return positive
 
 
 def parse_assertion(text: str) -> dict[str, Any]:
@@ -144,104 +153,106 @@ def parse_assertion(text: str) -> dict[str, Any]:
     match = _FROM_TEXT.fullmatch(text)
     if match is None:
         return {"type": "equals", "value": text}
-    threshold = {} if match[3] is None else {"threshold": float(match[3])}
-    return {"type": f"{match[1] or ''}{match[2]}", "value": (match[4] or "").strip() or None, **threshold}
+    assertion: dict[str, Any] = {"type": f"{match[1] or ''}{match[2]}", "value": (match[4] or "").strip() or None}
+    if match[3] is not None:
+        assertion["threshold"] = float(match[3])
+    return assertion
 
 
-def add_assertion(assertion: Mapping[str, Any], value: Any, decided: Criteria) -> list[str]:
-    """Add the counterpart of an assertion, whose `value` is filled in. Return notes on its missing parts.
+def add_assertion(assertion: Mapping[str, Any], value: Any, criteria: Criteria) -> list[str]:
+    """Add the counterpart of an assertion with its filled-in `value` to `criteria`. Return notes on missing parts.
 
     :raises UnmappedError: the assertion has no counterpart.
     """
-    given = str(assertion.get("type"))
-    kind = given.removeprefix(_PREFIX)
+    type_name = str(assertion.get("type"))
+    kind = type_name.removeprefix(_PREFIX)
     if kind in _CODE or assertion.get("transform") is not None or assertion.get("contextTransform") is not None:
-        raise UnmappedError(f"{given} is code, which is not run; write a check or a Python hook")
+        raise UnmappedError(f"{type_name} is code, which is not run; write a check or a Python hook")
     if kind not in _MAPPED:
-        raise UnmappedError(f"{given} has no counterpart{_HINTS.get(kind, '')}")
+        raise UnmappedError(f"{type_name} has no counterpart{_HINTS.get(kind, '')}")
     weight = assertion.get("weight", 1)
     if weight == 0:
-        raise UnmappedError(f"{given} has weight 0, so it decides nothing; every check here decides")
-    found = _Assertion(kind, given != kind, value, assertion.get("threshold"), weight)
-    before = len(decided.checks)
-    said = _MAPPED[kind](found, decided) or ()
-    name = assertion.get("metric")
-    if isinstance(name, str) and name.strip():
-        for check in decided.checks[before:]:
+        raise UnmappedError(f"{type_name} has weight 0, so it decides nothing; every check here decides")
+    parsed = _Assertion(kind, type_name != kind, value, assertion.get("threshold"), weight)
+    before = len(criteria.checks)
+    notes = _MAPPED[kind](parsed, criteria) or ()
+    if (name := nonblank_text(assertion.get("metric"))) is not None:
+        for check in criteria.checks[before:]:
             check["description"] = name
-    return [*said, *_list_left_out(found, assertion)]
+    return [*notes, *_list_left_out(parsed, assertion)]
 
 
-def _list_left_out(found: _Assertion, assertion: Mapping[str, Any]) -> Sequence[str]:
-    said = [f"{name} of {found.kind} is left out" for name in sorted(assertion.keys() - set(_IGNORED))]
-    if found.kind in _GRADED and found.threshold is not None:
-        said.append(f"threshold of {found.kind} is left out: an expectation is met or not")
-    if found.kind not in _GRADED and found.weight != 1:
-        said.append(f"weight of {found.kind} is left out: every check decides")
-    return said
+def _list_left_out(parsed: _Assertion, assertion: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted(assertion.keys() - set(_IGNORED)):
+        yield f"{name} of {parsed.kind} is left out"
+    if parsed.kind in _GRADED and parsed.threshold is not None:
+        yield f"threshold of {parsed.kind} is left out: an expectation is met or not"
+    if parsed.kind not in _GRADED and parsed.weight != 1:
+        yield f"weight of {parsed.kind} is left out: every check decides"
 
 
-def _add_check(decided: Criteria, **declarative: Any) -> None:
-    decided.checks.append({"declarative": declarative})
+def _add_check(criteria: Criteria, **declarative: Any) -> None:
+    criteria.checks.append({"declarative": declarative})
 
 
-def _add_pattern(decided: Criteria, pattern: str, *, negated: bool, ignore_case: bool = False, flags: str = "") -> None:
+def _add_pattern(criteria: Criteria, pattern: str, **options: bool) -> None:
+    _add_check(criteria, kind="regex_match", pattern=pattern, **options)
+
+
+def _forbid(pattern: str) -> str:
     # The check searches, so a forbidden text is searched from the very beginning, over all lines.
-    pattern = rf"\A(?![\s\S]*(?:{pattern}))" if negated else pattern
-    _add_check(decided, kind="regex_match", pattern=flags + pattern, **({"ignore_case": True} if ignore_case else {}))
+    return rf"\A(?![\s\S]*(?:{pattern}))"
 
 
 def _escape(text: str) -> str:
     return str(regex.escape(text, literal_spaces=True))
 
 
-def _add_contains(found: _Assertion, decided: Criteria) -> None:
+def _add_contains(assertion: _Assertion, criteria: Criteria) -> None:
     """Add `contains`, `icontains`, and both with `-any` and `-all`."""
-    patterns = [_escape(text) for text in found.texts()]
-    ignore_case = found.kind.startswith("i")
-    if found.kind.endswith("-all") and not found.negated:
-        for pattern in patterns:
-            _add_pattern(decided, pattern, negated=False, ignore_case=ignore_case)
-        return
-    if found.kind.endswith("-all"):  # not all of them
+    patterns = [_escape(text) for text in assertion.texts()]
+    if not assertion.kind.endswith("-all"):
+        any_of = "|".join(patterns)
+        patterns = [assertion.choose(any_of, _forbid(any_of))]
+    elif assertion.negated:
+        # One check: a text with some of them passes.
         every = "".join(rf"(?=[\s\S]*{pattern})" for pattern in patterns)
-        _add_check(
-            decided, kind="regex_match", pattern=rf"\A(?!{every})", **({"ignore_case": True} if ignore_case else {})
-        )
-        return
-    _add_pattern(decided, "|".join(patterns), negated=found.negated, ignore_case=ignore_case)
+        patterns = [rf"\A(?!{every})"]
+    options = {"ignore_case": True} if assertion.kind.startswith("i") else {}
+    for pattern in patterns:
+        _add_pattern(criteria, pattern, **options)
 
 
-def _add_starts_with(found: _Assertion, decided: Criteria) -> None:
-    pattern = _escape(found.text())
-    _add_check(decided, kind="regex_match", pattern=rf"\A(?!{pattern})" if found.negated else rf"\A{pattern}")
+def _add_starts_with(assertion: _Assertion, criteria: Criteria) -> None:
+    pattern = _escape(assertion.text())
+    _add_pattern(criteria, assertion.choose(rf"\A{pattern}", rf"\A(?!{pattern})"))
 
 
-def _add_regex(found: _Assertion, decided: Criteria) -> None:
-    given = found.text()
+def _add_regex(assertion: _Assertion, criteria: Criteria) -> None:
+    source = assertion.text()
     try:
-        flags, pattern = python_pattern(given)
+        flags, pattern = python_pattern(source)
         compile_pattern(flags + pattern)
     except ValueError as error:
-        raise UnmappedError(f"the pattern {given!r:.60} cannot be taken over: {error}") from error
-    _add_pattern(decided, pattern, negated=found.negated, flags=flags)
+        raise UnmappedError(f"the pattern {source!r:.60} cannot be converted: {error}") from error
+    _add_pattern(criteria, flags + assertion.choose(pattern, _forbid(pattern)))
 
 
-def _add_equals(found: _Assertion, decided: Criteria) -> None:
-    if isinstance(found.value, dict | list):
-        if found.negated:
+def _add_equals(assertion: _Assertion, criteria: Criteria) -> None:
+    if isinstance(assertion.value, dict | list):
+        if assertion.negated:
             raise UnmappedError("not-equals of an object has no counterpart")
-        _add_schema(decided, {"const": found.value})
+        _add_schema(criteria, {"const": assertion.value})
         return
     # promptfoo compares with the text "true", as JavaScript writes it.
-    text = _escape(str(found.value).lower() if isinstance(found.value, bool) else found.text())
-    _add_check(decided, kind="regex_match", pattern=rf"\A(?!{text}\Z)" if found.negated else rf"\A{text}\Z")
+    text = str(assertion.value).lower() if isinstance(assertion.value, bool) else _escape(assertion.text())
+    _add_pattern(criteria, assertion.choose(rf"\A{text}\Z", rf"\A(?!{text}\Z)"))
 
 
-def _add_is_json(found: _Assertion, decided: Criteria) -> Sequence[str]:
-    if found.negated:
+def _add_is_json(assertion: _Assertion, criteria: Criteria) -> Sequence[str]:
+    if assertion.negated:
         raise UnmappedError("not-is-json has no counterpart")
-    schema = found.value
+    schema = assertion.value
     if isinstance(schema, str):
         try:
             schema = parse_yaml(schema.encode(), Path("its schema")).data
@@ -249,87 +260,96 @@ def _add_is_json(found: _Assertion, decided: Criteria) -> Sequence[str]:
             raise UnmappedError(str(error)) from error
     if not isinstance(schema, dict | None):
         raise UnmappedError(f"found {schema!r:.60}, expected a JSON Schema")
-    _add_schema(decided, schema or {})
+    _add_schema(criteria, schema or {})
     if _has_format(schema):
-        return ("format of its schema is left out: it is not checked here",)
+        return ("format of its schema is left out: formats are not checked here",)
     return ()
 
 
-def _add_schema(decided: Criteria, schema: Mapping[str, Any]) -> None:
-    """Add a check by a schema: promptfoo reads draft 7, and takes no JSON out of a fence, as ours does."""
-    _add_check(decided, kind="json_schema", schema={"$schema": _DRAFT_07, **schema})
+def _add_schema(criteria: Criteria, schema: Mapping[str, Any]) -> None:
+    """Add a check by a schema. promptfoo reads draft 7 and, unlike ours, accepts no JSON inside a code fence."""
+    _add_check(criteria, kind="json_schema", schema={"$schema": _DRAFT_07, **schema})
     pattern = r"\A(?![\s\S]*(?m:^)[ \t]*```)"
-    decided.checks.append({"description": "no code fence", "declarative": {"kind": "regex_match", "pattern": pattern}})
+    criteria.checks.append({"description": "no code fence", "declarative": {"kind": "regex_match", "pattern": pattern}})
 
 
 def _has_format(schema: Any) -> bool:
-    """Return whether the keyword `format` is anywhere in it; a property of that name has no text."""
+    """Return whether a schema has the keyword `format` at any depth; a property of that name has no text."""
     if isinstance(schema, dict):
         return isinstance(schema.get("format"), str) or any(map(_has_format, schema.values()))
     return isinstance(schema, list) and any(map(_has_format, schema))
 
 
-def _add_rubric(found: _Assertion, decided: Criteria) -> None:
-    weight = found.weight
+def _add_rubric(assertion: _Assertion, criteria: Criteria) -> None:
+    weight = assertion.weight
     if not isinstance(weight, int | float) or isinstance(weight, bool) or weight < 0:
         raise UnmappedError(f"found the weight {weight!r}, expected a number of at least 0")
-    for text in found.texts():
-        said = {"text": f"{_MUST_NOT}{text}" if found.negated else text}
-        decided.expectations.append(said if weight == 1 else {**said, "weight": float(weight)})
+    for text in assertion.texts():
+        expectation: dict[str, Any] = {"text": assertion.choose(text, f"{MUST_NOT}{text}")}
+        if weight != 1:
+            expectation["weight"] = float(weight)
+        criteria.expectations.append(expectation)
 
 
-def _add_reference(found: _Assertion, decided: Criteria) -> None:
-    if found.negated or decided.reference is not None:
-        raise UnmappedError(f"{'not-' if found.negated else 'a second '}{found.kind} has no counterpart")
-    decided.reference = found.text()
+def _add_reference(assertion: _Assertion, criteria: Criteria) -> None:
+    _refuse_negated(assertion)
+    if criteria.reference is not None:
+        raise UnmappedError(f"a second {assertion.kind} has no counterpart")
+    criteria.reference = assertion.text()
 
 
-def _add_cost(found: _Assertion, decided: Criteria) -> None:
-    _refuse_negated(found)
-    _add_check(decided, kind="max_cost_usd", usd=found.number("dollars"))
+def _add_cost(assertion: _Assertion, criteria: Criteria) -> None:
+    _refuse_negated(assertion)
+    _add_check(criteria, kind="max_cost_usd", usd=assertion.number("dollars"))
 
 
-def _add_latency(found: _Assertion, decided: Criteria) -> None:
-    _refuse_negated(found)
-    seconds = found.number("milliseconds") / 1000
+def _add_latency(assertion: _Assertion, criteria: Criteria) -> None:
+    _refuse_negated(assertion)
+    seconds = assertion.number("milliseconds") / 1000
     if seconds == 0:
         raise UnmappedError("found the threshold 0, expected milliseconds")
-    _add_check(decided, kind="max_seconds", seconds=seconds)
+    _add_check(criteria, kind="max_seconds", seconds=seconds)
 
 
-def _refuse_negated(found: _Assertion) -> None:
-    if found.negated:
-        raise UnmappedError(f"not-{found.kind} has no counterpart")
+def _refuse_negated(assertion: _Assertion) -> None:
+    if assertion.negated:
+        raise UnmappedError(f"not-{assertion.kind} has no counterpart")
 
 
-def _add_tool_used(found: _Assertion, decided: Criteria) -> None:
+def _add_tool_used(assertion: _Assertion, criteria: Criteria) -> None:
     checks: list[dict[str, Any]] = []
-    for each in found.value if isinstance(found.value, list) else [found.value]:
-        said = {"name": each} if isinstance(each, str) else each
-        if not isinstance(said, dict) or not isinstance(said.get("name"), str) or said.keys() - {"name", "min"}:
-            raise UnmappedError(f"found {each!r:.60}, expected the name of a tool, with min at most")
-        often = said.get("min", 1)
+    for tool in assertion.value if isinstance(assertion.value, list) else [assertion.value]:
+        if isinstance(tool, str):
+            tool = {"name": tool}
+        if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or tool.keys() - {"name", "min"}:
+            raise UnmappedError(f"found {tool!r:.60}, expected the name of a tool, and at most min in addition")
+        count = tool.get("min", 1)
         # True is an int, too.
-        if type(often) is not int or often < 1 or (found.negated and "min" in said):
-            raise UnmappedError(f"found min {often!r}, expected a number of calls")
-        if set("*?") & set(said["name"]):
-            raise UnmappedError(f"found {said['name']!r:.60}, a pattern of names; name each tool")
-        kind = "tool_not_called" if found.negated else "tool_called"
-        checks.append({"kind": kind, "name": said["name"], **({"min_count": often} if often > 1 else {})})
+        if type(count) is not int or count < 1 or (assertion.negated and "min" in tool):
+            raise UnmappedError(f"found min {count!r}, expected a number of calls")
+        if set("*?") & set(tool["name"]):
+            raise UnmappedError(f"found {tool['name']!r:.60}, a pattern of names; name each tool")
+        check = {"kind": assertion.choose("tool_called", "tool_not_called"), "name": tool["name"]}
+        if count > 1:
+            check["min_count"] = count
+        checks.append(check)
     for check in checks:
-        _add_check(decided, **check)
+        _add_check(criteria, **check)
 
 
 def _split_commas(text: str) -> list[str]:
-    """Return the texts between commas; one in double quotes may hold commas, and quotes that are doubled or escaped."""
+    """Return the texts between commas. Double quotes may enclose commas, and quotes that are doubled or escaped."""
     text = text.rstrip(", \t\r\n")
     cells, at = [], 0
     while at < len(text):
         match = _CELL.match(text, at)
         if match is None:
-            raise UnmappedError(f"{text!r:.60} is no list with commas: a quote has no end")
+            raise UnmappedError(f"{text!r:.60} is not a list with commas: a quote is not closed")
         quoted, plain = match.groups()
-        cells.append(plain.strip() if quoted is None else re.sub(r'\\(["\\])|"(")', r"\1\2", quoted))
+        if quoted is None:
+            cells.append(plain.strip())
+        else:
+            cells.append(re.sub(r'\\(["\\])|"(")', r"\1\2", quoted))
         at = match.end()
     return cells
 
@@ -349,7 +369,7 @@ _MAPPED: dict[str, Callable[[_Assertion, Criteria], Sequence[str] | None]] = {
     "trajectory:tool-used": _add_tool_used,
 }
 _HINTS = {
-    "contains-json": "; the check json_schema takes JSON, fenced or not",
+    "contains-json": "; the check json_schema accepts JSON, fenced or not",
     "similar": "; the metric llm_judgement asks a model whether the meaning is the same",
     "bleu": "; the metric bleu_score is another BLEU, so its thresholds differ",
     "rouge-n": "; the metric rouge_score is ROUGE-L",

@@ -1,4 +1,4 @@
-"""promptfoo's prompts: texts with `{{ name }}` and lists of chat messages, in the config or in files next to it."""
+"""Read promptfoo's prompts: texts with `{{ name }}` and lists of chat messages, from the config or files next to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.packs.importers.drafts import FileContents
+from pytest_agentbench.packs.importers.drafts import FileContents, as_object
 from pytest_agentbench.packs.importers.promptfoo_values import (
     BadReferenceError,
     PlacedValue,
@@ -25,7 +25,7 @@ _CODE = re.compile(r"\{\{.{0,60}?\}\}|\{%.{0,60}?%\}|\{#|\{\{|\{%", re.DOTALL)
 
 
 class TemplateError(Exception):
-    """Reason why a text cannot be made."""
+    """A template cannot be filled in; the text is the reason."""
 
 
 def fill_template(text: str, variables: Mapping[str, Any]) -> str:
@@ -35,18 +35,19 @@ def fill_template(text: str, variables: Mapping[str, Any]) -> str:
     """
     # Alternately texts and names. Braces that remain in the texts are code that would have to be run.
     pieces = _VALUE.split(text)
-    code = next((found[0] for piece in pieces[::2] if (found := _CODE.search(piece))), None)
-    if code is not None:
-        raise TemplateError(f"found {code!r}; only {{{{ name }}}} is put in, filters and statements are not run")
+    for piece in pieces[::2]:
+        if (code := _CODE.search(piece)) is not None:
+            raise TemplateError(
+                f"found {code[0]!r}; only {{{{ name }}}} is filled in, filters and statements are not run"
+            )
     pieces[1::2] = [_render_value(name, variables) for name in pieces[1::2]]
     return "".join(pieces)
 
 
 def resolve_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the variables, those put in whose texts name others. Raises TemplateError where that is not enough."""
-    return {
-        name: fill_template(value, variables) if isinstance(value, str) else value for name, value in variables.items()
-    }
+    """Return the variables with the values of others in their texts. Raises TemplateError as `fill_template` does."""
+    texts = {name: value for name, value in variables.items() if isinstance(value, str)}
+    return {**variables, **{name: fill_template(text, variables) for name, text in texts.items()}}
 
 
 def _render_value(name: str, variables: Mapping[str, Any]) -> str:
@@ -70,7 +71,7 @@ def _render_value(name: str, variables: Mapping[str, Any]) -> str:
 
 
 def _parse_object(value: Any) -> Any:
-    """Return the JSON object or list that a text holds, as cells of a table do; every other value as it is."""
+    """Parse a text that is a JSON object or list, such as a table's cell. Return other values unchanged."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return value
     try:
@@ -92,12 +93,10 @@ def _print_value(value: Any) -> str:
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _SEPARATOR = re.compile(r"^[ \t]*---[ \t\r]*$", re.MULTILINE)
-# Of other texts promptfoo makes one prompt, lines of `---` and all.
-_SEVERAL = (".txt",)
 _NAMES_FILES = re.compile(
     r"\S.*\.(?:txt|md|j2|jsonl?|ya?ml|csv)|\S*/\S*\*|\S+\.(?:[cm]?[jt]s|py|rb|go|sh|exe)(?::\w+)?|exec:.+"
 )
-"""Prompts without `file://` that promptfoo takes for the names of files or programs."""
+"""Prompts without `file://` that promptfoo reads as names of files or programs."""
 _ELSEWHERE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://\S+\Z")
 
 
@@ -111,34 +110,35 @@ class Prompt:
 
     def is_named(self, reference: str) -> bool:
         """Return whether a test refers to the prompt: by its label, or the part of it before a colon or an asterisk."""
-        before = reference[:-1] if reference.endswith("*") else f"{reference}:"
-        return self.label == reference or self.label.startswith(before)
+        if reference.endswith("*"):
+            return self.label.startswith(reference[:-1])
+        return self.label == reference or self.label.startswith(f"{reference}:")
 
     def asked(self, variables: Mapping[str, Any], before: str, after: str) -> tuple[dict[str, str], ...]:
-        """Return the messages with the variables' values; texts before and after go around the last message.
+        """Return the messages with the variables' values, and with the texts `before` and `after` the last message's.
 
-        :raises TemplateError: a text needs more than values, or nothing is asked.
+        :raises TemplateError: a text needs more than values, or no message of a user has a text.
         """
         texts = [message["content"] for message in self.messages]
         texts[-1] = f"{before}{texts[-1]}{after}"
-        asked = tuple(
-            {"role": message["role"], "content": text if self.filled else fill_template(text, variables)}
-            for message, text in zip(self.messages, texts, strict=True)
-        )
-        if not any(message["role"] == "user" and message["content"].strip() for message in asked):
-            raise TemplateError("the prompt asks nothing: no text of a user is in it")
-        return asked
+        if not self.filled:
+            texts = [fill_template(text, variables) for text in texts]
+        roles = [message["role"] for message in self.messages]
+        if not any(role == "user" and text.strip() for role, text in zip(roles, texts, strict=True)):
+            raise TemplateError("the prompt asks nothing: it has no text of a user")
+        return tuple({"role": role, "content": text} for role, text in zip(roles, texts, strict=True))
 
 
 def read_prompts(config: PlacedValue, folder: Path, gathered: FileContents) -> list[Prompt]:
     """Return the prompts of a config; those that cannot be used go to `gathered` as lost."""
-    given = config.below("prompts")
-    if given.value is None:
+    section = config.below("prompts")
+    if section.value is None:
         return [make_prompt("{{prompt}}", "")]
-    if isinstance(given.value, list) and given.value and all(map(_is_message, given.value)):
-        given = PlacedValue([given.value], given.loc, given.locate)
+    if isinstance(section.value, list) and section.value and all(map(_is_message, section.value)):
+        # The list is one prompt of several messages, not several prompts.
+        section = PlacedValue([section.value], section.loc, section.locate)
     prompts: list[Prompt] = []
-    for spot in given.each():
+    for spot in section.each():
         try:
             prompts += _list_prompts(spot, folder)
         except BadReferenceError as error:
@@ -155,14 +155,14 @@ def _list_prompts(spot: PlacedValue, folder: Path) -> Iterator[Prompt]:
     if isinstance(value, dict):
         label = str(value.get("label") or value.get("id") or "")
         if value.keys() - {"id", "label", "raw", "display", "name"}:
-            raise BadReferenceError("it has settings of its own (function, config): ask for it in a test.yaml")
+            raise BadReferenceError("it has a function or config of the prompt: write it to a test.yaml")
         value = value.get("raw", value.get("id"))
     if isinstance(value, list):
         yield Prompt(label, _read_messages(value))
     elif not isinstance(value, str) or not value.strip():
         raise BadReferenceError(f"found {value!r:.60}, expected a text or {{raw, label}}")
     elif _ELSEWHERE.match(value):
-        raise BadReferenceError(f"{value} is kept elsewhere; copy its text to a file in {folder}")
+        raise BadReferenceError(f"{value} is not on this machine; copy its text to a file in {folder}")
     elif is_reference(value) or _NAMES_FILES.fullmatch(value):
         for path in find_named_files(value, folder):
             yield from _read_prompts_file(path, label or value)
@@ -173,23 +173,29 @@ def _list_prompts(spot: PlacedValue, folder: Path) -> Iterator[Prompt]:
 def _read_prompts_file(path: Path, label: str) -> Iterator[Prompt]:
     if path.suffix in (".yaml", ".yml"):
         data = read_file_data(path)
-        yield (
-            Prompt(label, _read_messages(data)) if isinstance(data, list) else make_prompt(read_file_text(path), label)
-        )
+        if isinstance(data, list):
+            yield Prompt(label, _read_messages(data))
+        else:
+            yield make_prompt(read_file_text(path), label)
         return
     if path.suffix == ".csv":
         raise BadReferenceError(
-            f"{path} is a table, of which prompts are not read; write them to a .txt, with --- between"
+            f"{path} is a table: prompts are not read from tables; write them to a .txt, with --- between"
         )
     text = read_file_text(path)
-    pieces = _SEPARATOR.split(text) if path.suffix in _SEVERAL else [text]
-    if path.suffix == ".jsonl":
+    pieces = [text]
+    if path.suffix == ".txt":
+        # promptfoo splits no other files at lines of `---`.
+        pieces = _SEPARATOR.split(text)
+    elif path.suffix == ".jsonl":
         pieces = text.splitlines()
-    filled = [piece.strip() for piece in pieces if piece.strip()]
-    if not filled:
+    texts = [piece.strip() for piece in pieces if piece.strip()]
+    if not texts:
         raise BadReferenceError(f"{path} is empty")
-    for number, piece in enumerate(filled, 1):
-        yield make_prompt(piece, label if len(filled) == 1 else f"{label}:{number}")
+    labels = [label]
+    if len(texts) > 1:
+        labels = [f"{label}:{number}" for number in range(1, len(texts) + 1)]
+    yield from map(make_prompt, texts, labels)
 
 
 def make_prompt(text: str, label: str) -> Prompt:
@@ -197,18 +203,18 @@ def make_prompt(text: str, label: str) -> Prompt:
     if text.lstrip().startswith("["):
         try:
             data = json.loads(text)
-        # A plain text may begin with a bracket as well.
         except (ValueError, RecursionError):
+            # A plain text may begin with a bracket as well.
             data = None
-        if isinstance(data, list) and data and all(isinstance(each, dict) and "role" in each for each in data):
+        if isinstance(data, list) and data and all(isinstance(item, dict) and "role" in item for item in data):
             return Prompt(label, _read_messages(data))
     return Prompt(label, ({"role": "user", "content": text},))
 
 
-def _read_messages(given: list[Any]) -> tuple[dict[str, str], ...]:
+def _read_messages(items: list[Any]) -> tuple[dict[str, str], ...]:
     messages = []
-    for message in given:
-        content = _join_parts(message.get("content")) if isinstance(message, dict) else None
+    for message in items:
+        content = _join_parts(as_object(message).get("content"))
         if content is None or message.get("role") not in _ROLES:
             raise BadReferenceError(f"found {message!r:.60}, expected messages with a text each of {', '.join(_ROLES)}")
         messages.append({"role": _ROLES[message["role"]], "content": content})
@@ -218,11 +224,14 @@ def _read_messages(given: list[Any]) -> tuple[dict[str, str], ...]:
 
 
 def _join_parts(content: Any) -> str | None:
-    """Return the text of a message, which may have parts; None if one of them is no text."""
+    """Return the text of a message or of its parts; None if a part is not a text, or there is none."""
     if isinstance(content, str):
         return content
-    parts = [content] if isinstance(content, dict) else content
-    texts = [part.get("text") if isinstance(part, dict) else part for part in parts] if isinstance(parts, list) else []
+    if isinstance(content, dict):
+        content = [content]
+    if not isinstance(content, list):
+        return None
+    texts = [part.get("text") if isinstance(part, dict) else part for part in content]
     if texts and all(isinstance(text, str) for text in texts):
         return "\n".join(map(str, texts))
     return None

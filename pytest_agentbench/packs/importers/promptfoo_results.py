@@ -1,14 +1,20 @@
-"""promptfoo's files of results: tests with the answers that a provider gave."""
+"""Read promptfoo's files of results: tests with the answers of a provider."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.packs.importers.drafts import FileContents, Place, nonblank_text, read_document
+from pytest_agentbench.packs.importers.drafts import (
+    FileContents,
+    Place,
+    as_object,
+    as_text,
+    nonblank_text,
+    read_document,
+)
 from pytest_agentbench.packs.importers.promptfoo_prompts import Prompt, make_prompt
 from pytest_agentbench.packs.importers.promptfoo_values import BadReferenceError, PlacedValue
 
@@ -18,7 +24,7 @@ MAX_RESULTS = 256 * 1024 * 1024
 
 @dataclass(frozen=True)
 class AnsweredTest:
-    """A test as a config would have it, whose `providerOutput` is the answer, and the prompt that was asked."""
+    """A test as in a config, with the answer in `providerOutput`, and its prompt."""
 
     name: str
     test: PlacedValue
@@ -26,13 +32,12 @@ class AnsweredTest:
 
 
 def read_results(path: Path) -> list[PlacedValue] | None:
-    """Return the results of a file; None if it has none, as a config. Raises ConfigError if it is no JSON."""
-    data = read_document(path, MAX_RESULTS)
-    results = data.get("results") if isinstance(data, dict) else None
-    rows = results.get("results") if isinstance(results, dict) else None
+    """Return the results of a file; None if it has none, as a config. Raises ConfigError if it is not JSON."""
+    results = as_object(read_document(path, MAX_RESULTS)).get("results")
+    rows = as_object(results).get("results")
     if not isinstance(rows, list):
         return None
-    # Without lines: such files are large, and made by a program.
+    # Without line numbers: such files are large, and written by a program.
     place = Place(str(path))
     return [PlacedValue(row, ("results", "results", at), lambda _: place) for at, row in enumerate(rows)]
 
@@ -46,7 +51,8 @@ def list_answered_tests(results: list[PlacedValue], gathered: FileContents) -> I
             gathered.lose(spot.where, f"found {spot.value!r:.40}, expected an object")
             continue
         provider = _name_provider(spot.value.get("provider"))
-        first = provider if first is None else first
+        if first is None:
+            first = provider
         if provider != first:
             others[provider] = others.get(provider, 0) + 1
             continue
@@ -55,12 +61,14 @@ def list_answered_tests(results: list[PlacedValue], gathered: FileContents) -> I
         except BadReferenceError as error:
             gathered.lose(spot.where, str(error))
     for provider, count in others.items():
-        text = f"left out; the provider {provider!r} has {count} of the results: import a file of its own"
+        text = f"left out; the provider {provider!r} has {count} of the results: import them from a separate file"
         gathered.note(results[0].place, text)
 
 
-def _name_provider(given: Any) -> str:
-    return str(given.get("id") if isinstance(given, dict) else given)
+def _name_provider(provider: Any) -> str:
+    if isinstance(provider, dict):
+        provider = provider.get("id")
+    return str(provider)
 
 
 def _make_test(spot: PlacedValue, gathered: FileContents) -> AnsweredTest:
@@ -68,24 +76,21 @@ def _make_test(spot: PlacedValue, gathered: FileContents) -> AnsweredTest:
     result: Mapping[str, Any] = spot.value
     case, variables, prompt = (result.get(name) or {} for name in ("testCase", "vars", "prompt"))
     if not isinstance(case, dict) or not isinstance(variables, dict):
-        raise BadReferenceError("found a testCase or vars that is no object")
-    raw = prompt.get("raw") if isinstance(prompt, dict) else prompt
-    if not isinstance(raw, str) or not raw.strip():
+        raise BadReferenceError("found a testCase or vars that is not an object")
+    text = nonblank_text(prompt.get("raw") if isinstance(prompt, dict) else prompt)
+    if text is None:
         raise BadReferenceError("found no text of its prompt")
-    # Prefix, suffix and default assertions are in the result already.
+    # promptfoo has already added prefix, suffix and default assertions to the result.
     kept = {name: case[name] for name in ("assert", "metadata", "threshold") if name in case}
     test = {**kept, "vars": variables, "providerOutput": _read_answer(spot, gathered)}
     name = nonblank_text(case.get("description")) or f"test-{spot.loc[-1]}"
-    filled = make_prompt(raw, "")
+    filled = make_prompt(text, "")
     return AnsweredTest(name, PlacedValue(test, spot.loc, spot.locate), Prompt("", filled.messages, filled=True))
 
 
 def _read_answer(spot: PlacedValue, gathered: FileContents) -> str | None:
-    response = spot.value.get("response")
-    output = response.get("output") if isinstance(response, dict) else None
+    output = as_object(spot.value.get("response")).get("output")
     if output is None:
-        gathered.note(spot.where, "response: no output, so it leaves no answer to score")
+        gathered.note(spot.where, "response: no output, so there is no answer to score")
         return None
-    if isinstance(output, str):
-        return output
-    return json.dumps(output, ensure_ascii=False)
+    return as_text(output)

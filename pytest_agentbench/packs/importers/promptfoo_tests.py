@@ -1,4 +1,4 @@
-"""promptfoo's tests: in the config, or in YAML, JSON, JSONL and CSV files next to it."""
+"""Read promptfoo's tests from the config, and from YAML, JSON, JSONL and CSV files next to it."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ from pytest_agentbench.packs.importers.promptfoo_values import (
 )
 
 MOST_COMBINATIONS = 10_000
-"""How many combinations of its variables' values one test may have."""
+"""Maximum combinations of its variables' values in one test."""
 _CONFIGURED = re.compile(r"__config:__expected(\d*):threshold")
 
 
 def read_tests(config: PlacedValue, folder: Path, gathered: FileContents) -> Iterator[PlacedValue]:
     """Yield each test of a config; files that cannot be read go to `gathered` as lost."""
-    given = config.below("tests")
-    if given.value is None and config.value.get("scenarios") is None:
-        yield PlacedValue({}, ("tests",), config.locate)  # the prompts alone, once
-    for spot in given.each():
+    tests = config.below("tests")
+    if tests.value is None and config.value.get("scenarios") is None:
+        # Without tests promptfoo sends each prompt once.
+        yield PlacedValue({}, ("tests",), config.locate)
+    for spot in tests.each():
         if isinstance(spot.value, str):
             try:
                 yield from _read_tests_file(spot.value, folder, gathered)
@@ -65,7 +66,7 @@ def _read_tests_file(reference: str, folder: Path, gathered: FileContents) -> It
                 else:
                     gathered.lose(spot.where, f"found {spot.value!r:.40}, expected an object")
         else:
-            raise BadReferenceError(f"{path} is no CSV, JSON, JSONL or YAML")
+            raise BadReferenceError(f"{path} is not CSV, JSON, JSONL or YAML")
 
 
 def _list_scenario_tests(scenario: PlacedValue, gathered: FileContents) -> Iterator[PlacedValue]:
@@ -85,7 +86,7 @@ def _list_scenario_tests(scenario: PlacedValue, gathered: FileContents) -> Itera
 
 
 def _merge_tests(config: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
-    """Return a test merged with a scenario's config: its fields replace the config's, and both have their assertions.
+    """Return a test merged with a scenario's config. The test's fields replace the config's; assertions are joined.
 
     :raises BadReferenceError: the two cannot be merged.
     """
@@ -95,14 +96,14 @@ def _merge_tests(config: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]
         if not isinstance(one, dict) or not isinstance(other, dict):
             raise BadReferenceError(f"{name}: found {one!r:.40} and {other!r:.40}, expected objects; write them here")
         both[name] = {**one, **other}
-    own, more = test.get("assert") or [], config.get("assert") or []
-    if not isinstance(own, list) or not isinstance(more, list):
-        raise BadReferenceError(f"assert: found {own!r:.40} and {more!r:.40}, expected lists; write them here")
-    return both | {"assert": own + more}
+    of_test, of_config = test.get("assert") or [], config.get("assert") or []
+    if not isinstance(of_test, list) or not isinstance(of_config, list):
+        raise BadReferenceError(f"assert: found {of_test!r:.40} and {of_config!r:.40}, expected lists; write them here")
+    return both | {"assert": of_test + of_config}
 
 
 def _make_row_test(cells: dict[str, str]) -> dict[str, Any]:
-    """Return the test of a table's row; columns that begin with `__` are not variables."""
+    """Return the test of a table's row. Columns that begin with `__` are settings, the others variables."""
     test: dict[str, Any] = {"vars": {}, "assert": [], "options": {}, "metadata": {}}
     thresholds: dict[int, float] = {}
     for name, cell in cells.items():
@@ -119,15 +120,20 @@ def _make_row_test(cells: dict[str, str]) -> dict[str, Any]:
             test["options"][name.removeprefix("__")] = cell
         elif name.startswith("__metadata:"):
             key = name.removeprefix("__metadata:")
-            test["metadata"][key.removesuffix("[]")] = _parse_list(cell) if key.endswith("[]") else cell
+            if key.endswith("[]"):
+                test["metadata"][key.removesuffix("[]")] = _parse_list(cell)
+            else:
+                test["metadata"][key] = cell
         elif name == "__threshold":
             test["threshold"] = _parse_number(cell)
         else:
             test[name.removeprefix("__")] = cell
     metric = test.pop("metric", None)
     for at, assertion in enumerate(test["assert"]):
-        assertion |= {"threshold": thresholds[at]} if at in thresholds else {}
-        assertion |= {"metric": metric} if metric is not None else {}
+        if at in thresholds:
+            assertion["threshold"] = thresholds[at]
+        if metric is not None:
+            assertion["metric"] = metric
     return test
 
 
@@ -147,45 +153,52 @@ def merge_variables(test: PlacedValue, default: PlacedValue, folder: Path) -> di
 
     :raises BadReferenceError: a file cannot be used.
     """
-    found: dict[str, Any] = {}
-    for spot in (default.below("vars"), test.below("vars")):
-        for value in [spot.value] if isinstance(spot.value, dict) else [each.value for each in spot.each()]:
-            data = read_file_data(find_named_file(value, folder)) if isinstance(value, str) else value
-            if not isinstance(data, dict):
-                raise BadReferenceError(f"vars: found {data!r:.60}, expected an object")
-            found |= data
-    return found
+    merged: dict[str, Any] = {}
+    for spot in (*default.below("vars").each(), *test.below("vars").each()):
+        data = spot.value
+        if isinstance(data, str):
+            data = read_file_data(find_named_file(data, folder))
+        if not isinstance(data, dict):
+            raise BadReferenceError(f"vars: found {data!r:.60}, expected an object")
+        merged |= data
+    return merged
 
 
 def list_combinations(variables: dict[str, Any], folder: Path, *, expanded: bool = True) -> list[dict[str, Any]]:
     """Return every combination of values: a list contributes each of its texts, a file its text.
 
-    Return one combination if not `expanded`: a list is then a value like any other.
+    Return one combination if not `expanded`: lists are then values like others.
 
     :raises BadReferenceError: a file cannot be used.
-    :raises TemplateError: there are too many.
+    :raises TemplateError: there are more than MOST_COMBINATIONS.
     """
     values: list[list[Any]] = []
     for name, value in variables.items():
-        if is_reference(value):
-            paths = find_named_files(value, folder) if expanded else [find_named_file(value, folder)]
-            values.append([_read_variable(path) for path in paths])
-        # promptfoo multiplies lists of texts alone: a list of objects is one value.
+        if is_reference(value) and expanded:
+            values.append([_read_variable(path) for path in find_named_files(value, folder)])
+        # promptfoo multiplies only lists of texts: a list of objects is one value.
         elif expanded and isinstance(value, list) and value and isinstance(value[0], str):
-            values.append([_read_variable(find_named_file(v, folder)) if is_reference(v) else v for v in value])
+            values.append([_read_reference(element, folder) for element in value])
         elif _is_place(value):
             raise BadReferenceError(f"{name}: found {value}, which is not read")
         else:
-            values.append([value])
+            values.append([_read_reference(value, folder)])
     # One more than allowed reveals that there are too many, without making them all.
-    found = list(islice(product(*values), MOST_COMBINATIONS + 1))
-    if len(found) > MOST_COMBINATIONS:
+    combinations = list(islice(product(*values), MOST_COMBINATIONS + 1))
+    if len(combinations) > MOST_COMBINATIONS:
         raise TemplateError(f"its variables have more than {MOST_COMBINATIONS:,} combinations")
-    return [dict(zip(variables, each, strict=True)) for each in found]
+    return [dict(zip(variables, combination, strict=True)) for combination in combinations]
 
 
 def _is_place(value: object) -> bool:
     return isinstance(value, str) and value.startswith(("package:", "exec:"))
+
+
+def _read_reference(value: Any, folder: Path) -> Any:
+    """Return the content of the file that a value names; another value unchanged."""
+    if not is_reference(value):
+        return value
+    return _read_variable(find_named_file(value, folder))
 
 
 def _read_variable(path: Path) -> Any:

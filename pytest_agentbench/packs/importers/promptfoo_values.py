@@ -30,7 +30,7 @@ class PlacedValue:
 
     @property
     def place(self) -> Place:
-        """Return line and column of the value, or as near as one gets."""
+        """Return file, line and column of the value, or of the nearest value around it."""
         return self.locate(self.loc)
 
     @property
@@ -43,12 +43,12 @@ class PlacedValue:
 
     def below(self, part: int | str) -> PlacedValue:
         """Return the value at a key or an index; its value is None if it does not exist."""
-        value = self.value
+        value, member = self.value, None
         if isinstance(value, dict):
-            found = value.get(str(part))
-        else:
-            found = value[part] if isinstance(value, list) and isinstance(part, int) and part < len(value) else None
-        return PlacedValue(found, (*self.loc, part), self.locate)
+            member = value.get(str(part))
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            member = value[part]
+        return PlacedValue(member, (*self.loc, part), self.locate)
 
     def each(self) -> Iterator[PlacedValue]:
         """Yield the elements of a list, or the value itself if it is not a list; nothing for a missing value."""
@@ -88,7 +88,7 @@ def _by_yaml_1_2(node: Node, data: Any) -> Any:
     if isinstance(node, SequenceNode):
         return [_by_yaml_1_2(item, value) for item, value in zip(node.value, data, strict=True)]
     nodes = {key.value: child for key, child in node.value}
-    return {name: _by_yaml_1_2(nodes[name], value) if name in nodes else value for name, value in data.items()}
+    return {**data, **{name: _by_yaml_1_2(nodes[name], value) for name, value in data.items() if name in nodes}}
 
 
 def make_row_value(value: Any, place: Place) -> PlacedValue:
@@ -109,7 +109,7 @@ _MAGIC = re.compile(r"[*?[]")
 
 
 class BadReferenceError(Exception):
-    """Reason why a reference cannot be followed."""
+    """A reference cannot be followed; the text is the reason."""
 
 
 def is_reference(value: Any) -> bool:
@@ -125,12 +125,12 @@ def is_code(reference: str) -> bool:
 def find_named_files(reference: str, folder: Path) -> list[Path]:
     """Return the files that a reference names, by a glob pattern too; at least one.
 
-    :raises BadReferenceError: it names code, nothing, or something outside of the folder.
+    :raises BadReferenceError: the reference names code, no file, or a file outside of the folder.
     """
     if is_code(reference):
         raise BadReferenceError(f"{reference} is code, which is not run")
     top = os.path.realpath(folder)
-    outside = BadReferenceError(f"{reference} lies outside of {folder}; copy it there")
+    outside = BadReferenceError(f"{reference} is outside of {folder}; copy it there")
     found = []
     try:
         # `..` is resolved within the pattern, before any file is looked for.
@@ -138,7 +138,7 @@ def find_named_files(reference: str, folder: Path) -> list[Path]:
         if pattern.split(os.sep)[0] == os.pardir:
             raise outside
         for path in islice(_matching(pattern, Path(top)), _MOST + 1):
-            # With links followed: one that leads out is refused like a path that does.
+            # Links are resolved first, so a link to a file outside is refused like a path to it.
             real = os.path.realpath(path)
             if os.path.commonpath([top, real]) != top:
                 raise outside
@@ -153,12 +153,14 @@ def find_named_files(reference: str, folder: Path) -> list[Path]:
 
 
 def _matching(pattern: str, top: Path) -> Iterator[Path]:
-    """Yield the files below a folder; `**` follows no links, which may lead around in circles."""
+    """Yield the files below a folder that match. `**` follows no links, because links may form a circle."""
     if (top / pattern).is_file():
         yield top / pattern
     elif _MAGIC.search(pattern):
-        pattern = f"{pattern}/*" if pattern.endswith("**") else pattern
-        yield from (path for path in top.glob(pattern) if path.is_file())
+        # Until Python 3.13 a final `**` matches only folders.
+        if pattern.endswith("**"):
+            pattern += "/*"
+        yield from filter(Path.is_file, top.glob(pattern))
 
 
 def find_named_file(reference: str, folder: Path) -> Path:
@@ -176,11 +178,11 @@ def read_file_text(path: Path) -> str:
     except ConfigError as error:
         raise BadReferenceError(str(error)) from error
     except UnicodeDecodeError as error:
-        raise BadReferenceError(f"{path} is no text: {error.reason}") from error
+        raise BadReferenceError(f"{path} is not text: {error.reason}") from error
 
 
 def read_file_data(path: Path) -> Any:
-    """Return the value of a YAML or JSON file; another file's text."""
+    """Return the value of a YAML or JSON file, or the text of another file."""
     if path.suffix.lower() not in _YAML:
         return read_file_text(path)
     try:

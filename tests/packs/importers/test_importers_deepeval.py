@@ -32,7 +32,7 @@ def test_every_format_that_deepeval_saves_gives_the_same_cases(
     assert found.err.splitlines() == [
         f"{file}:{places[0]}: actual_output: not scored: expected_tools need tools_called",
         f"{file}:{places[0]}: expected_tools: offer the agent search_tickets by tools, mcp_servers or its own runner",
-        f"{file}:{places[1]}: nothing decides it, so its case says report_only: true; add checks or expectations",
+        f"{file}:{places[1]}: the case has no checks, so it gets report_only: true; add checks or expectations",
     ]
     assert found.files == [
         "golden-2/test.yaml",
@@ -134,7 +134,7 @@ def test_nothing_is_overwritten(importing: Importing):
     file = importing.write("cases/it/mine.yaml", "a: 1\n")
     found = importing.call("deepeval", FOREIGN / "goldens.json")
     assert found.code == 1
-    assert "is there already, expected a folder that is new or empty" in found.err
+    assert "exists already, expected a new or empty folder" in found.err
     assert found.files == ["mine.yaml"]
     assert file.read_text() == "a: 1\n"
 
@@ -191,7 +191,7 @@ def test_rows_on_one_line_are_distinguished_and_counted(importing: Importing):
 def test_a_file_without_any_case_leaves_no_folder(importing: Importing):
     found = importing.call("deepeval", FOREIGN / "conversations.json")
     assert found.code == 1
-    assert "found nothing that could become a case" in found.err
+    assert "found no row that can become a case" in found.err
     assert not found.folder.exists()
 
 

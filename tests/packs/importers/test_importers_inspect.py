@@ -202,7 +202,7 @@ def test_several_numbers_are_no_pattern_of_their_digits(importing: Importing):
     }
     found = importing.call("inspect", importing.write("s.json", json.dumps(log)))
     assert found.code == 1
-    assert "not imported: target: found several numbers (5, 6), of which numeric_match takes one" in found.err
+    assert "not imported: target: found several numbers (5, 6), expected one for numeric_match" in found.err
 
 
 def test_unsupported_parameters_of_multiple_choice_are_reported(importing: Importing):
@@ -220,7 +220,7 @@ def test_unsupported_parameters_of_multiple_choice_are_reported(importing: Impor
         ({"eval": {}, "plan": {"steps": ["x"]}}, "s.json:1:1: plan.steps: found ['x'], expected a list of objects"),
         ({"eval": {}, "plan": {"steps": [{"solver": "x", "params": [1]}]}}, "the solver 'x' is code"),
         ({"eval": {}, "samples": [{"input": "attachment://1", "attachments": [1]}]}, "attachments: found no text for"),
-        ({"eval": {"scorers": [{"name": "match", "options": []}]}}, "found nothing that could become a case"),
+        ({"eval": {"scorers": [{"name": "match", "options": []}]}}, "found no row that can become a case"),
     ],
 )
 def test_a_log_of_another_form_is_an_error(importing: Importing, log: dict[str, object], reason: str):
@@ -235,7 +235,7 @@ def test_a_sample_with_a_failed_run_has_no_answer_and_is_named(importing: Import
         for epoch, error in ((1, None), (2, {"message": "lost"}))
     ]
     found = importing.call("inspect", importing.write("s.json", json.dumps({"eval": {}, "samples": samples})))
-    assert "error: its run ended with one, so it leaves no answer to score" in found.err
+    assert "error: the run of the sample failed, so there is no answer to score" in found.err
     assert json.loads((found.folder / "predictions.jsonl").read_text()) == {"id": "x", "prediction": "y"}
 
 
@@ -261,12 +261,12 @@ def test_a_setup_script_is_kept_but_not_run(importing: Importing):
         ({"files": {"x": "data:;base64,*"}}, "not valid base64"),
         ({"files": {"x": "../secret.txt"}}, "a file outside of"),
         ({"files": {"x": "link.txt"}}, "a file outside of"),
-        ({"files": {"a": "1", "a/b": "2"}}, "files: found 'a' and 'a/b', which cannot both be there"),
-        ({"files": {"a": "1", "./a": "2"}}, "files: found 'a' and 'a', which cannot both be there"),
+        ({"files": {"a": "1", "a/b": "2"}}, "files: found 'a' and 'a/b', which cannot both exist"),
+        ({"files": {"a": "1", "./a": "2"}}, "files: found 'a' and 'a', which cannot both exist"),
         ({"files": {"a" * 300: "1"}}, "expected names of at most 255 bytes"),
         ({"files": {"a": "data/"}}, "files: 'a' is the folder data/; name its files one by one"),
         ({"choices": ["", "yes"], "target": "B"}, "choices: found ['', 'yes']"),
-        ({"choices": list(map(str, range(27))), "target": "B"}, "expected up to 26 texts"),
+        ({"choices": list(map(str, range(27))), "target": "B"}, "expected at most 26 texts that are not empty"),
         ({"choices": ["1", "2", "3"], "target": "A,C"}, "target: found several choices (A,C)"),
     ],
 )
@@ -296,7 +296,7 @@ def test_a_sample_that_becomes_no_case_is_named(
         (
             {"name": "match", "options": {"numeric": True, "location": "begin"}},
             {"name": "numeric_match", "threshold": 1.0},
-            "takes 60 % and 60 for the same number; it takes the last number, where match looks at 'begin'",
+            "for which 60 % and 60 are the same number; it compares the last number, not the one at 'begin'",
         ),
         ({"name": "mine/own", "options": {}}, {"name": "exact_match", "threshold": 1.0}, "the scorer 'own' is code"),
     ],
@@ -394,7 +394,7 @@ def test_a_verdict_that_differs_from_that_of_the_log_is_named(
     given["scores"] = {f"package/{name}": {"value": value}}
     log = {"eval": {"scorers": [{"name": name, "options": options}]}, "samples": [given]}
     found = importing.call("inspect", importing.write("s.json", json.dumps(log)))
-    noted = "s.json:1:1: scores: answers decided otherwise here than in the log, by sample: x" in found.err.splitlines()
+    noted = "s.json:1:1: scores: the verdict here differs from the log for x" in found.err.splitlines()
     assert noted == is_noted
 
 
@@ -474,7 +474,7 @@ def test_a_sample_in_both_forms_is_read_once(importing: Importing):
 
 def test_the_log_of_a_killed_evaluation_has_its_samples(importing: Importing):
     found = importing.call("inspect", eval_log(importing, whole("x", 1), header="_journal/start.json"))
-    assert (found.code, found.err) == (0, "s.eval:1:1: header.json: not there, so the evaluation has not finished\n")
+    assert (found.code, found.err) == (0, "s.eval:1:1: header.json: missing, so the evaluation has not finished\n")
     assert json.loads((found.folder / "s-checked.jsonl").read_text())["evaluator"]["func"] == "regex_match"
 
 
@@ -497,7 +497,7 @@ def test_a_broken_part_loses_its_sample(importing: Importing, name: str, value: 
 
 def test_a_log_that_is_none_is_an_error(importing: Importing):
     found = importing.call("inspect", eval_log(importing, {}, header="other.json"))
-    assert "found neither header.json nor _journal/start.json in it, expected the log of an evaluation" in found.err
+    assert "found neither header.json nor _journal/start.json, expected the log of an evaluation" in found.err
 
 
 def test_a_bomb_in_a_zstandard_log_is_refused(importing: Importing):
