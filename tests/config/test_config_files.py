@@ -190,7 +190,7 @@ def test_an_openclaw_case_has_no_mcp_servers(errors):
 def test_an_openclaw_case_has_a_sandbox_for_its_verifiers_only(errors):
     case = CASE.replace("type: llm_probe", "type: openclaw") + "sandbox: {image: 'a:1'}\n"
     [line] = errors(TestCaseFile, case)
-    assert "9:10: sandbox: the runner openclaw has its container from the run profile" in line
+    assert "9:10: sandbox: the runner openclaw gets its container from the run profile" in line
     assert errors(TestCaseFile, case + "verify: {command: [make, test]}\n") == []
 
 
@@ -513,9 +513,9 @@ def test_an_agents_workspace_is_no_link(agent, tmp_path):
         ),
         (
             "openclaw: {agent: {tools: [{apiKey: sk}]}}\n",
-            "agent.tools[0].apiKey: an agent brings no endpoint and no key",
+            "agent.tools[0].apiKey: an agent has no endpoint and no key",
         ),
-        ("openclaw: {agents_defaults: {memory: {baseUrl: x}}}\n", "memory.baseUrl: an agent brings no endpoint"),
+        ("openclaw: {agents_defaults: {memory: {baseUrl: x}}}\n", "memory.baseUrl: an agent has no endpoint"),
         ("openclaw: {model_defaults: {primary_params: 3}}\n", "primary_params: found 3, expected a mapping"),
         ("openclaw: {model_defaults: {primary_params: {temperature: 3}}}\n", "primary_params.temperature: found 3"),
         ("openclaw: {agent: {id: --help}}\n", "openclaw.agent.id: found '--help', expected at most 64 lower-case"),

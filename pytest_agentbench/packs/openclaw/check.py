@@ -17,7 +17,7 @@ from pytest_agentbench.checks.base import (
 from pytest_agentbench.packs.openclaw.config import leads_inside
 from pytest_agentbench.records.base import Text
 
-# A module by itself: case files that name the check load it, in sessions without any run of OpenClaw.
+# A separate module: case files with this check import it, also in sessions without a run of OpenClaw.
 
 
 def _require_inside(path: str) -> str:
@@ -33,13 +33,13 @@ class OpenclawWorkspaceFilePresent(CheckSpec):
 
     kind: Literal["openclaw_workspace_file_present"]
     relative_path: Annotated[Text, AfterValidator(_require_inside)]
-    """Its place in the workspace."""
+    """The file's path in the workspace."""
     contains: Text | None = None
     """Text that the file must contain."""
     contains_all: tuple[Text, ...] = ()
-    """Texts that it has to hold, each of them."""
+    """Texts that the file must contain, all of them."""
     contains_any: tuple[Text, ...] = ()
-    """Texts of which it has to hold one."""
+    """Texts of which the file must contain at least one."""
 
     @model_validator(mode="after")
     def _one_style(self) -> Self:
@@ -59,18 +59,19 @@ class OpenclawWorkspaceFilePresent(CheckSpec):
         if context.artifact.runner_type != "openclaw":
             raise Unmet(f"the run's runner is {context.artifact.runner_type}, this check needs openclaw")
         if path not in changed:
-            listed, untold = ", ".join(changed) or "nothing", context.artifact.changes_untold
-            message = f"the agent did not create or change {path}" + (f"; {untold}" if untold is not None else "")
-            return verdict(False, message, path, f"changed: {listed}")
+            message = f"the agent did not create or change {path}"
+            if context.artifact.changes_untold is not None:
+                message += f"; {context.artifact.changes_untold}"
+            return verdict(False, message, path, f"changed: {', '.join(changed) or 'nothing'}")
         if self.contains is None and not self.contains_all and not self.contains_any:
             return verdict(True, f"the agent created or changed {path}", path, path)
         text, name = read_text(context, path)
         lacking = self._lacking(text)
-        message = f"{name} lacks {lacking}" if lacking else f"{name} holds what it should"
+        message = f"{name} lacks {lacking}" if lacking else f"{name} contains the expected texts"
         return verdict(not lacking, message, lacking or None, excerpt(text))
 
     def _lacking(self, text: str) -> str:
-        # `contains` is the older form, and exact; the others look past case and accents (seed 002).
+        # `contains` is the older form, and exact; the others ignore case and accents (seed 002).
         if self.contains is not None:
             if self.contains in text:
                 return ""

@@ -29,7 +29,7 @@ _OPENCLAW_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 def _agent_name(name: str, info: ValidationInfo) -> str:
-    """Return an id as it is, a path as that of the agent's folder."""
+    """Return an id unchanged, and a path as the path of the agent's folder."""
     if not is_path(name):
         if not _OPENCLAW_ID.fullmatch(name):
             raise ValueError(f"found {name!r}, expected a slug, the id of a folder of agents/, or the path of one")
@@ -93,7 +93,7 @@ class AgentFile(ConfigFile):
                 raise ValueError(f"found {agent_id!r}, which must match directory name {folder!r}")
             workspace = os.path.join(scope.folder, "workspace")
             if not os.path.isdir(workspace):
-                raise ValueError("missing workspace directory beside agent.yaml; create workspace/")
+                raise ValueError("missing workspace directory next to agent.yaml; create workspace/")
             if os.path.islink(workspace):
                 raise ValueError("found a link in place of workspace/, expected the folder itself; copy it there")
         return agent_id
@@ -116,9 +116,7 @@ class AgentFile(ConfigFile):
 
 
 def find_model_fields(fragment: object, loc: Loc) -> Iterator[tuple[Loc, str]]:
-    """Yield all fields in a part of openclaw.json, at any depth, that would select another model than the run's: the
-    path and the explanation.
-    """
+    """Yield the path and the problem of each field, at any depth, that would select another model than the run's."""
     below: Iterable[tuple[int | str, object]] = ()
     if isinstance(fragment, dict):
         below = fragment.items()
@@ -133,15 +131,13 @@ def find_model_fields(fragment: object, loc: Loc) -> Iterator[tuple[Loc, str]]:
 
 
 def _explain_model_field(name: str, value: object) -> str | None:
-    """Return why a field selects a model of the agent, or None if it does not: only the suite or --model may select
-    one.
-    """
+    """Return why a field selects a model, which only the suite or --model may do; None if it does not."""
     if value is None:
         return None
     if name in _FALLBACKS and value != "none":
         return f"{name} is not supported: a run executes against exactly one model"
     if name in _ENDPOINTS:
-        return "an agent brings no endpoint and no key: models.yaml says how the run's model is reached"
+        return "an agent has no endpoint and no key; declare the run's model in models.yaml"
     # A mapping with fallbacks is searched instead, so that the error is at the fallbacks.
     if _MODEL.fullmatch(name) and not (isinstance(value, dict) and _FALLBACKS & value.keys()):
         return "an agent cannot set the model; the suite or --model does"
@@ -164,7 +160,7 @@ def _find_id_problems(agent: dict[str, Any]) -> Iterator[tuple[Loc, str]]:
 
 
 def _find_workspace_problems(fragments: OpenClawFragments) -> Iterator[tuple[Loc, str]]:
-    message = "an agent works in the run's own folder; put its files into workspace/ beside agent.yaml"
+    message = "an agent works in the run's own folder; put its files into workspace/ next to agent.yaml"
     for name in ("agents_defaults", "agent"):
         if "workspace" in getattr(fragments, name):
             yield (name, "workspace"), message
@@ -176,8 +172,8 @@ def find_agent_file(root: ConfigRoot, name: str) -> Path:
 
 
 def _find_copy_problems(path: Path) -> Iterator[tuple[Loc, str]]:
-    """Yield why no run can have a copy of an agent's workspace."""
-    # Here, as `validate` alone asks: sessions of other cases load no templates.
+    """Yield the problem of a workspace that cannot be copied."""
+    # Imported here, because only `validate` calls this: sessions of other cases load no templates.
     from pytest_agentbench.workspaces.template import template_digest
 
     try:
@@ -221,16 +217,14 @@ class SuiteOpenClaw(Record):
     """The suite's OpenClaw settings."""
 
     agent_assignments: tuple[AgentAssignment, ...] = ()
-    """Which agent runs which cases; cases of none run with the run profile's agent."""
+    """Agents of cases. Other cases run with the run profile's agent."""
 
 
 def find_assigned_agent(settings: SuiteOpenClaw, case_id: str, tags: Collection[str]) -> str | None:
     """Return the agent that the suite assigns to a case, or None."""
-    agents = [
-        each.agent_id for each in settings.agent_assignments if _list_assigned(each.case_selection, {case_id: tags})
-    ]
-    if agents:
-        return agents[-1]
+    for assignment in reversed(settings.agent_assignments):
+        if _list_assigned(assignment.case_selection, {case_id: tags}):
+            return assignment.agent_id
     return None
 
 
@@ -253,26 +247,28 @@ def _find_floating_image(block: OpenClawRunProfile | None, profile: Mapping[str,
         yield ("image",), problem
 
 
-def _find_other_block(found: OpenClawRunProfile | None, most: OpenClawRunProfile | None, guest: Guest) -> Excess:
-    # It names an image and a program of this machine: a guest may repeat the user's block, and nothing else.
-    if found is not None and found != most:
-        return [((), found, most)]
+def _find_other_block(block: OpenClawRunProfile | None, most: OpenClawRunProfile | None, guest: Guest) -> Excess:
+    # It names an image and a program of this machine: a guest may only repeat the user's block.
+    if block is not None and block != most:
+        return [((), block, most)]
     return []
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:
     """Return the value if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return value
+    return {}
 
 
 def _resolve_program(block: OpenClawRunProfile | None, path: Path, programs: str | None) -> OpenClawRunProfile | None:
-    """Return the block with the whole path of a program that it names by one. Raises ConfigError for one elsewhere."""
+    """Return the block with the full path of its program if it is a path. Raises ConfigError if it is not allowed."""
     if block is None or os.sep not in block.docker_cli:
         return block
     program = os.path.expanduser(block.docker_cli)
     if problem := find_program_problem(program, str(path.parent), programs):
         raise make_located_error(path, [(("openclaw", "docker_cli"), problem)])
-    # Relative to the profile's file, which sessions of other folders read too.
+    # Relative to the profile's file, because sessions in other folders read it too.
     return block.model_copy(update={"docker_cli": os.path.normpath(path.parent / program)})
 
 
@@ -297,7 +293,7 @@ def _find_agents_elsewhere(found: SuiteOpenClaw, most: SuiteOpenClaw, guest: Gue
 
 
 def _find_assignment_problems(settings: SuiteOpenClaw, root: ConfigRoot, cases: Cases) -> Found:
-    """Yield ids that no case has, cases of more than one assignment, and agents that are not there."""
+    """Yield unknown ids of cases, cases with more than one assignment, and missing agents."""
     yield from _find_clashes(settings.agent_assignments, cases)
     for at, assignment in enumerate(settings.agent_assignments):
         yield from _find_missing_agent(assignment.agent_id, root, ("agent_assignments", at, "agent_id"))
@@ -319,8 +315,8 @@ def _find_clashes(assignments: Sequence[AgentAssignment], cases: Cases) -> Itera
 
 
 def leads_inside(path: str) -> bool:
-    """Return whether a path leads to something inside the workspace."""
-    # The text alone is judged, before there is a workspace; links in that are the confined paths' business.
+    """Return whether a path is inside of the workspace, by its text."""
+    # There is no workspace yet; links in it are checked when the file is opened (`workspaces/confined.py`).
     parts = PurePosixPath(path)
     return not parts.is_absolute() and ".." not in parts.parts and "\0" not in path
 

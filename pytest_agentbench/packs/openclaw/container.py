@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError
@@ -16,13 +16,10 @@ from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import Mount
 from pytest_agentbench.workspaces.workspace import WORKSPACE, Workspace
 
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass(frozen=True, slots=True)
 class OpenClawAgent:
-    """Agent of a run: agent.yaml as `file`, its `path`, its `workspace`, and the run profile's block."""
+    """The agent of a run: agent.yaml as `file`, its `path`, its `workspace`, and the run profile's block."""
 
     file: AgentFile
     path: Path
@@ -50,7 +47,7 @@ BASE_URL = f"http://127.0.0.1:{RELAY_PORT}/v1"
 """Endpoint of the model in OpenClaw's configuration."""
 
 PROMPT_KEY = "systemPromptOverride"
-"""The agent's field for its prompt, which versions since 2026.9 do not know."""
+"""The agent's field for its prompt, which versions since 2026.9 refuse."""
 
 # No key enters the container: the relay asks for none, and the run's own client has it.
 _NO_KEY = "none"
@@ -72,12 +69,9 @@ def merge_model_parameters(agent: OpenClawAgent, model: Model, settings: RunnerS
 
 
 def adapt_parameters(parameters: Mapping[str, Any], model: Model) -> dict[str, Any]:
-    """Return the same as the model's endpoint takes them:
-
-    `reasoning.effort` is `reasoning_effort` but on OpenRouter.
-    """
+    """Return the parameters in the form of the model's endpoint."""
     effort = as_mapping(parameters.get("reasoning")).get("effort")
-    # OpenRouter has `reasoning: {effort}`, the protocol of OpenAI `reasoning_effort`.
+    # OpenRouter has `reasoning: {effort}`, the API of OpenAI `reasoning_effort`.
     if effort is None or _is_openrouter(model):
         return dict(parameters)
     others = {name: value for name, value in parameters.items() if name != "reasoning"}
@@ -128,7 +122,7 @@ def make_openclaw_config(
 
 
 def _make_model_entry(agent: OpenClawAgent, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how the model appears: OpenClaw knows one alias of a model, so the first counts."""
+    """Return the model's entry. It has only the first alias, because OpenClaw accepts one per model."""
     defaults = agent.file.openclaw.model_defaults
     entry = {name: value for name, value in (defaults.model_extra or {}).items() if name != _PRIMARY_PARAMS}
     if defaults.aliases:
@@ -181,12 +175,12 @@ ENVIRONMENT = MappingProxyType(
 
 
 def make_mount(folder: Path) -> Mount:
-    """Return the folder as the container sees it."""
+    """Return the mount of the control folder."""
     return Mount(folder, CONTROL)
 
 
 PROMPT_FILE = "AGENTS.md"
-"""The file that every session of OpenClaw begins with."""
+"""The file that OpenClaw reads at the start of every session."""
 
 _NAMES = (PROMPT_FILE, "IDENTITY.md", "SOUL.md", "TOOLS.md", "USER.md")
 
@@ -197,9 +191,9 @@ STANDARD_FILES: Mapping[str, str] = MappingProxyType(
 
 
 def complete_workspace(workspace: Workspace, agent: OpenClawAgent, prompt_file: bool) -> None:
-    """Add the standard files that are missing; with `prompt_file` the agent's prompt becomes the head of AGENTS.md.
+    """Add the missing standard files; with `prompt_file` write the agent's prompt to the head of AGENTS.md.
 
-    Raises ConfigError for an AGENTS.md that nothing can be put into, OSError for want of room.
+    Raises ConfigError if AGENTS.md cannot be written, OSError if the disk is full.
     """
     # Before the first snapshot of the workspace: added files do not count as the agent's changes.
     for name, text in STANDARD_FILES.items():
@@ -214,6 +208,6 @@ def _prepend_prompt(workspace: Workspace, agent: OpenClawAgent, head: bytes) -> 
         workspace.write_bytes(PROMPT_FILE, head + workspace.read_bytes(PROMPT_FILE))
     except (PathRefusedError, IsADirectoryError, PermissionError) as error:
         raise ConfigError(
-            f"{agent.workspace / PROMPT_FILE}: the agent's prompt becomes the head of this file, as its version of "
-            f"OpenClaw takes it nowhere else, and that fails: {error}; make it a plain file that can be written"
+            f"{agent.workspace / PROMPT_FILE}: the agent's prompt must be written to the head of this file, because "
+            f"this version of OpenClaw reads it only there: {error}; make it a plain, writable file"
         ) from error

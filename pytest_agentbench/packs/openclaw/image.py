@@ -1,4 +1,4 @@
-"""`agentbench openclaw image`: build the pinned image that OpenClaw runs in, unless it is there already."""
+"""`agentbench openclaw image`: build the pinned image that OpenClaw runs in, unless it exists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.errors import ConfigError, SandboxError
 from pytest_agentbench.workspaces.containers.packages import (
     NODE,
     NOT_NEEDED,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _NPM_OPTIONS = ("--omit=optional", "--omit=peer", *NPM_OPTIONS)
-"""OpenClaw's first start, during the build, does the work of install scripts."""
+"""Options of npm's installation. OpenClaw's first start, during the build, replaces the install scripts."""
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DOCKERFILE = f"""\
@@ -40,8 +40,8 @@ ENV PATH=/opt/openclaw/bin:/opt/openclaw/node_modules/.bin:/opt/node/bin:${{{{PA
 ENTRYPOINT []
 RUN openclaw --version && node /opt/openclaw/compile.mjs /opt/openclaw && rm -rf /tmp/openclaw*
 """
-"""OpenClaw's first call ends its installation, as npm's scripts would on this machine: a run's container is read-only.
-Then a turn leaves compiled code in the image, without which each run's first turn takes half as long again.
+"""OpenClaw's first call completes its installation like npm's scripts: a run's container is read-only. Then a turn
+stores compiled code in the image. Without that, each run's first turn takes half as long again.
 """
 
 _COMPILE = files("pytest_agentbench.packs.openclaw") / "openclaw_compile.mjs"
@@ -74,9 +74,9 @@ def stage(folder: Path, base: str, version: str, tell: Callable[[str], None]) ->
         run_npm(node, ["install", "--prefix", str(openclaw), *_NPM_OPTIONS, f"openclaw@{version}"])
         context = folder / "context"
         context.mkdir()
-        # One file: engines take long over forty thousand.
+        # One archive: engines are slow with forty thousand files.
         with tarfile.open(context / "root.tar", "w") as archive:  # noqa: TID251 - it is written
-            # Node alone: the agent gets no npm.
+            # Only Node: the agent gets no npm.
             add_tree(archive, node, "opt/node/bin/node")
             add_tree(archive, openclaw, "opt/openclaw", NOT_NEEDED)
             with as_file(_COMPILE) as script:
@@ -84,8 +84,8 @@ def stage(folder: Path, base: str, version: str, tell: Callable[[str], None]) ->
         (context / "Dockerfile").write_text(_DOCKERFILE.format(base=base), encoding="utf-8")
     except OSError as error:
         raise SandboxError(
-            f"{folder}: cannot be filled ({error.strerror or error}): it needs 2 GB; make room there, or set TMPDIR to "
-            "a folder that has it"
+            f"{folder}: cannot be filled ({error.strerror or error}): it needs 2 GB; free space there, or set TMPDIR "
+            "to a folder with enough"
         ) from error
     return Staged(context, node_version)
 
@@ -95,7 +95,7 @@ NAME = "localhost/agentbench-openclaw"
 BASE = "debian:12.12-slim"
 
 _TAG = re.compile(r"[a-z0-9][a-z0-9._/:-]*:\w[\w.-]{0,99}", re.ASCII)
-"""Engines accept a few more tags. Checked before the download: some engines refuse a bad name only when they build."""
+"""Tags of images. Checked before the download, because some engines refuse a bad name only when they build."""
 
 _LABEL = "pytest-agentbench.openclaw"
 _NODE, _BASE, _BASE_ID, _RECIPE = (f"{_LABEL}.{part}" for part in ("node", "base", "base-id", "recipe"))
@@ -107,8 +107,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "image",
         help="build the pinned image that OpenClaw runs in",
         description="Build an image with OpenClaw and the Node that it needs, from the packages on PyPI and npm. Does "
-        "nothing where the image is there and was built of the same. Only the download needs network, and the pull of "
-        "a base that is not here. Exit status 0: the image is there; 1: it cannot be built; 2: wrong usage.",
+        "nothing if the image exists and has the same parts. Needs the network only for the download, and to pull a "
+        "missing base. Exit status 0: the image exists; 1: it cannot be built; 2: wrong usage.",
     )
     parser.add_argument(
         "--version", type=_parse_version, default=VERSION, help="of the npm package openclaw (default: %(default)s)"
@@ -117,7 +117,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--base",
         default=BASE,
         metavar="IMAGE",
-        help="what it is built on: a Linux with glibc and libstdc++6 (default: %(default)s)",
+        help="the base image: a Linux with glibc and libstdc++6 (default: %(default)s)",
     )
     parser.add_argument(
         "--tag", type=_parse_tag, metavar="NAME:TAG", help=f"the image's name (default: {NAME}:VERSION)"
@@ -125,9 +125,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--engine", default="docker", metavar="PROGRAM", help="docker, podman, ... (default: %(default)s)"
     )
-    parser.add_argument(
-        "--rebuild", action="store_true", help="build anew, also over an image that this command did not make"
-    )
+    parser.add_argument("--rebuild", action="store_true", help="build again, and replace a foreign image of that name")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -142,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
             if reason is None:
                 print(f"{tag} is up to date: {_describe_contents(made)}")
                 return 0
-            _tell(f"{tag} is built anew: {reason}")
+            _tell(f"{tag} is built again: {reason}")
         _build_image(builder, tag, args.version, args.base, base)
     return 0
 
@@ -152,29 +150,25 @@ def _why_outdated(made: LocalImage, tag: str, version: str, base_name: str, base
 
     Raises ConfigError for an image that this command did not build.
     """
-    from pytest_agentbench.errors import ConfigError
-
-    found = made.labels
-    if _LABEL not in found:
+    labels = made.labels
+    if _LABEL not in labels:
         raise ConfigError(
-            f"--tag {tag}: there is an image of that name which this command did not make; name another --tag, or "
+            f"--tag {tag}: found an image of that name which this command did not build; name another --tag, or "
             "replace it with --rebuild"
         )
-    if found[_LABEL] != version:
-        return f"found openclaw {found[_LABEL]}, expected {version}"
-    if found.get(_BASE) != base_name:
-        return f"found the base {found.get(_BASE)}, expected {base_name}"
-    if base is not None and found.get(_BASE_ID) != base.image_id:
+    if labels[_LABEL] != version:
+        return f"found openclaw {labels[_LABEL]}, expected {version}"
+    if labels.get(_BASE) != base_name:
+        return f"found the base {labels.get(_BASE)}, expected {base_name}"
+    if base is not None and labels.get(_BASE_ID) != base.image_id:
         return f"the base {base_name} has changed"
-    if found.get(_RECIPE) != RECIPE:
-        return "it was built in another way"
+    if labels.get(_RECIPE) != RECIPE:
+        return "it was built by another recipe"
     return None
 
 
 def _build_image(builder: ImageBuilder, tag: str, version: str, base_name: str, base: LocalImage | None) -> None:
-    """Build the image, which gets its name once OpenClaw has run in it; until then an older one keeps it."""
-    from pytest_agentbench.errors import SandboxError
-
+    """Build the image. It gets its name after OpenClaw has run in it; until then an older image keeps the name."""
     begun = time.monotonic()
     base = base or _pull(builder, base_name)
     unchecked = f"{tag}.unchecked"
@@ -205,26 +199,20 @@ def _build_image(builder: ImageBuilder, tag: str, version: str, base_name: str, 
 
 def _pull(builder: ImageBuilder, name: str) -> LocalImage:
     """Return the pulled base image. Raises UnavailableError if it cannot be pulled."""
-    from pytest_agentbench.errors import SandboxError
-
     _tell(f"pulling {name}")
     builder.pull(name)
-    if (found := builder.find(name)) is None:
-        raise SandboxError(f"--base {name}: was pulled, and is not here; name it as the engine lists it")
-    return found
+    if (image := builder.find(name)) is None:
+        raise SandboxError(f"--base {name}: was pulled, but is not found; use the name in the engine's list of images")
+    return image
 
 
 def _read_version(builder: ImageBuilder, name: str) -> str:
-    """Return the output of `openclaw --version` in a container with a run's settings. Raises SandboxError if it
-    fails.
-    """
-    from pytest_agentbench.errors import SandboxError
-
+    """Return the output of `openclaw --version` in a container like a run's. Raises SandboxError if it fails."""
     code, output = builder.run(name, "openclaw", ["--version"])
     if code:
         last = "\n".join(output.strip().splitlines()[-10:])
         raise SandboxError(
-            f"`openclaw --version` ends with exit status {code} in the image, expected 0; name another --base or "
+            f"`openclaw --version` ended with exit status {code} in the image, expected 0; name another --base or "
             f"--version\n{last}"
         )
     return output.strip()
@@ -255,6 +243,6 @@ def _parse_tag(text: str) -> str:
 
 
 def describe_building(program: str) -> str:
-    """Return how the image of OpenClaw is made on this machine, for containers of that program."""
+    """Return advice to build the image of OpenClaw on this machine, for containers of that program."""
     engine = "" if program == "docker" else f" --engine {program}"
-    return f"build it with `agentbench openclaw image{engine}` where it is OpenClaw's"
+    return f"build it with `agentbench openclaw image{engine}` if it is OpenClaw's"

@@ -1,4 +1,4 @@
-"""Agents of a live openclaw.json, as agent.yaml has them."""
+"""Convert agents of a live openclaw.json to agent.yaml."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.config.documents import parse_json, read_bytes
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.openclaw.config import as_mapping, find_model_fields
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.documents import Loc
@@ -20,13 +24,13 @@ _RUNS_OWN = frozenset(
 )
 """Fields that a run decides itself, or that make no sense in its container."""
 _PROMPT = "systemPromptOverride"
-_TOLD_ELSEWHERE = frozenset({"id", "name", "description", "identity", _PROMPT})
+_OUTSIDE_AGENT = frozenset({"id", "name", "description", "identity", _PROMPT})
 _OPENCLAW_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
 class LiveConfig:
-    """An openclaw.json: `agents` by their ids, and the `defaults` of them all."""
+    """An openclaw.json: `agents` by their ids, and the `defaults` of all agents."""
 
     path: Path
     whole: Mapping[str, Any]
@@ -36,7 +40,7 @@ class LiveConfig:
 
 @dataclass(frozen=True, slots=True)
 class CapturedAgent:
-    """Captured agent: `data` is agent.yaml; `left_out` and `with_keys` are fields that are not in it."""
+    """A captured agent: `data` is agent.yaml. `left_out` and `with_keys` are paths of omitted fields."""
 
     data: dict[str, Any]
     left_out: tuple[str, ...] = ()
@@ -44,37 +48,30 @@ class CapturedAgent:
 
 
 def read_live(path: Path) -> LiveConfig:
-    """Return the configuration. Raises ConfigError for a file that is no plain JSON, or not all of it."""
-    from pytest_agentbench.config.documents import parse_json, read_bytes
-    from pytest_agentbench.errors import ConfigError
-
+    """Return the configuration. Raises ConfigError if the file is not plain JSON, or includes other files."""
     try:
         document = parse_json(read_bytes(path), path)
     except ConfigError as error:
         raise ConfigError(
-            f"{error}; expected plain JSON: take comments and last commas out of a copy, and name that with --config"
+            f"{error}; expected plain JSON: remove comments and trailing commas in a copy, and name it with --config"
         ) from error
     whole = document.data
     if not isinstance(whole, dict):
         raise ConfigError(f"{path}:1:1: found {type(whole).__name__}, expected an object, as OpenClaw writes it")
-    agents = _mapping(whole.get("agents"))
+    agents = as_mapping(whole.get("agents"))
     for place, part in (("$include", whole), ("agents.$include", agents)):
         if "$include" in part:
-            raise ConfigError(f"{path}: {place}: files are not included; name one with --config that holds it all")
-    listed = agents.get("list")
-    if isinstance(listed, list):
-        entries = {str(each.get("id")): each for each in listed if isinstance(each, dict)}
-    else:
-        entries = {}
+            raise ConfigError(f"{path}: {place}: included files are not read; name one with all settings with --config")
     # Agents may be a list, or a mapping by their ids.
-    entries |= {key: value for key, value in _mapping(agents.get("entries")).items() if isinstance(value, dict)}
-    return LiveConfig(path, whole, entries, _mapping(agents.get("defaults")))
+    entries: dict[str, Mapping[str, Any]] = {}
+    if isinstance(agents.get("list"), list):
+        entries = {str(entry.get("id")): entry for entry in agents["list"] if isinstance(entry, dict)}
+    entries |= {key: value for key, value in as_mapping(agents.get("entries")).items() if isinstance(value, dict)}
+    return LiveConfig(path, whole, entries, as_mapping(agents.get("defaults")))
 
 
 def list_secrets(live: LiveConfig) -> dict[str, str]:
-    """Return the configuration's values below names of keys, for `Redactor.know_values`. Words of a setting are left
-    out.
-    """
+    """Return the texts of the configuration that may be keys, for `Redactor.know_values`, by position and name."""
     return {
         f"{number} {name}": text
         for number, (name, text) in enumerate(_list_texts(live.whole, ""))
@@ -86,28 +83,29 @@ def list_secrets(live: LiveConfig) -> dict[str, str]:
 def choose_agent(live: LiveConfig, workspace: Path, agent_id: str) -> str | None:
     """Return the id of the agent that works in the workspace, else `agent_id` if listed; None if no agents are listed.
 
-    Raises ConfigError if it is ambiguous.
+    Raises ConfigError if several or no agents fit.
     """
-    from pytest_agentbench.errors import ConfigError
-
     if not live.agents:
         return None
     here = [name for name, entry in live.agents.items() if _is_workspace(entry.get("workspace"), workspace)]
     named = [name for name in here or live.agents if _normalize_id(name) == _normalize_id(agent_id)]
     free = [name for name, entry in live.agents.items() if "workspace" not in entry]
-    # The first way that leaves no doubt.
-    for found in (named, here, free if len(live.agents) == 1 else []):
-        if len(found) == 1:
-            return found[0]
+    candidates = [named, here]
+    if len(live.agents) == 1:
+        # A single agent without a workspace works in the default one.
+        candidates.append(free)
+    for names in candidates:
+        if len(names) == 1:
+            return names[0]
+    number = "several" if here else "none"
     raise ConfigError(
-        f"{live.path}: found the agents {', '.join(sorted(live.agents))}, and "
-        f"{'several' if here else 'none'} with the workspace {workspace}; expected one, or one with the id {agent_id}: "
-        "give the live agent's id with --agent-id"
+        f"{live.path}: found the agents {', '.join(sorted(live.agents))}, and {number} with the workspace {workspace}; "
+        f"expected one, or one with the id {agent_id}: give the live agent's id with --agent-id"
     )
 
 
 def make_captured_agent(live: LiveConfig | None, name: str | None, agent_id: str, redactor: Redactor) -> CapturedAgent:
-    """Return the agent `name` of the configuration, as agent.yaml for `agent_id`."""
+    """Return the agent `name` of the configuration as agent.yaml for `agent_id`, without a run's fields and keys."""
     data: dict[str, Any] = {"schema_version": 1, "agent_id": agent_id, "title": agent_id}
     if live is None:
         return CapturedAgent(data)
@@ -115,19 +113,20 @@ def make_captured_agent(live: LiveConfig | None, name: str | None, agent_id: str
     place = f"agents.{name}" if name else "agents"
     defaults = _Fragment(live.defaults, "agents.defaults", redactor)
     own = _Fragment(entry, place, redactor)
-    agent = {key: value for key, value in own.kept.items() if key not in _TOLD_ELSEWHERE}
+    agent = {key: value for key, value in own.kept.items() if key not in _OUTSIDE_AGENT}
     if name is not None and _OPENCLAW_ID.fullmatch(name):
         agent = {"id": name, **agent}
     if prompt := _text(own.kept.get(_PROMPT)) or _text(defaults.kept.get(_PROMPT)):
         agent["prompt"] = prompt
-    identity = _mapping(own.kept.get("identity"))
+    identity = as_mapping(own.kept.get("identity"))
     alias = _text(redactor.value(_find_alias(entry, live.defaults)))
-    fragments = {
+    fragments: dict[str, dict[str, Any]] = {
         "identity": dict(identity),
         "agents_defaults": {key: value for key, value in defaults.kept.items() if key != _PROMPT},
         "agent": agent,
-        "model_defaults": {"aliases": {"default": alias}} if alias else {},
     }
+    if alias:
+        fragments["model_defaults"] = {"aliases": {"default": alias}}
     data["title"] = _text(own.kept.get("name")) or _text(identity.get("name")) or agent_id
     if description := _text(own.kept.get("description")):
         data["description"] = description
@@ -136,16 +135,13 @@ def make_captured_agent(live: LiveConfig | None, name: str | None, agent_id: str
 
 
 class _Fragment:
-    """A part of the configuration: the `kept` part, and the paths of omitted fields."""
+    """A part of the configuration: `kept` are its fields for agent.yaml, the others are paths of omitted fields."""
 
     def __init__(self, fragment: Mapping[str, Any], place: str, redactor: Redactor) -> None:
-        from pytest_agentbench.packs.openclaw.config import find_model_fields
-
         decided: set[Loc] = {(name,) for name in _RUNS_OWN & fragment.keys()}
-        while found := {
-            loc for loc, _ in find_model_fields(_drop_fields(fragment, decided), ())
-        }:  # a model without fallbacks
-            decided |= found
+        # Again after each removal: a model is reported only once its fallbacks are gone.
+        while model_fields := {loc for loc, _ in find_model_fields(_drop_fields(fragment, decided), ())}:
+            decided |= model_fields
         secret = set(_find_keys(_drop_fields(fragment, decided), redactor))
         self.kept: dict[str, Any] = _drop_fields(fragment, decided | secret)
         self.left_out, self.with_keys = (
@@ -164,28 +160,25 @@ def _list_ancestors(loc: Loc) -> set[Loc]:
 def _drop_fields(value: Any, dropped: set[Loc], at: Loc = ()) -> Any:
     if isinstance(value, Mapping):
         return {
-            key: _drop_fields(each, dropped, (*at, key)) for key, each in value.items() if (*at, key) not in dropped
+            key: _drop_fields(member, dropped, (*at, key)) for key, member in value.items() if (*at, key) not in dropped
         }
     if isinstance(value, list):
-        return [_drop_fields(each, dropped, (*at, n)) for n, each in enumerate(value) if (*at, n) not in dropped]
+        return [_drop_fields(item, dropped, (*at, n)) for n, item in enumerate(value) if (*at, n) not in dropped]
     return value
 
 
 def _find_keys(value: Any, redactor: Redactor, at: Loc = ()) -> Iterator[Loc]:
-    """Yield the places of keys, by name or by value."""
+    """Yield the paths of values that are keys, or whose names contain a key."""
     below: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, Mapping):
         below = value.items()
     elif isinstance(value, list):
         below = enumerate(value)
-    for name, each in below:
-        if isinstance(name, str) and redactor.text(name) != name:
+    for name, member in below:
+        if any(isinstance(text, str) and redactor.text(text) != text for text in (name, member)):
             yield (*at, name)
-        elif isinstance(each, str):
-            if redactor.text(each) != each:
-                yield (*at, name)
         else:
-            yield from _find_keys(each, redactor, (*at, name))
+            yield from _find_keys(member, redactor, (*at, name))
 
 
 def _list_texts(value: Any, name: str) -> Iterator[tuple[str, str]]:
@@ -193,32 +186,26 @@ def _list_texts(value: Any, name: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _list_texts(each, str(key))
+        for key, member in value.items():
+            yield from _list_texts(member, str(key))
     elif isinstance(value, list):
-        for each in value:
-            yield from _list_texts(each, name)
+        for item in value:
+            yield from _list_texts(item, name)
 
 
 def _find_alias(entry: Mapping[str, Any], defaults: Mapping[str, Any]) -> object:
     """Return the alias of the agent's primary model."""
     model = entry.get("model") or defaults.get("model")
     primary = model.get("primary") if isinstance(model, Mapping) else model
-    return _mapping(_mapping(defaults.get("models")).get(str(primary))).get("alias")
+    return as_mapping(as_mapping(defaults.get("models")).get(str(primary))).get("alias")
 
 
-def _is_workspace(given: object, workspace: Path) -> bool:
-    return isinstance(given, str) and os.path.realpath(os.path.expanduser(given)) == os.path.realpath(workspace)
+def _is_workspace(path: object, workspace: Path) -> bool:
+    return isinstance(path, str) and os.path.realpath(os.path.expanduser(path)) == os.path.realpath(workspace)
 
 
 def _normalize_id(name: str) -> str:
     return name.lower().replace("-", "_")
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    if isinstance(value, dict):
-        return value
-    return {}
 
 
 def _text(value: object) -> str | None:

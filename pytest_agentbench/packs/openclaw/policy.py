@@ -12,10 +12,10 @@ from pytest_agentbench.records.case import Model
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy, Volatile
 
 _INTERNAL = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
-"""OpenClaw's own notes to its model come as user messages that begin so."""
+"""Beginning of the user messages that contain OpenClaw's own notes to its model."""
 
 _WRAPPER = "tool_call"
-"""OpenClaw's tool that calls one which the model is not offered by itself, such as `web_fetch`."""
+"""OpenClaw's tool that calls tools which are not offered to the model directly, such as `web_fetch`."""
 
 _STAMPS = (
     (re.compile(r"^\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d [^\]\s]+\] ", re.MULTILINE), "[time] "),
@@ -28,7 +28,7 @@ _STAMPS = (
 def make_policy(model: Model) -> GatewayPolicy:
     """Return OpenClaw's policy.
 
-    It sends its own name for the model where that is `openrouter/` and a name without a slash.
+    OpenClaw sends its own name for the model if that is `openrouter/` and a name without a slash.
     """
     return GatewayPolicy(
         names=(model_ref(model),),
@@ -36,35 +36,34 @@ def make_policy(model: Model) -> GatewayPolicy:
         internal=(_INTERNAL,),
         is_error=_is_error,
         unwrap=_unwrap,
-        passes=False,  # its runs and cassettes are of requests that were composed here
+        passes=False,  # stored runs and cassettes contain requests that were composed here
     )
 
 
 def _unwrap(call: ToolCall) -> tuple[str, dict[str, Any] | None]:
-    """Return the tool of a call and its arguments: a call of the wrapper counts as a call of the tool that it names.
+    """Return the tool of a call and its arguments. A call of the wrapper counts as a call of the tool that it names.
 
-    The wrapper takes a name, or an id such as `openclaw:core:web_fetch`. A call in another form, as some
-    models write it, counts as a call of the wrapper.
+    The wrapper accepts a name, or an id such as `openclaw:core:web_fetch`. A call of the wrapper in another form, which
+    some models write, keeps the wrapper's name.
     """
     wrapped = call.arguments or {}
     tool, arguments = wrapped.get("id"), wrapped.get("args", {})
     if call.name != _WRAPPER or not wrapped.keys() <= {"id", "args"} or not isinstance(arguments, dict):
         return call.name, call.arguments
-    name = tool.strip().split(":", 2)[-1] if isinstance(tool, str) else ""
-    if name:
-        return (name, arguments)
-    return (call.name, call.arguments)
+    if isinstance(tool, str) and (name := tool.strip().split(":", 2)[-1]):
+        return name, arguments
+    return call.name, call.arguments
 
 
 def _is_error(content: str, name: str) -> bool:
     """Return whether a result has the form in which OpenClaw reports a failed tool; the protocol has no error flag."""
-    # Its three forms
+    # OpenClaw has three forms: two texts and a JSON object.
     if content == f"Tool {name} not found" or content.startswith(f'Validation failed for tool "{name}":'):
         return True
     if not content.startswith("{"):
         return False
     try:
-        said = json.loads(content)
+        result = json.loads(content)
     except (ValueError, RecursionError):
         return False
-    return isinstance(said, dict) and said == {"status": "error", "tool": name, "error": said.get("error")}
+    return isinstance(result, dict) and result == {"status": "error", "tool": name, "error": result.get("error")}

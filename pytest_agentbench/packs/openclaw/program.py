@@ -1,4 +1,4 @@
-"""Words of the program `openclaw`: on a turn, and once a session on its version and the agent's configuration."""
+"""Read the output of the program `openclaw`: its replies to turns, its version, and its checks of configurations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LAST_LINES = 12
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Turn as OpenClaw reports it. `text` are its payloads, joined by blank lines.
+    """OpenClaw's report of a turn. `text` are its payloads, joined by blank lines.
 
     `error` is why the turn failed, or None; `timed_out` is set if OpenClaw's own time limit ended it.
     `account` has its counts: usage, tools, ids.
@@ -54,7 +54,10 @@ def find_reply(output: str) -> Reply | None:
 
     A reply is a JSON object with `payloads` and `meta`, or one with `ok: false` and `error`.
     """
-    return next((reply for found in find_json_objects(output) if (reply := _read(clean(found))) is not None), None)
+    for document in find_json_objects(output):
+        if (reply := _read(clean(document))) is not None:
+            return reply
+    return None
 
 
 def find_json_objects(output: str) -> Iterator[dict[str, Any]]:
@@ -62,7 +65,7 @@ def find_json_objects(output: str) -> Iterator[dict[str, Any]]:
 
     No later line of such an object begins with a brace, as `JSON.stringify` indents them.
     """
-    # With a line end in front, so that the first line is found like all others.
+    # With a line end in front, so that the first line is found like the others.
     decoder, text = json.JSONDecoder(), f"\n{output}"
     end = len(text)
     for _ in range(_MOST_OBJECTS):
@@ -74,23 +77,23 @@ def find_json_objects(output: str) -> Iterator[dict[str, Any]]:
         if not is_plain(piece.encode("utf-8", "replace")):
             continue
         try:
-            found, _ = decoder.raw_decode(piece)
+            document, _ = decoder.raw_decode(piece)
         except (ValueError, RecursionError):
             continue
-        yield found
+        yield document
 
 
 def select_last_lines(output: str) -> str:
-    """Return the end of a log, as it is shown in an error."""
+    """Return the end of a log for an error: at most 12 lines that are not blank, and 2,000 characters."""
     lines = [line for line in output.splitlines() if line.strip()]
     return str(clean("\n".join(lines[-_LAST_LINES:])[-_SHOWN:]))
 
 
-def _read(found: Mapping[str, Any]) -> Reply | None:
-    payloads, meta, error = found.get("payloads"), found.get("meta"), found.get("error")
+def _read(document: Mapping[str, Any]) -> Reply | None:
+    payloads, meta, error = document.get("payloads"), document.get("meta"), document.get("error")
     if isinstance(payloads, list) and isinstance(meta, Mapping):
-        return _read_turn([each for each in payloads if isinstance(each, Mapping)], meta)
-    if found.get("ok") is False and error is not None:
+        return _read_turn([payload for payload in payloads if isinstance(payload, Mapping)], meta)
+    if document.get("ok") is False and error is not None:
         return Reply("", error=_read_message(error) or "OpenClaw gave no reason")
     return None
 
@@ -99,12 +102,12 @@ def _read_turn(payloads: list[Mapping[str, Any]], meta: Mapping[str, Any]) -> Re
     """Return a turn by OpenClaw's own rules (`agent exec`) for failures and time-outs."""
     timed_out = meta.get("stopReason") == "timeout" or meta.get("timeoutPhase") is not None
     failed = meta.get("error") is not None or meta.get("stopReason") == "error" or meta.get("aborted") is True
-    errors = [each for each in payloads if each.get("isError") is True]
+    errors = [payload for payload in payloads if payload.get("isError") is True]
     reason = None
     if timed_out or failed or errors:
         reason = _read_message(meta.get("error")) or _join_texts(errors) or _explain_end(meta)
     return Reply(
-        text=_join_texts([each for each in payloads if each not in errors]),
+        text=_join_texts([payload for payload in payloads if payload not in errors]),
         error=reason,
         timed_out=timed_out,
         account=_select_account(meta),
@@ -113,7 +116,7 @@ def _read_turn(payloads: list[Mapping[str, Any]], meta: Mapping[str, Any]) -> Re
 
 def _select_account(meta: Mapping[str, Any]) -> dict[str, Any]:
     agent = as_mapping(meta.get("agentMeta"))
-    counted = {
+    account = {
         "session_id": agent.get("sessionId"),
         "usage": agent.get("usage"),
         "successful_tools": as_mapping(agent.get("terminalReceipt")).get("successfulToolNames"),
@@ -123,7 +126,7 @@ def _select_account(meta: Mapping[str, Any]) -> dict[str, Any]:
         "timeout_phase": meta.get("timeoutPhase"),
         "aborted": meta.get("aborted"),
     }
-    return {name: value for name, value in counted.items() if value is not None and _is_small(value)}
+    return {name: value for name, value in account.items() if value is not None and _is_small(value)}
 
 
 def _is_small(value: Any) -> bool:
@@ -131,7 +134,7 @@ def _is_small(value: Any) -> bool:
 
 
 def _join_texts(payloads: list[Mapping[str, Any]]) -> str:
-    texts = (each.get("text") for each in payloads)
+    texts = (payload.get("text") for payload in payloads)
     return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 
 
@@ -164,7 +167,7 @@ Issues = tuple[Mapping[str, Any], ...]
 class Examined:
     """Findings about an image's OpenClaw: its `version`, and the `config` (openclaw.json) that it accepts.
 
-    With `prompt_file` it accepts no prompt in the configuration: the prompt goes to the head of the agent's AGENTS.md.
+    `prompt_file` is set if it refuses a prompt in the configuration: the prompt is written to AGENTS.md instead.
     """
 
     version: str
@@ -173,7 +176,7 @@ class Examined:
 
 
 class Examiner:
-    """Examiner of images with configurations: each pair once, in a separate container, for all runs that need it."""
+    """Examine images with configurations: each pair once, in a separate container, for all runs that need it."""
 
     def __init__(self, sandboxes: Sandboxes) -> None:
         self._sandboxes = sandboxes
@@ -188,12 +191,12 @@ class Examiner:
         SandboxError.
         """
         key = (spec, _encode(make_openclaw_config(agent, model, parameters, prompt_override=True)))
-        known = self._examined.get(key)
-        if known is None or (known.done() and _may_work_now(known)):
-            known = asyncio.ensure_future(self._examine(spec, agent, model, parameters))
-            self._examined[key] = known
-        # Many runs wait for one examination: the one that is cancelled must not end it for the others.
-        return await asyncio.shield(known)
+        task = self._examined.get(key)
+        if task is None or (task.done() and _may_work_now(task)):
+            task = asyncio.ensure_future(self._examine(spec, agent, model, parameters))
+            self._examined[key] = task
+        # Many runs wait for one examination: a cancelled run must not end it for the others.
+        return await asyncio.shield(task)
 
     async def close(self) -> None:
         """Cancel unfinished examinations."""
@@ -212,7 +215,7 @@ class Examiner:
             try:
                 version = await _find_version(sandbox, spec)
                 config, issues = b"", Issues()
-                # Versions since 2026.9 refuse an agent's `systemPromptOverride`: then once more without it.
+                # Versions since 2026.9 refuse an agent's `systemPromptOverride`: examine again without it.
                 for prompt_override in (True, False):
                     config = _encode(make_openclaw_config(agent, model, parameters, prompt_override=prompt_override))
                     write_readable(folder, CONFIG_NAME, config)
@@ -254,14 +257,15 @@ async def _find_version(sandbox: Sandbox, spec: SandboxSpec) -> str:
 
 
 async def _find_issues(sandbox: Sandbox) -> Issues:
-    """Return OpenClaw's problems with the configuration in the control folder, [] if it is accepted."""
+    """Return OpenClaw's problems with the configuration in the control folder, () if it is accepted."""
     done = await _run(sandbox, ["openclaw", "config", "validate", "--json"])
     if done.exit_code == 0:
         return ()
-    found = next((found["issues"] for found in find_json_objects(done.output) if found.get("valid") is False), None)
-    if not isinstance(found, list) or not found:
+    report = next((report for report in find_json_objects(done.output) if report.get("valid") is False), {})
+    issues = report.get("issues")
+    if not isinstance(issues, list) or not issues:
         raise SandboxError(f"`openclaw config validate` failed: {_describe_end(done)}")
-    return tuple(each for each in found if isinstance(each, Mapping))
+    return tuple(issue for issue in issues if isinstance(issue, Mapping))
 
 
 async def _run(sandbox: Sandbox, argv: Sequence[str]) -> ExecResult:
@@ -269,12 +273,12 @@ async def _run(sandbox: Sandbox, argv: Sequence[str]) -> ExecResult:
 
 
 def _describe_end(done: ExecResult) -> str:
-    how = f"killed ({done.killed})" if done.killed is not None else f"exit code {done.exit_code}"
-    return f"{how}\n{select_last_lines(done.output)}"
+    ending = f"killed ({done.killed})" if done.killed is not None else f"exit code {done.exit_code}"
+    return f"{ending}\n{select_last_lines(done.output)}"
 
 
 def _locate_issue(issue: Mapping[str, Any], version: str) -> tuple[tuple[str, ...], str]:
-    """Return the field of agent.yaml that an issue comes from, and the message there."""
+    """Return the path of the field of agent.yaml that causes an issue, and the message."""
     path, message = str(issue.get("path")), str(issue.get("message"))
     loc: tuple[str, ...] = ("openclaw",)
     if path.startswith("agents.defaults.models"):
@@ -284,4 +288,4 @@ def _locate_issue(issue: Mapping[str, Any], version: str) -> tuple[tuple[str, ..
     # Agents by position or by id: `agents.list.0.name`, `agents.entries.ID.name`.
     elif path.startswith(("agents.list", "agents.entries")):
         loc = (*_AGENT, *path.split(".")[3:])
-    return loc, f"{version} refuses the configuration that comes of it: {path}: {message}; change it or leave it out"
+    return loc, f"{version} refuses the resulting configuration: {path}: {message}; change it or leave it out"

@@ -40,11 +40,11 @@ class OpenClawRunner(RunnerKind):
         return OpenClawRuns(parts)
 
     def file_problems(self, file: TestCaseFile) -> Iterator[tuple[Loc, str]]:
-        """Yield a sandbox that nothing would run in."""
+        """Yield the problem of a sandbox that the case does not use."""
         if file.sandbox is not None and file.verify is None:
             message = (
-                "the runner openclaw has its container from the run profile's `openclaw` block, and no verifier needs "
-                "this one; remove it"
+                "the runner openclaw gets its container from the run profile's `openclaw` block, and the case has no "
+                "verifier that needs this one; remove it"
             )
             yield ("sandbox",), message
 

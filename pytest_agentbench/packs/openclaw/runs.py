@@ -1,4 +1,4 @@
-"""Runs of the runner `openclaw`: the agent that a case gets, its identity, container and workspace."""
+"""Prepare runs of the runner `openclaw`: the agent of a case, its identity, container and workspace."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from pytest_agentbench.workspaces.workspace import Workspace
 if TYPE_CHECKING:
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
-_STOCK_CLI = "docker"  # reached through its daemon, not the program
-_WHAT_TO_ADD = "`openclaw: {agent_id: ..., image: name:tag, timeout_seconds: ...}`"
+_STOCK_CLI = "docker"  # called through its daemon, not the program
+_SECTION_EXAMPLE = "`openclaw: {agent_id: ..., image: name:tag, timeout_seconds: ...}`"
 
 
 @dataclass(slots=True)
 class _SharedFolder:
-    """Folder that runs begin with a copy of, and how many have it."""
+    """A template of workspaces, and the number of runs that use it."""
 
     workspace: Workspace
     users: int = 0
@@ -56,12 +56,16 @@ class OpenClawRun:
 
 
 class OpenClawRuns(RunnerSession):
-    """Parts that runs of a session share: agents looked up, images examined and agents' folders made once."""
+    """Parts that the runs of a session share: loaded agents, examined images, and templates of workspaces.
+
+    `_lending` guards `_folders`, which runs on several threads use. The event loop owns `_agents` and the examiner.
+    """
 
     def __init__(self, parts: SessionParts) -> None:
         self.parts = parts
         self._examiner = Examiner(parts.sandboxes)
-        # By object: two roots may have the same profile, and an agent of the same name each.
+        # By the objects' ids: two roots may have equal profiles, and each an agent of the same name. The value keeps
+        # the root alive, so that its id stays unique.
         self._agents: dict[tuple[int, int, str], tuple[ConfigRoot, OpenClawAgent]] = {}
         self._folders: dict[tuple[Path, Path | None, str | None], _SharedFolder] = {}
         self._lending = threading.Lock()
@@ -101,20 +105,18 @@ class OpenClawRuns(RunnerSession):
         return self._agents[key][1]
 
     def _identity(self, request: RunRequest, agent: OpenClawAgent) -> dict[str, Any]:
-        """Return the part of the run's fingerprint. It contains the time limit only if the case may expect a
-        time-out.
-        """
+        """Return the agent's part of the run's fingerprint. The time limit counts if the case expects time-outs."""
         settings = request.profile.sandbox_settings
         # Without agent.yaml's `identity`, which is written nowhere, and the sandbox's type, which is a container.
         identity: dict[str, Any] = {
             "id": agent.openclaw_id,
             "fragments": agent.file.openclaw.model_dump(exclude={"identity"}),
             "workspace": self.parts.template_digest(agent.workspace),
-            # By its name: one that was rebuilt under the same tag is not noticed (docs/openclaw.md).
+            # By its name: an image that was rebuilt under the same tag is not noticed (docs/openclaw.md).
             "image": agent.profile.image,
             "sandbox": settings.model_dump(exclude={"type", "image", "build_network"}),
         }
-        # For other cases a run that ended in time is the same under any limit.
+        # For other cases a completed run is the same under any limit.
         if "timed_out" in request.case.expects_status:
             identity["timeout_seconds"] = agent.profile.timeout_seconds
         return identity
@@ -130,7 +132,7 @@ class OpenClawRuns(RunnerSession):
         examined = await self._examiner.examined(context.needs_sandbox(), agent, request.model, parameters)
         context.prepared = OpenClawRun(agent, examined)
         folder = self.folder(agent, request.case.workspace, examined.prompt_file)
-        # Entered and left by hand, as both copy files and belong into threads.
+        # Entered and left by hand, because both copy files and must run on threads.
         lent = await self.parts.in_thread(folder.__enter__)
         try:
             yield lent
@@ -200,8 +202,8 @@ def get_engine(block: OpenClawRunProfile) -> str | None:
 
 def _make_no_block_error(profile: RunProfile) -> UnavailableError:
     return UnavailableError(
-        f"the runner 'openclaw' needs an agent and an image, and the run profile {profile.run_profile_id!r} names "
-        f"none; add {_WHAT_TO_ADD} to it, or name one that has that with --agentbench-run-profile"
+        f"the runner 'openclaw' needs an agent and an image, but the run profile {profile.run_profile_id!r} has "
+        f"neither; add {_SECTION_EXAMPLE} to it, or name a run profile with them by --agentbench-run-profile"
     )
 
 

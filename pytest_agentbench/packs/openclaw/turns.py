@@ -1,4 +1,4 @@
-"""Turns of a case, asked of the real OpenClaw in a container of the run's own."""
+"""Ask the turns of a case of the real OpenClaw, in the run's container."""
 
 from __future__ import annotations
 
@@ -46,11 +46,12 @@ _HINT = "Expected artifact in the workspace: {}"
 def list_turn_texts(case: Case) -> list[str]:
     """Return the text of each turn as for any program, the first with the hint at the expected artifact.
 
-    Raises ConfigError as that does.
+    Raises ConfigError for an empty turn, or if the messages cannot be rendered.
     """
-    first, *others = program_turns.list_turn_texts(case, "OpenClaw")
-    artifact = case.expected_artifact
-    return [first if artifact is None else f"{first}\n\n{_HINT.format(artifact)}", *others]
+    texts = program_turns.list_turn_texts(case, "OpenClaw")
+    if case.expected_artifact is not None:
+        texts[0] += f"\n\n{_HINT.format(case.expected_artifact)}"
+    return texts
 
 
 def judge_turn(done: ExecResult, reply: Reply | None, gateway: Gateway, *, limit: float, turn: str) -> RunEnd | None:
@@ -59,7 +60,7 @@ def judge_turn(done: ExecResult, reply: Reply | None, gateway: Gateway, *, limit
     `limit` is the time of all turns together, in seconds. Raises ProviderError if the turn failed because of the
     model's provider.
     """
-    # First, because the turn had not ended, regardless of its output.
+    # First, because a killed turn did not end, regardless of its output.
     if done.killed == "time-out" and gateway.outage is not None:
         raise gateway.outage
     if done.killed == "time-out":
@@ -80,15 +81,15 @@ def _explain_failure(done: ExecResult, reply: Reply | None, turn: str) -> RunEnd
             return make_end("timed_out", "run_timeout", f"OpenClaw's own time limit ended {turn}: {reply.error}")
         return make_end("failed", "openclaw_failed", f"OpenClaw failed in {turn}: {reply.error}")
     if done.exit_code == 0:
-        cut = " (what it wrote was too long to be kept)" if done.truncated else ""
-        told = f"OpenClaw ended {turn} without a JSON reply{cut}; its last lines:\n{select_last_lines(done.output)}"
-        return make_end("invalid", "no_reply", told)
-    told = f"OpenClaw ended {turn} with exit code {done.exit_code}; its last lines:\n{select_last_lines(done.output)}"
-    return make_end("failed", "openclaw_crashed", told)
+        cut = " (the output was truncated)" if done.truncated else ""
+        reason = f"OpenClaw ended {turn} without a JSON reply{cut}; its last lines:\n{select_last_lines(done.output)}"
+        return make_end("invalid", "no_reply", reason)
+    reason = f"OpenClaw ended {turn} with exit code {done.exit_code}; its last lines:\n{select_last_lines(done.output)}"
+    return make_end("failed", "openclaw_crashed", reason)
 
 
 _RELAY, _SOCKET = "relay.mjs", "model.sock"
-# Linux takes 128 KB for one argument.
+# Linux accepts 128 KB for one argument.
 _MOST_AS_ARGUMENT = 64 * 1024
 _OUTPUT_BYTES = 8 * 2**20
 
@@ -96,7 +97,7 @@ _OUTPUT_BYTES = 8 * 2**20
 async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     """Ask OpenClaw turn by turn in one session, until a turn fails or all are done.
 
-    Without a setting for it, one request to the model may take as long as the whole run.
+    By default one request to the model may take as long as the whole run.
 
     The trace has each turn's message, the tool calls that its model requested with their results, and OpenClaw's
     answer; a runner event `turn` contains OpenClaw's own counts. Raises ProviderError if a turn failed because of
@@ -138,7 +139,7 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
 
 @dataclass(slots=True)
 class _Session:
-    """Turns of one run. All of them have one session of OpenClaw's, and one time limit together."""
+    """Turns of one run. They share one session of OpenClaw and one time limit."""
 
     case: Case
     context: RunContext
@@ -164,14 +165,14 @@ class _Session:
         return RunOutput(output=answer)
 
     async def _ask(self, sandbox: Sandbox, number: int, text: str, turn_time: TurnTime) -> ExecResult:
-        # With `=`, as a text may begin with a dash.
-        told = f"--message-file={CONTROL}/{_name_file(number)}" if _needs_file(text) else f"--message={clean(text)}"
+        # With `=`, because a text may begin with a dash.
+        message = f"--message-file={CONTROL}/{_name_file(number)}" if _needs_file(text) else f"--message={clean(text)}"
         command = [
             "node",
             f"{CONTROL}/{_RELAY}",
             str(RELAY_PORT),
             f"{CONTROL}/{_SOCKET}",
-            "",  # its replies are told from all else by what they hold
+            "",  # no marker: replies are recognised by their content
             # --local: in this process, without a gateway, channels and cron.
             *("openclaw", "agent", "--local", "--json"),
             *("--agent", self.agent.openclaw_id),
@@ -179,7 +180,7 @@ class _Session:
             *("--session-id", f"{slug(self.case.case_id)}-{self.context.repetition}"),
             # Our own limit comes first: OpenClaw's counts the time in which its requests wait, too.
             *("--timeout", str(math.ceil(max(0.0, turn_time.remaining) + LONGEST_STAND))),
-            told,
+            message,
         ]
         return await turn_time.exec(sandbox, command, output_limit=_OUTPUT_BYTES, environment=ENVIRONMENT)
 
@@ -207,17 +208,17 @@ def _describe(context: RunContext, model: Model, agent: OpenClawAgent, examined:
 
 def _write_inputs(folder: Path, examined: Examined, texts: Sequence[str]) -> None:
     """Write the container's input files. Raises SandboxError if a file cannot be written."""
-    # The configuration is the one that was examined, byte for byte: another might be refused in the middle of a run.
-    given = {
+    # The examined configuration, byte for byte: OpenClaw might refuse another one in the middle of a run.
+    contents = {
         CONFIG_NAME: examined.config,
         _RELAY: files("pytest_agentbench.runners.agents").joinpath(_RELAY).read_bytes(),
     }
-    given |= {
+    contents |= {
         _name_file(number): text.encode("utf-8", "replace")
         for number, text in enumerate(texts, start=1)
         if _needs_file(text)
     }
-    for name, content in given.items():
+    for name, content in contents.items():
         write_readable(folder, name, content)
 
 

@@ -100,7 +100,7 @@ def test_links_and_special_files_are_listed_and_never_followed(live: Path, captu
     for line in (
         "passwd: a link",
         "folder: a link",
-        "pipe: no regular file",
+        "pipe: not a regular file",
         "same.md: a file with several hard links",
     ):
         assert f"  {line}" in printed
@@ -142,7 +142,7 @@ def test_files_with_keys_are_named_and_not_written(
     assert code == 1
     assert files() == [".env.example", "AGENTS.md", "why.md"]
     assert sorted(errors.split()[-5:]) == ["TOOLS.md", "USER.md", "[redacted].md", "call.sh", "data.bin"]
-    assert "  .env: files of that name hold keys" in printed
+    assert "  .env: files of this name contain keys" in printed
     for secret in (KEY, "correct-horse-battery", "0a1b2c3d-gateway"):
         assert secret not in printed + errors
         assert not any(secret.encode() in path.read_bytes() for path in Path("cases").rglob("*") if path.is_file())
@@ -230,8 +230,8 @@ def test_without_a_configuration_the_prompt_is_asked_for(capture: Capture) -> No
     [
         ('{\n  // the model\n  "agents": {}}', "openclaw.json:2:3: not valid JSON"),
         ("[]", "found list, expected an object"),
-        ({"$include": "more.json"}, "$include: files are not included"),
-        ({"agents": {"$include": "more.json"}}, "agents.$include: files are not included"),
+        ({"$include": "more.json"}, "$include: included files are not read"),
+        ({"agents": {"$include": "more.json"}}, "agents.$include: included files are not read"),
     ],
 )
 def test_a_configuration_that_is_not_understood_writes_nothing(
@@ -272,7 +272,7 @@ def test_force_never_replaces_what_is_captured(live: Path, capsys: pytest.Captur
     ):
         given = [str(workspace), "--agent-id", agent, "--into", "cases", "--force", *options]
         assert main(["openclaw", "capture", *given]) == 1
-        assert "would be replaced, and holds" in capsys.readouterr().err
+        assert "would be replaced, but contains" in capsys.readouterr().err
     assert [path.exists() for path in (nested / ".env", config, live)] == [True] * 3
     assert Path("cases/linked").is_symlink()
 
@@ -287,7 +287,7 @@ def test_openclaws_own_folder_is_refused_without_its_configuration_too(
     (live / state).write_text("x")
     code, _, errors = capture()
     assert (code, Path("cases/agents").exists()) == (1, False)
-    assert "so it is OpenClaw's own folder" in errors
+    assert "so this is OpenClaw's own folder" in errors
 
 
 @pytest.mark.parametrize("limit", ["MAX_FILES", "MAX_BYTES"])
@@ -299,7 +299,7 @@ def test_a_workspace_that_is_too_large_leaves_the_old_agent(
     monkeypatch.setattr(captured_files, limit, {"MAX_FILES": 1, "MAX_BYTES": 50}[limit])
     code, _, errors = capture("--force")
     assert (code, files()) == (1, ["AGENTS.md"])
-    assert "the most that an agent's workspace may hold" in errors
+    assert "the limit of an agent's workspace" in errors
     assert [path.name for path in Path("cases/agents").iterdir()] == ["helper"]
 
 
@@ -312,7 +312,7 @@ def test_a_file_that_is_too_large_is_left_out(live: Path, capture: Capture) -> N
 
 
 @needs_root
-def test_a_workspace_that_cannot_be_looked_into_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_workspace_that_cannot_be_listed_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with tempfile.TemporaryDirectory() as top:  # every user may go through its parents
         home, workspace = Path(top), Path(top, "root", "workspace")
         workspace.mkdir(parents=True)
@@ -333,10 +333,10 @@ def test_a_folder_that_is_not_a_workspace_is_refused(
 ) -> None:
     configure(live, {})
     wrong = [
-        (str(live.parent), "cases/agents", "found openclaw.json in it, so it is OpenClaw's own folder"),
+        (str(live.parent), "cases/agents", "found openclaw.json, so this is OpenClaw's own folder"),
         (str(live / "AGENTS.md"), "cases/agents", "found a file, expected the folder of a live workspace"),
         (str(live / "gone"), "cases/agents", "there is no such file or folder"),
-        (str(live), str(live / "agents"), "lies in the workspace itself"),
+        (str(live), str(live / "agents"), "is below the workspace"),
         (str(live), str(live.parent / "openclaw.json"), "found a file, expected the folder of agents"),
         (str(live), "/proc/agents", "cannot be written"),
     ]

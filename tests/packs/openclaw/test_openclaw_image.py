@@ -236,15 +236,15 @@ def test_it_is_built_anew_where_it_is_not_what_was_asked_for(stand_ins: StandIns
     image("--tag", tag)
     images = stand_ins.images
     assert image("--tag", tag, "--version", "2026.4.15")[1].startswith(
-        f"{tag} is built anew: found openclaw 2026.9.6, expected 2026.4.15\n"
+        f"{tag} is built again: found openclaw 2026.9.6, expected 2026.4.15\n"
     )
     stand_ins.set_images({**images, "base:1": {"id": "another", "labels": None}})
-    assert image("--tag", tag)[1].startswith(f"{tag} is built anew: the base base:1 has changed\n")
+    assert image("--tag", tag)[1].startswith(f"{tag} is built again: the base base:1 has changed\n")
     stand_ins.set_images({**images, "base:2": {"id": "another", "labels": None}})
-    assert image("--tag", tag, base="base:2")[1].startswith(f"{tag} is built anew: found the base base:1, expected ba")
+    assert image("--tag", tag, base="base:2")[1].startswith(f"{tag} is built again: found the base base:1, expected ba")
     images[tag]["labels"]["pytest-agentbench.openclaw.recipe"] = "old"
     stand_ins.set_images(images)
-    assert image("--tag", tag)[1].startswith(f"{tag} is built anew: it was built in another way\n")
+    assert image("--tag", tag)[1].startswith(f"{tag} is built again: it was built by another recipe\n")
     assert "is built, in" in image("--tag", tag, "--rebuild")[1]
 
     images = stand_ins.images
@@ -258,7 +258,7 @@ def test_a_strangers_image_keeps_its_name(stand_ins: StandIns, image: Image) -> 
     stand_ins.set_images({**stand_ins.images, "debian:12": {"id": "d", "labels": {"of": "others"}}})
     code, _, errors = image("--tag", "debian:12")
     assert code == 1
-    assert "an image of that name which this command did not make" in errors
+    assert "an image of that name which this command did not build" in errors
     assert stand_ins.images["debian:12"]["id"] == "d"
     assert image("--tag", "debian:12", "--rebuild")[0] == 0
 
@@ -280,7 +280,7 @@ def test_an_image_that_does_not_run_is_not_there(stand_ins: StandIns, image: Ima
     (stand_ins.folder / "crashes").touch()
     code, _, errors = image("--rebuild")
     assert code == 1
-    assert "`openclaw --version` ends with exit status 1 in the image, expected 0" in errors
+    assert "`openclaw --version` ended with exit status 1 in the image, expected 0" in errors
     assert "Illegal instruction" in errors
     assert stand_ins.images == before
 
@@ -413,7 +413,7 @@ def test_docker_keeps_the_older_image_where_the_new_one_does_not_run(
     assert f"the base {IMAGE} lacks libstdc++6: install it there, or name another --base" in capsys.readouterr().err
     (stand_ins.folder / "openclaw").write_text('#!/bin/sh\n[ ! -w / ] && echo "as a run has it" && exit 5\nexit 0\n')
     assert main([*command, "--rebuild"]) == 1
-    assert "ends with exit status 5 in the image, expected 0; name another --base or --version\nas a run has" in (
+    assert "ended with exit status 5 in the image, expected 0; name another --base or --version\nas a run has" in (
         capsys.readouterr().err
     )
     assert docker.images.get(tag).id == before

@@ -29,7 +29,7 @@ def test_a_profile_without_openclaw_skips_the_case_and_names_the_missing_block(p
     finished = project.run(profile="plain")
     assert finished.outcomes == {"one[demo]": "skipped"}
     said = finished.runs["one[demo]"]["message"]
-    assert "the run profile 'plain' names none; add `openclaw: {agent_id: ..., image: name:tag" in said
+    assert "the run profile 'plain' has neither; add `openclaw: {agent_id: ..., image: name:tag" in said
     assert finished.exit == 0
     assert project.run("--agentbench-strict", profile="plain").outcomes == {"one[demo]": "error"}
 

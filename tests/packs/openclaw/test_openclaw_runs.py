@@ -185,7 +185,7 @@ def test_an_agent_that_is_not_there_is_named(project, session) -> None:
 
 def test_a_profile_without_openclaw_says_what_to_add(project, session) -> None:
     plan = project.plan(openclaw=None)
-    with pytest.raises(UnavailableError, match=r"run profile 'p' names none; add `openclaw: \{agent_id: ..., image"):
+    with pytest.raises(UnavailableError, match=r"run profile 'p' has neither; add `openclaw: \{agent_id: ..., image"):
         agent_of(session(), plan, "c")
     with pytest.raises(UnavailableError, match="--agentbench-run-profile"):
         make_openclaw_spec(Sandboxes(Workspaces()), plan.run_profile)
