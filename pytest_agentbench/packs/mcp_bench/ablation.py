@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.config.profiles import EvaluationProfile
-from pytest_agentbench.judging.asking import BACKOFF_SECONDS, Asked, ask, chat_sender, numbered_options, request_key
+from pytest_agentbench.judging.asking import Asked, ask, chat_sender, numbered_options, request_key
 from pytest_agentbench.packs.mcp_bench.judge import (
     TOOL_USE_FORMAT,
     TOOL_USE_REPETITIONS,
@@ -37,36 +37,37 @@ if TYPE_CHECKING:
 
 
 CONTRACT_VERSION = "tool_use 1"
-"""Part of every kept verdict's identity: raised when the reading of replies changes."""
+"""Part of every stored verdict's identity: raised when the reading of replies changes."""
 
 Pipeline = Literal["plain", "shuffled"]
-"""One reply to the rubric in its own order; the mean over several shuffled orders."""
+"""`plain`: one reply to the rubric in its own order; `shuffled`: the mean over several shuffled orders."""
 
 Completions = Sequence[Mapping[str, Sequence[float]]]
-"""Of each run the task completion scores that each judge gave, one for each iteration that it answered."""
+"""Task completion scores of each run: by judge, one score for each iteration that it answered."""
 
 
 def compute_cv_over_judges(runs: Completions) -> float | None:
-    """Return how far judges differ: mean_i(sigma_i / mu_i) in percent over the runs, of the judges' means.
+    """Return the variation between judges: mean_i(sigma_i / mu_i) in percent over the runs, of the judges' means.
 
-    Runs with fewer than two judges are left out. None if no run is left.
+    Runs with fewer than two judges are left out. None if no run has two.
     """
     return mean_known([cv_percent([mean_of(scores) for scores in judges.values() if scores]) for judges in runs])
 
 
 def compute_cv_over_shuffles(runs: Completions) -> dict[str, float]:
-    """Return how far each judge differs from itself, by the same formula over its iterations. Single ones are left
-    out.
+    """Return the variation of each judge in percent: mean_i(sigma_i / mu_i) of its iterations over the runs.
+
+    Judges without a run with several iterations are left out.
     """
     judges = dict.fromkeys(judge for scored in runs for judge in scored)
-    found = {judge: mean_known([cv_percent(scored.get(judge, ())) for scored in runs]) for judge in judges}
-    return {judge: cv for judge, cv in found.items() if cv is not None}
+    variations = {judge: mean_known([cv_percent(scored.get(judge, ())) for scored in runs]) for judge in judges}
+    return {judge: cv for judge, cv in variations.items() if cv is not None}
 
 
 def compute_verdict_key(
     model: Model, messages: list[dict[str, str]], iteration: int, options: Mapping[str, Any]
 ) -> str:
-    """Return the identity of a verdict on a run, for those that are kept. 64 hex digits."""
+    """Return the identity of a stored verdict on a run, 64 hex digits."""
     return request_key(CONTRACT_VERSION, model, messages, iteration, request=dict(options))
 
 
@@ -80,11 +81,11 @@ async def ask_verdict(
 ) -> Asked[JudgeVerdict]:
     """Return one verdict on the run of an MCP task. An invalid reply is asked for again."""
     send = chat_sender(client, case_id, TOOL_USE_FORMAT, numbered_options(client, options, iteration))
-    return await ask(send, messages, parse_tool_use, BACKOFF_SECONDS)
+    return await ask(send, messages, parse_tool_use)
 
 
 REQUESTS = 1 + TOOL_USE_REPETITIONS
-"""How many verdicts a judge gives on a run: one in the plain pipeline, the others in the shuffled one."""
+"""Number of a judge's verdicts on a run: one in the plain pipeline, the others in the shuffled one."""
 
 _RUNS_AT_ONCE = 8
 
@@ -109,7 +110,7 @@ def list_stored_tasks(cases: Iterable[Case], output: Path) -> list[StoredTask]:
     Raises ConfigError and InfrastructureError for a folder or a run that cannot be read.
     """
     by_folder = {slug(case.case_id): case for case in cases}
-    found: dict[str, list[StoredTask]] = {case.case_id: [] for case in by_folder.values()}
+    tasks: dict[str, list[StoredTask]] = {case.case_id: [] for case in by_folder.values()}
     contents, seen = Contents(output), set()
     for folder in contents.runs():
         case = by_folder.get(folder.parts[-1])
@@ -122,10 +123,10 @@ def list_stored_tasks(cases: Iterable[Case], output: Path) -> list[StoredTask]:
             # Folders are named by slugs, so only the run itself has its model's id.
             if run.case_id == case.case_id and run.status == "success" and run.run_id not in seen:
                 seen.add(run.run_id)
-                found[case.case_id].append(StoredTask(case, run))
-    most = max(map(len, found.values()), default=0)
-    # By turns, so that `--runs N` has as many different tasks as there are.
-    return [runs[at] for at in range(most) for runs in found.values() if at < len(runs)]
+                tasks[case.case_id].append(StoredTask(case, run))
+    most = max(map(len, tasks.values()), default=0)
+    # By turns, so that `--runs N` selects as many different tasks as possible.
+    return [runs[at] for at in range(most) for runs in tasks.values() if at < len(runs)]
 
 
 @dataclass(slots=True)
@@ -133,13 +134,13 @@ class Scores:
     """Scores of one run: task completion by pipeline and judge, one score for each iteration answered."""
 
     task: StoredTask
-    given: dict[Pipeline, dict[str, list[float]]]
+    by_pipeline: dict[Pipeline, dict[str, list[float]]]
     failures: list[str] = field(default_factory=list)
 
     def complete(self, judges: Sequence[AskedJudge]) -> bool:
-        """Return whether every judge has given a score in both pipelines."""
+        """Return whether every judge has a score in both pipelines."""
         names = [judge.model.model_id for judge in judges]
-        return all(by_judge.get(name) for by_judge in self.given.values() for name in names)
+        return all(by_judge.get(name) for by_judge in self.by_pipeline.values() for name in names)
 
 
 @dataclass(slots=True)
@@ -164,13 +165,15 @@ class Judging:
         self._redactor = Redactor()
         self._redactor.know(name for judge in judges for name in judge.model.variables)
         self._redacts = profile.security_policy.redact_secrets
-        self._kept = Judgements(output, self._redactor if self._redacts else None)
-        said = profile.section(MCP_TASKS)
-        # The shuffled pipeline always shuffles, whatever the profile sets: the plain one is compared with it.
-        shuffled = said.model_copy(update={"shuffle": "axes"}) if said.shuffle == "none" else said
+        self._judgements = Judgements(output, self._redactor if self._redacts else None)
+        settings = profile.section(MCP_TASKS)
+        plain = settings.model_copy(update={"shuffle": "none"})
+        if settings.shuffle == "none":
+            # The shuffled pipeline always shuffles, because the plain one is compared with it.
+            settings = settings.model_copy(update={"shuffle": "axes"})
         self._pipelines: dict[Pipeline, tuple[EvaluationProfile, int]] = {
-            "plain": (_with_judging(profile, said.model_copy(update={"shuffle": "none"})), 1),
-            "shuffled": (_with_judging(profile, shuffled), TOOL_USE_REPETITIONS),
+            "plain": (_with_judging(profile, plain), 1),
+            "shuffled": (_with_judging(profile, settings), TOOL_USE_REPETITIONS),
         }
 
     @property
@@ -182,12 +185,12 @@ class Judging:
         return Usage(input_tokens=0, output_tokens=0, cost_usd=0.0)
 
     def count_missing(self, tasks: Sequence[StoredTask]) -> int:
-        """Return how many verdicts would have to be asked for."""
-        return sum(self._find_kept(wanted) is None for task in tasks for wanted in self._list_requests(task))
+        """Return the number of verdicts that are not stored."""
+        return sum(self._find_stored(request) is None for task in tasks for request in self._list_requests(task))
 
     async def scores(self, tasks: Sequence[StoredTask], endpoints: Endpoints) -> list[Scores]:
         """Return the judges' scores of each run, in order."""
-        # Within a run all verdicts are asked for at once, six for each judge; the client's own limits hold besides.
+        # Within a run all verdicts are asked for at once, six for each judge; the client has limits, too.
         at_once = asyncio.Semaphore(_RUNS_AT_ONCE)
 
         async def scored(task: StoredTask) -> Scores:
@@ -198,11 +201,12 @@ class Judging:
 
     async def _scores(self, task: StoredTask, endpoints: Endpoints) -> Scores:
         scores = Scores(task, {pipeline: defaultdict(list) for pipeline in self._pipelines})
-        wanted = list(self._list_requests(task))
-        verdicts = await asyncio.gather(*(self._get_verdict(each, task, endpoints, scores.failures) for each in wanted))
-        for each, verdict in zip(wanted, verdicts, strict=True):
+        requests = list(self._list_requests(task))
+        verdicts = await asyncio.gather(*(self._get_verdict(r, task, endpoints, scores.failures) for r in requests))
+        for request, verdict in zip(requests, verdicts, strict=True):
             if verdict is not None:
-                scores.given[each.pipeline][each.judge.model.model_id].append(task_completion(verdict))
+                by_judge = scores.by_pipeline[request.pipeline]
+                by_judge[request.judge.model.model_id].append(task_completion(verdict))
         return scores
 
     def _list_requests(self, task: StoredTask) -> Iterator[_VerdictRequest]:
@@ -215,34 +219,34 @@ class Judging:
                     key = compute_verdict_key(judge.model, messages, iteration, judge.options)
                     yield _VerdictRequest(pipeline, iteration, judge, messages, key)
 
-    def _find_kept(self, wanted: _VerdictRequest) -> JudgeVerdict | None:
+    def _find_stored(self, request: _VerdictRequest) -> JudgeVerdict | None:
         # A scripted verdict costs nothing, and the script may have changed.
-        if wanted.judge.model.scripted:
+        if request.judge.model.scripted:
             return None
-        return self._kept.find_scores(wanted.key)
+        return self._judgements.find_scores(request.key)
 
     async def _get_verdict(
-        self, wanted: _VerdictRequest, task: StoredTask, endpoints: Endpoints, failures: list[str]
+        self, request: _VerdictRequest, task: StoredTask, endpoints: Endpoints, failures: list[str]
     ) -> JudgeVerdict | None:
-        if (verdict := self._find_kept(wanted)) is not None:
+        if (verdict := self._find_stored(request)) is not None:
             self.reused += 1
             return verdict
-        model = wanted.judge.model
-        asked = await ask_verdict(
+        model = request.judge.model
+        answer = await ask_verdict(
             endpoints.client(model),
-            wanted.messages,
+            request.messages,
             case_id=task.case.case_id,
-            iteration=wanted.iteration,
-            options=wanted.judge.options,
+            iteration=request.iteration,
+            options=request.judge.options,
         )
         self.asked += 1
-        if asked.usage is not None:
-            self._usages.append(asked.usage)
-        if asked.verdict is None:
-            failures.append(f"{model.model_id}, {wanted.pipeline}: {asked.error}")
+        if answer.usage is not None:
+            self._usages.append(answer.usage)
+        if answer.verdict is None:
+            failures.append(f"{model.model_id}, {request.pipeline}: {answer.error}")
         elif not model.scripted:
-            self._kept.keep(wanted.key, model.requested_model, asked.verdict)
-        return asked.verdict
+            self._judgements.keep(request.key, model.requested_model, answer.verdict)
+        return answer.verdict
 
 
 def _with_judging(profile: EvaluationProfile, judging: McpJudging) -> EvaluationProfile:

@@ -1,6 +1,6 @@
 """`agentbench mcp ablation`: the effect of shuffled prompts and averaging on judges (seed 004, 6.4, Table 7).
 
-`human.jsonl`: how far people agree with the judges' scores, a line for each annotator, task and pipeline.
+`human.jsonl` has people's agreement with the judges' scores, a line for each annotator, task and pipeline:
 
     {"annotator": "ann", "case_id": "bench.task_1", "pipeline": "shuffled", "agreement": 2}
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Rating(Record):
-    """Agreement of one annotator with the scores that a pipeline gave for a task."""
+    """The agreement of one annotator with a pipeline's scores for a task."""
 
     annotator: Text
     case_id: Text
@@ -54,7 +54,7 @@ def read_ratings(path: Path) -> list[Rating]:
         try:
             rating = Rating.model_validate(item.value)
         except ValidationError as error:
-            problems += [f"{path}:{item.line}:1: {field_problem(each)}" for each in error.errors(include_url=False)]
+            problems += [f"{path}:{item.line}:1: {field_problem(detail)}" for detail in error.errors(include_url=False)]
             continue
         # A second rating would silently weigh double, so it is an error with both lines.
         key = (rating.annotator, rating.case_id, rating.pipeline)
@@ -73,11 +73,11 @@ def read_ratings(path: Path) -> list[Rating]:
 
 def group_agreements(ratings: Sequence[Rating], case_ids: Collection[str]) -> dict[Pipeline, list[int]]:
     """Return the agreements for these tasks by pipeline."""
-    found: dict[Pipeline, list[int]] = defaultdict(list)
+    agreements: dict[Pipeline, list[int]] = defaultdict(list)
     for rating in ratings:
         if rating.case_id in case_ids:
-            found[rating.pipeline].append(rating.agreement)
-    return found
+            agreements[rating.pipeline].append(rating.agreement)
+    return agreements
 
 
 _PIPELINES: dict[Pipeline, str] = {
@@ -91,10 +91,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "ablation",
         help="judge the same runs with and without shuffled prompts",
-        description="Let several judges score stored runs of MCP tasks, once as they are and once with five shuffled "
-        "prompts whose scores are averaged, and print how far the scores vary (Table 7 of MCP-Bench). Verdicts are "
-        "kept in the output folder, so that the same call again costs nothing. Exit status 0: every run was scored; "
-        "1: some could not be; 2: wrong usage.",
+        description="Let several judges score stored runs of MCP tasks, once with the plain prompt and once with five "
+        "shuffled prompts whose scores are averaged, and print the variation of the scores (Table 7 of MCP-Bench). "
+        "Verdicts are stored in the output folder, so that the same call again costs nothing. Exit status 0: every run "
+        "was scored; 1: some could not be scored; 2: wrong usage.",
     )
     parser.add_argument(
         "cases", nargs="*", type=Path, default=[Path()], metavar="CASES", help="task files or folders (default: .)"
@@ -104,7 +104,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action="append",
         default=[],
         metavar="MODEL",
-        help="a model that judges (repeatable); default: those that the evaluation profile names",
+        help="a model that judges (repeatable); default: the judges of the evaluation profile",
     )
     parser.add_argument(
         "--profile",
@@ -112,18 +112,22 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="the evaluation profile with the judges' request options and the prompt's language",
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("outputs"), metavar="DIR", help="where the runs are (default: outputs)"
+        "--output",
+        type=Path,
+        default=Path("outputs"),
+        metavar="DIR",
+        help="the folder of the runs (default: outputs)",
     )
     parser.add_argument(
         "--runs",
         type=_parse_positive,
         metavar="N",
-        help="judge only so many runs, as many different tasks as there are",
+        help="judge only so many runs, of as many different tasks as possible",
     )
     parser.add_argument(
         "--human", type=Path, metavar="FILE", help="JSONL with people's agreement: annotator, case_id, pipeline, 0-2"
     )
-    parser.add_argument("--dry-run", action="store_true", help="say how many requests it would take, and make none")
+    parser.add_argument("--dry-run", action="store_true", help="print the number of requests, and make none")
     parser.add_argument("--json", action="store_true", help="print a JSON object with every score instead")
 
 
@@ -146,15 +150,15 @@ def run(args: argparse.Namespace) -> int:
         print(
             f"{count_text(len(tasks), 'run')} x {count_text(len(judges), 'judge')} x {REQUESTS} verdicts: "
             f"{count_text(missing, 'request')} to make, "
-            f"{total - missing:,} verdicts are kept from before"
+            f"{total - missing:,} verdicts are stored"
         )
         return 0
     scores = asyncio.run(_judge_tasks(judging, tasks))
     # Both rows of the table are about the same runs: those that every judge scored in both pipelines.
-    counted = [each for each in scores if each.complete(judges)]
-    for each in scores:
-        for failure in each.failures:
-            print(f"{each.task.case.case_id}: {printable(failure)}", file=sys.stderr)
+    counted = [run_scores for run_scores in scores if run_scores.complete(judges)]
+    for run_scores in scores:
+        for failure in run_scores.failures:
+            print(f"{run_scores.task.case.case_id}: {printable(failure)}", file=sys.stderr)
     if not counted:
         return _fail("no run was scored by every judge in both pipelines")
     figures = _compute_figures(judging, counted, left_out=len(scores) - len(counted), ratings=ratings)
@@ -176,7 +180,6 @@ def run(args: argparse.Namespace) -> int:
 def _find_tasks(paths: list[Path]) -> list[Case]:
     from pytest_agentbench.cli.list import cases_below
     from pytest_agentbench.cli.places import require_existing
-    from pytest_agentbench.errors import ConfigError
 
     problems: list[str] = []
     cases = [case for case in cases_below(require_existing(paths), problems) if case.part(McpTask) is not None]
@@ -204,17 +207,16 @@ def _load_profile(root: ConfigRoot, name: str | None) -> EvaluationProfile:
 
 
 def _resolve_judges(root: ConfigRoot, profile: EvaluationProfile, names: Sequence[str]) -> list[AskedJudge]:
-    """Return the models that judge, each with the request options that the profile has for it."""
+    """Return the judge models, each with its request options in the profile."""
     from pytest_agentbench.engine.job import CHAT_JUDGE
-    from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.models.routes import missing_key, resolve_model
     from pytest_agentbench.packs.mcp_bench.ablation import AskedJudge
 
     options = {judge.model: judge.options for judge in profile.judges if judge.type == CHAT_JUDGE and judge.model}
-    wanted = list(dict.fromkeys(names or options))
-    if not wanted:
-        raise ConfigError("found no judge; name models with --judge, or a --profile that names some")
-    judges = [AskedJudge(resolve_model(name, models=root.models()), options.get(name, {})) for name in wanted]
+    model_ids = list(dict.fromkeys(names or options))
+    if not model_ids:
+        raise ConfigError("found no judge; name models with --judge, or a --profile with judges")
+    judges = [AskedJudge(resolve_model(name, models=root.models()), options.get(name, {})) for name in model_ids]
     reasons = [reason for judge in judges if (reason := missing_key(judge.model)) is not None]
     if reasons:
         raise ConfigError("\n".join(reasons))
@@ -245,18 +247,18 @@ def _compute_figures(
     """Return all printed figures. Unknown is None."""
     from pytest_agentbench.packs.mcp_bench.ablation import compute_cv_over_judges, compute_cv_over_shuffles
 
-    said = group_agreements(ratings, {each.task.case.case_id for each in scores})
+    agreements_by_pipeline = group_agreements(ratings, {run_scores.task.case.case_id for run_scores in scores})
     pipelines = {}
     for pipeline in _PIPELINES:
-        completions = [each.given[pipeline] for each in scores]
+        completions = [run_scores.by_pipeline[pipeline] for run_scores in scores]
         by_judge = compute_cv_over_shuffles(completions)
-        agreed = said.get(pipeline, [])
+        agreements = agreements_by_pipeline.get(pipeline, [])
         pipelines[pipeline] = {
             "cv_over_judges_percent": compute_cv_over_judges(completions),
             "cv_over_shuffles_percent": mean(by_judge.values()),
             "cv_over_shuffles_percent_by_judge": by_judge,
-            "human_agreement": mean(agreed),
-            "human_ratings": len(agreed),
+            "human_agreement": mean(agreements),
+            "human_ratings": len(agreements),
         }
     usage = judging.usage
     return {
@@ -267,14 +269,18 @@ def _compute_figures(
         "verdicts": {"asked": judging.asked, "kept": judging.reused},
         "cost_usd": usage.cost_usd,
         "tokens": {"input": usage.input_tokens, "output": usage.output_tokens},
-        "scores": [_score_row(each) for each in scores],
+        "scores": list(map(_score_row, scores)),
     }
 
 
 def _score_row(scores: Scores) -> dict[str, Any]:
     run = scores.task.run
-    named = {"case_id": run.case_id, "model_id": run.model.get("model_id"), "repetition": run.repetition}
-    return {**named, "task_completion": scores.given}
+    return {
+        "case_id": run.case_id,
+        "model_id": run.model.get("model_id"),
+        "repetition": run.repetition,
+        "task_completion": scores.by_pipeline,
+    }
 
 
 def _print(figures: Mapping[str, Any]) -> None:
@@ -285,26 +291,23 @@ def _print(figures: Mapping[str, Any]) -> None:
     print(f"{count_text(runs, 'run')}{left_out}, judged by {', '.join(map(printable, judges))}\n")
     rows = [("pipeline", "CV over judges", "CV over shuffles", "human agreement")]
     rows += [
-        _format_row(f"{pipeline}: {what}", figures["pipelines"][pipeline]) for pipeline, what in _PIPELINES.items()
+        _format_row(f"{pipeline}: {title}", figures["pipelines"][pipeline]) for pipeline, title in _PIPELINES.items()
     ]
     print("\n".join(line_up(rows, gap=3)), end="\n\n")
     for judge, cv in figures["pipelines"]["shuffled"]["cv_over_shuffles_percent_by_judge"].items():
         print(f"CV over the shuffles of {printable(judge)}: {_format_percent(cv)}")
-    verdicts, cost = figures["verdicts"], figures["cost_usd"]
-    print(
-        f"{count_text(verdicts['asked'], 'verdict')} asked for, {verdicts['kept']:,} kept from before; "
-        f"cost {'unknown' if cost is None else f'${cost:.4f}'}"
-    )
+    verdicts, cost = figures["verdicts"], "unknown"
+    if figures["cost_usd"] is not None:
+        cost = f"${figures['cost_usd']:.4f}"
+    print(f"{count_text(verdicts['asked'], 'verdict')} asked for, {verdicts['kept']:,} stored before; cost {cost}")
 
 
-def _format_row(name: str, found: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    agreed, ratings = found["human_agreement"], count_text(found["human_ratings"], "rating")
-    return (
-        name,
-        _format_percent(found["cv_over_judges_percent"]),
-        _format_percent(found["cv_over_shuffles_percent"]),
-        "-" if agreed is None else f"{agreed:.2f} of 2 ({ratings})",
-    )
+def _format_row(name: str, figures: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    agreement = "-"
+    if figures["human_agreement"] is not None:
+        agreement = f"{figures['human_agreement']:.2f} of 2 ({count_text(figures['human_ratings'], 'rating')})"
+    over_judges, over_shuffles = figures["cv_over_judges_percent"], figures["cv_over_shuffles_percent"]
+    return name, _format_percent(over_judges), _format_percent(over_shuffles), agreement
 
 
 def _format_percent(value: float | None) -> str:

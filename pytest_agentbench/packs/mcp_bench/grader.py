@@ -35,7 +35,7 @@ _PAIRS = tuple(zip(TOOL_USE_DIMENSIONS[::2], TOOL_USE_DIMENSIONS[1::2], strict=T
 
 
 class ToolUseGrader(Grader):
-    """Grader of MCP tasks. The overall score decides, of which the judge's is a part (spec/mcp.md)."""
+    """Grader of MCP tasks. The overall score decides; the judge's score is a part of it (spec/mcp.md)."""
 
     part_name = TOOL_USE
 
@@ -75,20 +75,22 @@ class ToolUseGrader(Grader):
         judged: JudgeResult | None,
         record: Record | None,
     ) -> Grade:
-        """Return the same again, for it costs nothing."""
+        """Return the grade computed again, which costs nothing."""
         return _grade(case, artifact, metrics, judged)
 
 
 def _grade(case: Case, artifact: RunArtifact, metrics: Sequence[MetricResult], judged: JudgeResult | None) -> Grade:
     task = case.part(McpTask)
     assert task is not None
-    found = measure_tool_use(task, artifact, metrics, judged)
-    # Rounded: a mean that comes out as 6.999999999999999 would miss a threshold of 7.
-    score = None if found.overall is None else round(10 * found.overall, 9)
-    bar = bar_of(judged.pass_threshold) if judged is not None else 0.0
-    failed = score is not None and score < bar
-    said = f"overall {score:.2f} of 10, expected at least {bar:.2f} ({found.parts_line})" if failed else None
-    return Grade(record=found, failures=(said,) if said else (), final_score=score, is_final=True)
+    tool_use = measure_tool_use(task, artifact, metrics, judged)
+    if tool_use.overall is None or judged is None:
+        return Grade(record=tool_use, failures=(), final_score=None, is_final=True)
+    # Rounded: a computed mean of 6.999999999999999 would miss a threshold of 7.
+    score, bar = round(10 * tool_use.overall, 9), bar_of(judged.pass_threshold)
+    failures: tuple[str, ...] = ()
+    if score < bar:
+        failures = (f"overall {score:.2f} of 10, expected at least {bar:.2f} ({tool_use.parts_line})",)
+    return Grade(record=tool_use, failures=failures, final_score=score, is_final=True)
 
 
 def measure_tool_use(
@@ -99,7 +101,7 @@ def measure_tool_use(
     `overall` is the mean of the rules and the three axes; without calls there are no rules, and it is the mean of the
     axes. None without a judge: rules alone cannot decide whether the task was done.
     """
-    # Names that no server offers are the agent's inventions, even with a known server's prefix.
+    # The agent invented names that no server offers, even if they have a known server's prefix.
     called = {call.name for call in artifact.tool_calls if call.offered is not False}
     used = [server for server in task.servers if any(name.startswith(f"{server}:") for name in called)]
     scores = {metric.name: metric.score for metric in metrics}
@@ -107,7 +109,11 @@ def measure_tool_use(
     rules = mean_known([scores.get(name) for name in RULES])
     note = artifact.metadata.get(SERVERS_NOTE, {})
     distractors = note.get("optional")
-    axes = [_average_pair(judged.dimensions, pair) for pair in _PAIRS] if judged is not None else [None, None, None]
+    axes: list[float | None] = [None, None, None]
+    overall = None
+    if judged is not None:
+        axes = [_average_pair(judged.dimensions, pair) for pair in _PAIRS]
+        overall = mean_known([rules, *axes])
     return ToolUse(
         servers=len(task.servers),
         servers_used=len(used),
@@ -119,7 +125,7 @@ def measure_tool_use(
         task_completion=axes[0],
         tool_selection=axes[1],
         planning=axes[2],
-        overall=mean_known([rules, *axes]) if judged is not None else None,
+        overall=overall,
         distractors=distractors,
         distractors_offered=None if distractors is None else distractors - len(note["left_out"]),
     )

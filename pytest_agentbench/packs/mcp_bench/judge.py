@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 TOOL_USE_SCHEMA = "tool_use_verdict"
-"""The name of the response schema by which a request is known."""
+"""Name of the response schema, which identifies a request for this verdict."""
 
 
 def reasoning_key(dimension: str) -> str:
@@ -37,14 +37,14 @@ def reasoning_key(dimension: str) -> str:
 
 
 def _write_scripted(verdict: ScriptedVerdict) -> str:
-    """Return a script's verdict as a judge writes it."""
+    """Return a script's verdict in the form of a judge's reply."""
     scores = {name: verdict.scored(name) for name in TOOL_USE_DIMENSIONS}
-    reasons = {reasoning_key(name): "; ".join(each.evidence) or verdict.summary for name, each in scores.items()}
-    return json.dumps({**reasons, **{name: each.score for name, each in scores.items()}}, ensure_ascii=False)
+    reasons = {reasoning_key(name): "; ".join(scored.evidence) or verdict.summary for name, scored in scores.items()}
+    return json.dumps({**reasons, **{name: scored.score for name, scored in scores.items()}}, ensure_ascii=False)
 
 
 SCRIPTED_VERDICT = VerdictForm(TOOL_USE_DIMENSIONS, _write_scripted)
-"""How the judge of `demo` answers."""
+"""Form of the scripted judge's answers."""
 
 TOOL_USE_FORMAT = structured(
     TOOL_USE_SCHEMA,
@@ -54,7 +54,7 @@ TOOL_USE_FORMAT = structured(
     }
     | {name: {"type": "number", "description": "1 to 10."} for name in TOOL_USE_DIMENSIONS},
 )
-"""The `response_format` of a request. Ranges are in descriptions, as not every endpoint accepts `minimum`."""
+"""The `response_format` of a request. Ranges are in descriptions, because some endpoints refuse `minimum`."""
 
 _Reasoning = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
 # Strict: neither true nor "7" is a score (spec/mcp.md).
@@ -77,8 +77,7 @@ class _Reply(ReplyPart):
 
 
 def parse_tool_use(text: str) -> JudgeVerdict:
-    """Return the verdict in a reply. The overall score is the mean of the six; the reasoning is each dimension's
-    evidence.
+    """Return the verdict in a reply. The overall score is the mean of six; the reasoning is a dimension's evidence.
 
     Raises InvalidReply unless every score is a number from 1 to 10, and every reasoning has text.
     """
@@ -98,7 +97,7 @@ def aggregate_tool_use(
     sample_sizes: Mapping[str, int] | None = None,
     seed: str = "",
 ) -> JudgeResult:
-    """Return each dimension aggregated as `aggregate` does it, all 1-10; `overall` is the mean of the six.
+    """Return each dimension aggregated by `method`, all 1-10; `overall` is the mean of the six.
 
     `spread` and `cv_percent` are over the counted iterations; both are None for a single one.
     Raises ValueError if no iteration succeeded.
@@ -112,9 +111,9 @@ def aggregate_tool_use(
         seed=seed,
         names=TOOL_USE_DIMENSIONS,
     )
-    # Of the aggregated dimensions: the median of the verdicts' own overall scores would be another number.
+    # From the aggregated dimensions: the median of the verdicts' own overall scores would be another number.
     overall = mean_of(result.dimensions.values())
-    verdicts = [each for group in sampled(iterations, sizes, seed) for each in group]
+    verdicts = [verdict for group in sampled(iterations, sizes, seed) for verdict in group]
     return result.model_copy(
         update={
             "overall": overall,
@@ -126,14 +125,14 @@ def aggregate_tool_use(
 
 
 def task_completion(verdict: JudgeVerdict) -> float:
-    """Return the axis that coefficients of variation are of, 1-10: the mean of task_fulfillment and grounding."""
+    """Return the axis of the coefficients of variation, 1-10: the mean of task_fulfillment and grounding."""
     return mean_of([verdict.dimensions[name].score for name in ("task_fulfillment", "grounding")])
 
 
 def cv_percent(scores: Sequence[float]) -> float | None:
     """Return sigma / mu x 100 % with population sigma (seed 004, 6.4).
 
-    None for fewer than two scores, and where mu is 0.
+    None for fewer than two scores, and if mu is 0.
     """
     middle = mean_of(scores) if len(scores) > 1 else 0.0
     if middle:
@@ -154,8 +153,7 @@ def _compute_cv_over_shuffles(verdicts: Sequence[tuple[str, JudgeVerdict]]) -> f
     for judge_id, verdict in verdicts:
         by_judge[judge_id].append(task_completion(verdict))
     # Each judge is computed alone: the difference between judges is a separate figure, `judges_cv_percent`.
-    found = [cv for scores in by_judge.values() if (cv := cv_percent(scores)) is not None]
-    return mean(found)
+    return mean([cv for scores in by_judge.values() if (cv := cv_percent(scores)) is not None])
 
 
 TOOL_USE_REPETITIONS = 5
@@ -198,7 +196,7 @@ def _choose_method(profile: EvaluationProfile) -> Method:
 
 
 def _choose_repetitions(run: JudgeRunConfig) -> int:
-    # The field has a default for judges of all cases; only a number that somebody wrote replaces the paper's five.
+    # The field has a default for judges of all cases; only a number in the profile replaces the paper's five.
     if "repetitions" in run.model_fields_set:
         return run.repetitions
     return TOOL_USE_REPETITIONS

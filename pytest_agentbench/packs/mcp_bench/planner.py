@@ -69,22 +69,22 @@ class Plan:
 
 
 def parse_plan(text: str) -> Plan:
-    """Return the plan in a planner's reply: a JSON object, alone, in the only code fence, or the only plan in other
-    text.
+    """Return the plan in a planner's reply: a JSON object, alone, in the only code fence, or the only plan in a text.
 
     If `should_continue` is false, also as a text, the tools in the plan are ignored. Raises InvalidReply
     with all mistakes.
     """
-    # Two forms, tried in turn: with `"should_continue": false` the tools may have any value.
-    found = read_json_object(text, embedded_keys=("should_continue", "planned_tools"))
-    decision = validate_form(found, _Decision)
-    calls = tuple(validate_form(found, _Calls).planned_tools) if decision.should_continue else ()
-    return Plan(decision.reasoning, calls)
+    # Validated by two forms in turn: with `"should_continue": false` the tools may have any value.
+    fields = read_json_object(text, embedded_keys=("should_continue", "planned_tools"))
+    decision = validate_form(fields, _Decision)
+    if not decision.should_continue:
+        return Plan(decision.reasoning, ())
+    return Plan(decision.reasoning, tuple(validate_form(fields, _Calls).planned_tools))
 
 
 class _Decision(ReplyPart):
     should_continue: Annotated[StrictBool, BeforeValidator(_as_boolean)]
-    reasoning: Annotated[str, BeforeValidator(lambda given: "" if given is None else given)] = ""
+    reasoning: Annotated[str, BeforeValidator(lambda value: "" if value is None else value)] = ""
 
 
 class _Calls(ReplyPart):
@@ -94,13 +94,13 @@ class _Calls(ReplyPart):
 async def execute(
     number: int, planned: Sequence[PlannedCall], toolbox: Toolbox, trace: Recorder, settings: PlannerSettings
 ) -> list[ToolOutput]:
-    """Make the calls of round `number`; their outputs in the plan's order. Raises InfrastructureError.
+    """Make the calls of round `number`. Return their outputs in the plan's order. Raises InfrastructureError.
 
-    Tools that are `sequential_only_tools` go first, each call with its result before the next. The others run side by
-    side, recorded together before any of their results.
+    Calls of `sequential_only_tools` run first, one after the other. The others run concurrently, and all are recorded
+    before the first of their results.
     """
     calls = [
-        ToolCall(call_id(number, nth), each.tool, each.parameters, "") for nth, each in enumerate(planned, start=1)
+        ToolCall(call_id(number, nth), call.tool, call.parameters, "") for nth, call in enumerate(planned, start=1)
     ]
     # Built-in tools belong to no server; they share one limit among them.
     slots = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(settings.parallel_calls_per_server))
@@ -120,7 +120,7 @@ async def execute(
 
 def call_id(number: int, nth: int) -> str:
     """Return the id of the `nth` call of round `number` in the trace, both from 1."""
-    # Ids of our own: a plan is a text, whose calls have none, and a trace needs them.
+    # The calls of a plan, which is a text, have no ids, but a trace needs them.
     return f"r{number}-{nth}"
 
 
@@ -154,35 +154,35 @@ class Information:
     _counter: TokenCounter
     _settings: PlannerSettings
     _trace: Recorder
-    _rounds: list[list[str | Block]] = field(default_factory=list)
+    _rounds: list[list[str | Block]] = field(default_factory=list, init=False)
 
     @property
     def parts(self) -> Parts:
-        """Return all that is known, for a request; empty before the first round."""
+        """Return the knowledge of all rounds for a request; empty before the first round."""
         return [part for parts in self._rounds for part in parts]
 
     async def add(self, number: int, plan: Plan, outputs: Sequence[ToolOutput]) -> None:
         """Add a round: its reasoning, its calls, and their results. Raises ProviderError."""
-        said, limit = self._prompts.wording, self._settings.summarise_over_tokens
-        results = list(dict.fromkeys(output.content for output in outputs))  # equal ones are summarised once
+        wording, limit = self._prompts.wording, self._settings.summarise_over_tokens
+        results = list(dict.fromkeys(output.content for output in outputs))  # equal results are summarised once
         shortened = dict(zip(results, await together(map(self._shorten, results)), strict=True))
-        parts: list[str | Block] = [said.round_heading.format(round=number)]
+        parts: list[str | Block] = [wording.round_heading.format(round=number)]
         if plan.reasoning:
-            parts.append(Block(said.reasoning_label, self._cut(plan.reasoning, limit)))
+            parts.append(Block(wording.reasoning_label, self._cut(plan.reasoning, limit)))
         for nth, (call, output) in enumerate(zip(plan.calls, outputs, strict=True), start=1):
             content = shortened[output.content]
             if content != output.content:
                 self._trace.event("summary", call_id=call_id(number, nth), content=content)
-            how = said.failed if output.is_error else said.succeeded
-            label = said.result_label.format(number=nth, round=number)
-            parts.append(Block(label, f"{self._cut(_format_call(call), limit)}\n-> {how}\n{content}"))
+            outcome = wording.failed if output.is_error else wording.succeeded
+            label = wording.result_label.format(number=nth, round=number)
+            parts.append(Block(label, f"{self._cut(_format_call(call), limit)}\n-> {outcome}\n{content}"))
         self._rounds.append(parts)
         # Tokens of the request's text are counted, including delimiters and labels.
         if self._counter.count(self._prompts.plain(self.parts)) > self._settings.information_tokens:
             await self._compress()
 
     async def _shorten(self, result: str) -> str:
-        """Return the result as it is, or the model's summary of it, not longer than it was asked to be."""
+        """Return a short result unchanged, or else the model's summary of it, cut to the limit."""
         limit = self._settings.summarise_over_tokens
         if self._counter.count(result) <= limit:
             return result
@@ -198,15 +198,13 @@ class Information:
         texts = await together(
             self._condense("compression", self._prompts.compression(piece, share), piece, share) for piece in pieces
         )
-        text, said = "\n\n".join(texts), self._prompts.wording
+        text, wording = "\n\n".join(texts), self._prompts.wording
         self._trace.event("compression", pieces=len(pieces), content=text)
-        self._rounds = [[said.compressed, Block(said.compressed_label, text)]]
+        self._rounds = [[wording.compressed, Block(wording.compressed_label, text)]]
 
     def _pieces(self) -> list[str]:
-        """Return the parts as texts to condense, each at most twice as long as the whole may be: a round may bring
-        more.
-        """
-        # One round may bring far more than the limit: a request for all of it would not fit into the model's context.
+        """Join the parts to texts of at most twice `information_tokens`, except for longer single parts."""
+        # One round may have far more than the limit: a request with all of it would not fit into the model's context.
         pieces, length, limit = [""], 0, 2 * self._settings.information_tokens
         for part in self.parts:
             text = part if isinstance(part, str) else f"{part.label}:\n{part.text}"
@@ -219,17 +217,15 @@ class Information:
         return pieces
 
     async def _condense(self, purpose: str, messages: list[dict[str, str]], original: str, tokens: int) -> str:
-        """Return the model's condensed text of `original`, cut to the requested length, or else the beginning of
-        `original`.
-        """
+        """Return the model's condensed text, or `original` if the reply is empty, cut to `tokens`."""
         reply = await self._asker.ask(purpose, messages, self._settings.summary_tokens)
         return self._cut((reply.content or "").strip() or original, tokens)
 
     def _cut(self, text: str, tokens: int) -> str:
-        kept = self._counter.cut(text, tokens)
-        if kept == text:
+        head = self._counter.cut(text, tokens)
+        if head == text:
             return text
-        return f"{kept}\n{self._prompts.wording.left_out.format(tokens=self._counter.count(text[len(kept) :]))}"
+        return f"{head}\n{self._prompts.wording.left_out.format(tokens=self._counter.count(text[len(head) :]))}"
 
 
 def _format_call(call: PlannedCall) -> str:
@@ -237,11 +233,11 @@ def _format_call(call: PlannedCall) -> str:
 
 
 MAX_ATTEMPTS = 3
-"""How often a plan is asked for before the run has failed."""
+"""Maximum requests for a plan; then the run has failed."""
 REQUEST_SECONDS = 300.0
 """Default seconds of a request: a plan of 12,000 tokens takes minutes."""
 PLANNER_CONTRACT = "planner_contract"
-"""The code of a run that failed as no plan kept the contract."""
+"""The code of a run that failed because no plan was valid."""
 
 _QUOTED_REPLY = 20_000
 
@@ -295,7 +291,7 @@ async def run_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
 
 @dataclass(slots=True)
 class _Planning:
-    """Conversation about one round's plan, until a reply keeps the contract."""
+    """Conversation about one round's plan, until a reply is valid."""
 
     _requests: Requests
     _asker: Asker
@@ -306,12 +302,12 @@ class _Planning:
 
     async def plan(self, number: int, information: Parts) -> Plan | RunEnd:
         """Return the plan of round `number`, or how the run has ended without one. Raises ProviderError."""
-        said = self._prompts.wording
+        wording = self._prompts.wording
         messages = self._prompts.plan(number, self._settings.max_rounds, information)
         problems: list[str] = []
         for attempt in range(1, MAX_ATTEMPTS + 1):
             reply = await self._ask(messages)
-            plan, problems = _read_plan(reply, said, self._settings.plan_tokens)
+            plan, problems = _read_plan(reply, wording, self._settings.plan_tokens)
             self._trace.event("plan", round=number, attempt=attempt, ok=plan is not None, problems=problems)
             if reply.content:
                 self._trace.message("assistant", reply.content)
@@ -319,51 +315,45 @@ class _Planning:
                 return plan
             if reply.end in ("filtered", "context_exceeded"):
                 return self._requests.end(reply)
-            messages = [
-                *messages,
-                *_repair_messages(reply, said.invalid_plan.format(problems=_list_problems(problems))),
-            ]
-        found = f"round {number}: no plan in {MAX_ATTEMPTS} replies; the last one: {'; '.join(problems)}"
-        return make_end("failed", PLANNER_CONTRACT, found)
+            listed = "\n".join(f"- {problem}" for problem in problems)
+            messages = [*messages, *_repair_messages(reply, wording.invalid_plan.format(problems=listed))]
+        reason = f"round {number}: no plan in {MAX_ATTEMPTS} replies; the last one: {'; '.join(problems)}"
+        return make_end("failed", PLANNER_CONTRACT, reason)
 
     async def _ask(self, messages: Sequence[Mapping[str, str]]) -> ChatReply:
         """Make one request and update the token counter from its usage.
 
-        Only these requests update it, because they run one at a time: concurrent ones would make the counter depend on
-        their order, and a replay different.
+        Only these requests update it, because they run one at a time: after concurrent ones the counter would depend on
+        their order, and a replay would differ.
         """
         reply = await self._asker.ask("plan", messages, self._settings.plan_tokens)
         self._counter.learn("\n".join(message["content"] for message in messages), reply.usage.input_tokens)
         return reply
 
 
-def _read_plan(reply: ChatReply, said: PlannerWording, tokens: int) -> tuple[Plan | None, list[str]]:
+def _read_plan(reply: ChatReply, wording: PlannerWording, tokens: int) -> tuple[Plan | None, list[str]]:
     """Return the plan in a reply of at most this number of tokens, or its mistakes."""
     try:
         return parse_plan(reply.content or ""), []
     except InvalidReply as error:
         problems = error.problems
     if reply.tool_calls:
-        problems.append(said.native_calls)
+        problems.append(wording.native_calls)
     if reply.finish_reason == "length":
-        problems.append(said.cut_plan.format(tokens=tokens))
+        problems.append(wording.cut_plan.format(tokens=tokens))
     return None, problems
 
 
-def _repair_messages(reply: ChatReply, what_is_wrong: str) -> list[dict[str, str]]:
-    """Return the refused reply, and why it is refused."""
+def _repair_messages(reply: ChatReply, advice: str) -> list[dict[str, str]]:
+    """Return the refused reply, and the advice as the user's message."""
     quoted = clip_middle(reply.content or "(an empty reply)", _QUOTED_REPLY)
-    return [{"role": "assistant", "content": quoted}, {"role": "user", "content": what_is_wrong}]
-
-
-def _list_problems(problems: Sequence[str]) -> str:
-    return "\n".join(f"- {problem}" for problem in problems)
+    return [{"role": "assistant", "content": quoted}, {"role": "user", "content": advice}]
 
 
 class PlannerRunner(RunnerKind):
     """Runner `mcp_planner`."""
 
-    # The original's limit of a task: up to 20 rounds, each with a plan and its calls.
+    # Seconds, the original's limit of a task: up to 20 rounds, each with a plan and its calls.
     run_seconds = 3000.0
 
     async def __call__(self, case: Case, context: RunContext) -> RunOutput | RunEnd:

@@ -1,4 +1,4 @@
-"""Requests of the planner: put together of its texts, with data in delimited blocks, and sent with a limit."""
+"""Build the planner's requests from its texts, with data in delimited blocks, and send them with a limit."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Prompts:
         if own := self._fill("answer", {"calls": calls, "servers": servers}, material):
             return own
         executed = said.executed.format(calls=calls, servers=servers)
-        # Without the tools, which are most of a request: nothing is called any more.
+        # Without the tools, which are most of a request: there are no more calls.
         return self._request(
             said.answering, [*self._task, executed, *self._information_parts(information), said.ask_answer]
         )
@@ -74,7 +74,7 @@ class Prompts:
         return self._request(said.summarising, [said.ask_compression.format(tokens=tokens), block])
 
     def plain(self, parts: Parts) -> str:
-        """Return parts as the text that a request shows of them."""
+        """Return the parts as the text of a request."""
         return render_parts(parts, self._boundary)
 
     def _information_parts(self, information: Parts) -> Parts:
@@ -87,8 +87,7 @@ class Prompts:
         self, prompt: str, values: Mapping[str, object], material: Mapping[str, Parts]
     ) -> list[dict[str, str]] | None:
         """Return the request from the prompt's file, or None without such a file."""
-        text = self._replaced.find(prompt, self._language) if self._replaced is not None else None
-        if text is None:
+        if self._replaced is None or (text := self._replaced.find(prompt, self._language)) is None:
             return None
         # A replaced prompt contains its own instructions. The explanation of blocks is always added.
         how_to_read = self.wording.how_to_read.format(boundary=self._boundary).strip()
@@ -104,7 +103,7 @@ class Prompts:
 
 
 def _render_task(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return the case's messages as one text: a single one as it is, several each under its role."""
+    """Return the text of a single message, or all messages with their roles above them."""
     if len(messages) == 1:
         return str(messages[0]["content"])
     return "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in messages)
@@ -120,25 +119,25 @@ _LIMIT, _NEWER_LIMIT = "max_tokens", "max_completion_tokens"
 
 
 class Asker:
-    """Sender of requests for replies of at most this number of tokens.
+    """Send requests with a limit of the reply's tokens.
 
-    If the `parameters` of the model and the run set a limit, the lower number is used; if they remove it with
-    null, none is sent.
+    If the `parameters` of the model and the run have a limit, the lower one is sent. If they remove it with null, none
+    is sent.
     """
 
     def __init__(self, requests: Requests, parameters: Mapping[str, Any]) -> None:
         self._requests = requests
-        self._given = [parameters[name] for name in (_LIMIT, _NEWER_LIMIT) if name in parameters]
+        self._own_limits = [parameters[name] for name in (_LIMIT, _NEWER_LIMIT) if name in parameters]
         self._newer = parameters.get(_NEWER_LIMIT) is not None
 
     async def ask(self, purpose: str, messages: Sequence[Mapping[str, Any]], tokens: int) -> ChatReply:
-        """Return one request. Raises ProviderError."""
+        """Return the reply to one request. Raises ProviderError."""
         return await self._requests.send(messages, parameters=self._limit_parameters(tokens), purpose=purpose)
 
     def _limit_parameters(self, tokens: int) -> dict[str, int | None]:
         """Return the parameters of a request that limit its reply."""
-        numbers = [given for given in self._given if isinstance(given, int)]
-        if self._given and not numbers:
+        numbers = [limit for limit in self._own_limits if isinstance(limit, int)]
+        if self._own_limits and not numbers:
             return {}
         limit = min([tokens, *numbers])
         if self._newer:

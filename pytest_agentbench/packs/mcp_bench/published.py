@@ -48,12 +48,12 @@ def _require_model(models: tuple[PublishedModel, ...]) -> tuple[PublishedModel, 
 
 
 class PublishedFile(ConfigFile):
-    """Published results, to be read next to one's own."""
+    """Published results, to compare with your own."""
 
     source: Text
     """Publication of the results."""
     caveats: tuple[Text, ...] = ()
-    """Why they differ from one's own, for people."""
+    """Reasons for differences from your own results, for people."""
     models: Annotated[tuple[PublishedModel, ...], AfterValidator(_require_model)]
     """The results."""
 
@@ -65,7 +65,7 @@ class PublishedFile(ConfigFile):
 
 
 def read_published(name: str) -> PublishedFile:
-    """Return the published results of a file, or those that ship under the name `paper`. Raises ConfigError."""
+    """Return the published results of a file, or of the package for the name `paper`. Raises ConfigError."""
     if name == PAPER:
         with as_file(files(__package__).joinpath("published.yaml")) as path:
             return load(path, PublishedFile)
@@ -73,7 +73,7 @@ def read_published(name: str) -> PublishedFile:
 
 
 def _as_group(group: PublishedGroup | None) -> dict[str, Any] | None:
-    """Return the group with dimensions on their scale of 10, as reports have them; None if nothing is known of it."""
+    """Return the group in the form of reports, with dimensions on a scale of 10; None without results."""
     if group is None:
         return None
     figures = {

@@ -23,7 +23,7 @@ R = TypeVar("R", bound=Record)
 MCP_TASK = "mcp_task"
 """Name of the part of a case, and of its grader."""
 TOOL_USE = "tool_use"
-"""The name of the part of an evaluation."""
+"""Name of the part of an evaluation."""
 
 _MEASURE = "The task is done, what the answer says comes from the tools, and tools, arguments and their order fit."
 
@@ -63,41 +63,41 @@ PUBLISHED_EXCLUSIONS: Mapping[str, tuple[str, ...]] = {
     "OSINT Intelligence": ("osint_overview",),
     "BioMCP": ("alphagenome_predictor",),
 }
-"""Tools that the published runs were not offered, by server: `problematic_tools` of that file."""
+"""Tools that were not offered in the published runs, by server: `problematic_tools` of that file."""
 PUBLISHED_JUDGING: Mapping[str, Any] = {"shuffle": "bands"}
 """Settings of the judge in the published runs that are not our defaults."""
 
 
 def _with_published(data: Any, settings: Mapping[str, Any]) -> Any:
-    """Return a section with the settings of the published runs where its `compat` asks for them."""
+    """Return a section with the settings of the published runs if its `compat` is `mcp_bench`."""
     if isinstance(data, Mapping) and data.get("compat") == "mcp_bench":
         return {**settings, **data}
     return data
 
 
 class PlannerSettings(Record):
-    """Settings of `mcp_planner`, and of the servers that MCP tasks are offered with any runner."""
+    """Settings of `mcp_planner`, and of the servers offered to MCP tasks with any runner."""
 
     # The numbers are the original's, so that a profile without the section repeats the paper (seed 004, 3.1).
 
     max_rounds: Annotated[StrictInt, Field(ge=1, le=1000)] = 20
-    """Most rounds of planning; 1 is the paper's one-shot global planning."""
+    """Maximum rounds of planning; 1 is the paper's one-shot global planning."""
     plan_tokens: AtLeastOne = 12_000
-    """Most tokens of a plan."""
+    """Maximum tokens of a plan."""
     answer_tokens: AtLeastOne = 12_000
-    """Most tokens of the final answer."""
+    """Maximum tokens of the final answer."""
     summary_tokens: AtLeastOne = 10_000
     """Maximum tokens of the model's replies with summaries and compressions."""
     summarise_over_tokens: AtLeastOne = 1_000
-    """A longer result is summarised by the model to this length, and then cut there."""
+    """Tokens above which the model summarises a result. The summary is cut to this length."""
     information_tokens: Annotated[StrictInt, Field(ge=100)] = 20_000
-    """How long the results of all rounds may get; beyond it the model compresses them to half of it."""
+    """Maximum tokens of the results of all rounds. Beyond it the model compresses them to half of it."""
     parallel_calls_per_server: AtLeastOne = 20
     """Calls of one server in flight."""
     sequential_only_tools: tuple[Text, ...] = ()
     """Ids of tools whose calls run before a round's others, one by one."""
     call_timeout_seconds: Seconds = 300
-    """Limit of one call; the `timeout_seconds` of a server may end it sooner."""
+    """Seconds of one call; the `timeout_seconds` of a server may end it sooner."""
     language: Literal["en", "zh"] = "en"
     """Language of the prompts: English or Chinese."""
     distraction_servers: Annotated[StrictInt, Field(ge=0)] = 10
@@ -105,7 +105,7 @@ class PlannerSettings(Record):
     distractors: Literal["optional", "required"] = "optional"
     """Whether a task runs without a distraction server that is missing or does not start, or is skipped."""
     resident_servers: tuple[Text, ...] = ()
-    """Servers that every MCP task is offered."""
+    """Servers offered to every MCP task."""
     prompts: PlannerPrompts = Field(default=None, exclude_if=is_none)
     """A folder of prompts in place of ours: `<prompt>.<language>.txt`, such as `plan.en.txt`."""
     compat: Literal["mcp_bench"] | None = Field(default=None, exclude=True)
@@ -134,10 +134,10 @@ LIMITED = (
 """Settings that a guest may only lower."""
 
 
-def _find_excess(found: PlannerSettings, most: PlannerSettings, guest: Guest) -> Excess:
+def _find_excess(settings: PlannerSettings, most: PlannerSettings, guest: Guest) -> Excess:
     for name in LIMITED:
-        if getattr(found, name) > getattr(most, name):
-            yield (name,), getattr(found, name), getattr(most, name)
+        if getattr(settings, name) > getattr(most, name):
+            yield (name,), getattr(settings, name), getattr(most, name)
 
 
 def _unless_default(section: R) -> R | None:
@@ -154,7 +154,7 @@ PLANNER = ProfileSection[PlannerSettings](
     "planner",
     "run_profile",
     PlannerSettings,
-    "How mcp_planner plans, and what MCP tasks are offered.",
+    "Planning by mcp_planner, and the servers offered to MCP tasks.",
     default=PlannerSettings,
     fingerprint=_unless_default,
     excess=_find_excess,
@@ -164,17 +164,17 @@ TASK_TEXT = ProfileSection[Literal["fuzzy", "detailed"]](
     "run_profile",
     Literal["fuzzy", "detailed"],
     "Which text of an MCP task the agent sees.",
-    # The paper's agents see the fuzzy text alone; the detailed one is the judge's reference (seed 004, 5.2).
+    # The paper's agents see only the fuzzy text; the detailed one is the judge's reference (seed 004, 5.2).
     default=lambda: "fuzzy",
     excess=lambda found, most, guest: (),
 )
 
 
 class McpJudging(Record):
-    """Order and language of the prompt of those who judge MCP tasks."""
+    """Order and language of the prompt for judges of MCP tasks."""
 
     shuffle: Literal["axes", "bands", "none"] = "axes"
-    """The order of the rubric in each iteration: axes and their dimensions shuffled, their bands too, or as it is."""
+    """Order of the rubric in each iteration: axes and their dimensions shuffled, their bands too, or not shuffled."""
     language: Literal["en", "zh"] = "en"
     """The language of the judge's prompt."""
     prompts: JudgePrompts = Field(default=None, exclude_if=is_none)
@@ -225,7 +225,7 @@ class McpTask(CasePart):
 
     @property
     def asked_texts(self) -> tuple[str, ...]:
-        """Return both texts: which one the agent is asked is the run profile's choice."""
+        """Return both texts; the run profile chooses the one for the agent."""
         return tuple(text for text in (self.fuzzy, self.detailed) if text)
 
     @property

@@ -14,6 +14,7 @@ from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS, ToolU
 from pytest_agentbench.reports.gate import CaseKey, case_key
 from pytest_agentbench.reports.sections import Kind, PageTable, ReportSection
 from pytest_agentbench.statistics.estimates import mean, mean_of, pair, score_interval, wilson_interval
+from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.records.case import Case
@@ -170,19 +171,19 @@ def describe_tool_use(group: Mapping[str, Any], dash: str) -> str:
     """Return a group in a line, for people."""
     means = {name: figure["mean"] for name, figure in group["figures"].items()}
 
-    def shown(name: str, form: str) -> str:
+    def format_mean(name: str, spec: str) -> str:
         if means[name] is None:
             return dash
-        return format(means[name], form)
+        return format(means[name], spec)
 
     rates = zip(("tool names", "arguments", "calls"), RULES, strict=True)
-    valid = ", ".join(f"{what} {shown(name, '.1%')}" for what, name in rates)
-    effort = ", ".join(f"{shown(name, '.1f')} {name}" for name in ("rounds", "calls"))
-    tasks = f"{group['tasks']:,} task{'' if group['tasks'] == 1 else 's'}"
+    valid = ", ".join(f"{title} {format_mean(name, '.1%')}" for title, name in rates)
+    effort = ", ".join(f"{format_mean(name, '.1f')} {name}" for name in ("rounds", "calls"))
+    tasks, distractors = count_text(group["tasks"], "task"), ""
     planned, offered = means["distractors"], means["distractors_offered"]
-    fewer = planned is not None and offered is not None and offered < planned
-    distractors = f"; {offered:.3g} of {planned:.3g} distractors" if fewer else ""
-    return f"overall {shown('overall', '.3f')}; valid {valid}; {effort} per task, {tasks}{distractors}"
+    if planned is not None and offered is not None and offered < planned:
+        distractors = f"; {offered:.3g} of {planned:.3g} distractors"
+    return f"overall {format_mean('overall', '.3f')}; valid {valid}; {effort} per task, {tasks}{distractors}"
 
 
 def _summarize_group(tasks: Sequence[Task]) -> dict[str, Any] | None:
@@ -204,7 +205,7 @@ def _list_figures(row: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def _summarize_figure(name: str, tasks: Sequence[Sequence[float | None]]) -> dict[str, Any]:
-    known = [found for task in tasks if (found := [float(value) for value in task if value is not None])]
+    known = [values for task in tasks if (values := [float(value) for value in task if value is not None])]
     # A single task has the interval of its repetitions, because one task has no interval over tasks.
     sample = known[0] if len(known) == 1 else [mean_of(task) for task in known]
     if name in _SHARES:
@@ -217,12 +218,11 @@ def _summarize_figure(name: str, tasks: Sequence[Sequence[float | None]]) -> dic
 
 
 def judges_cv_percent(judged: JudgeResult) -> float | None:
-    """Return how far several judge models differ on task completion (0-10): sigma / mu over their means, in percent
-    (6.4).
+    """Return the variation of several judges on task completion (0-10): sigma / mu of their means, in percent (6.4).
 
     Each judge's mean is over its own iterations; sigma is the population's. None for fewer than two judges.
     """
-    # Only here: the judge brings its prompts and the reading of replies, and reports are written without them.
+    # Imported here, because the judge imports its prompts and the reading of replies, which reports do not need.
     from pytest_agentbench.packs.mcp_bench.judge import cv_percent, task_completion
 
     by_judge: dict[str, list[float]] = defaultdict(list)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
-from pytest_agentbench.terminal_text import visible, visible_line
+from pytest_agentbench.terminal_text import count_text, visible, visible_line
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 Group = Mapping[str, Any]
-"""A group of tasks as `models[].tool_use` of report.json has it."""
+"""A group of tasks in the shape of `models[].tool_use` of report.json."""
 Models = Sequence[tuple[str, Mapping[str, Any]]]
 """The models' names and their `tool_use`."""
 
@@ -47,8 +47,8 @@ class _Column:
 
 def tables(models: Models, published: PublishedFile | None = None) -> list[Table]:
     """Return all tables that have data; the first three with the published results."""
-    counts = sorted({int(count) for _, found in models for count in found["by_servers"]})
-    found = [
+    counts = sorted({int(count) for _, tool_use in models for count in tool_use["by_servers"]})
+    candidates = [
         _make_leaderboard("Table 3: all tasks", models, "total", published),
         _make_leaderboard("Table 4: tasks with a single server", models, "single_server", published),
         _make_leaderboard("Table 5: tasks with several servers", models, "multi_server", published),
@@ -58,59 +58,55 @@ def tables(models: Models, published: PublishedFile | None = None) -> list[Table
         _make_servers_table("Overall score, by the number of servers", models, counts, _overall_columns),
         _make_further_table("Further figures, all tasks", models),
     ]
-    return [table for table in found if table.rows]
+    return [table for table in candidates if table.rows]
 
 
 def _make_leaderboard(title: str, models: Models, group: str, published: PublishedFile | None) -> Table:
-    """Return the best overall score first, without rows if no model of one's own has such tasks."""
-    there = [(name, found[group]) for name, found in models if found[group] is not None]
-    beside = []
-    if there and published is not None:
-        beside = [(visible_line(name), found[group]) for name, found in published.as_models() if found[group]]
-    # Models that nobody judged come last, in the order of the reports.
-    ordered = sorted([*there, *beside], key=lambda each: -(_mean(each[1], "overall") or 0.0))
+    """Return the models with such tasks, the best overall score first. Published ones are added only to others."""
+    rows = [(name, tool_use[group]) for name, tool_use in models if tool_use[group] is not None]
     note = "Rates in percent; the judge's scores, of 10, as fractions of 1. Scores are of the tasks that were judged."
-    if beside and published is not None:
-        note = "\n".join([note, visible(f"Published: {published.source}."), *map(visible, published.caveats)])
-    return _make_table(title, _SCORES, ordered, note)
+    if rows and published is not None:
+        others = [(visible_line(name), tool_use[group]) for name, tool_use in published.as_models() if tool_use[group]]
+        rows += others
+        if others:
+            note = "\n".join([note, visible(f"Published: {published.source}."), *map(visible, published.caveats)])
+    # The sort is stable: models without a verdict come last, in the order of the reports.
+    rows.sort(key=lambda row: -(_mean(row[1], "overall") or 0.0))
+    return _make_table(title, _SCORES, rows, note)
 
 
 def _make_servers_table(
     title: str, models: Models, counts: Sequence[int], columns: Callable[[str, Callable[[Group], Group]], list[_Column]]
 ) -> Table:
     """Return a table with columns for each number of servers, then for all tasks."""
-    shown = [column for count in counts for column in columns(_count_servers(count), _group_of(str(count)))]
-    shown += columns("all", lambda found: found["total"])
-    return _make_table(title, shown, models, f"Means with their {_INTERVAL}s over tasks.")
+    all_columns = [column for count in counts for column in columns(count_text(count, "server"), _group_of(str(count)))]
+    all_columns += columns("all", lambda tool_use: tool_use["total"])
+    return _make_table(title, all_columns, models, f"Means with their {_INTERVAL}s over tasks.")
 
 
 def _make_further_table(title: str, models: Models) -> Table:
-    return _make_table(title, _FURTHER, [(name, found["total"]) for name, found in models], "Rates in percent.")
+    return _make_table(title, _FURTHER, [(name, tool_use["total"]) for name, tool_use in models], "Rates in percent.")
 
 
 def _make_table(title: str, columns: Sequence[_Column], rows: Sequence[tuple[str, Group]], note: str) -> Table:
-    cells = tuple((name, *(column.cell(found) for column in columns)) for name, found in rows)
+    cells = tuple((name, *(column.cell(group) for column in columns)) for name, group in rows)
     return Table(title, ("model", *(column.title for column in columns)), cells, note)
 
 
-def _count_servers(count: int) -> str:
-    return f"{count} server{'' if count == 1 else 's'}"
-
-
 def _group_of(count: str) -> Callable[[Group], Group]:
-    return lambda found: found["by_servers"].get(count) or {"figures": {}}
+    return lambda tool_use: tool_use["by_servers"].get(count) or {"figures": {}}
 
 
 def _effort_columns(label: str, group: Callable[[Group], Group]) -> list[_Column]:
     return [
-        # `key=what` binds now: a closure over the loop's variable would show the calls in both columns.
-        _Column(f"{what}, {label}", lambda found, key=what: _format_interval(group(found), key, 1))  # type: ignore[misc]
-        for what in ("rounds", "calls")
+        # `key=name` binds now: a closure over the loop's variable would show the calls in both columns.
+        _Column(f"{name}, {label}", lambda tool_use, key=name: _format_interval(group(tool_use), key, 1))  # type: ignore[misc]
+        for name in ("rounds", "calls")
     ]
 
 
 def _overall_columns(label: str, group: Callable[[Group], Group]) -> list[_Column]:
-    return [_Column(label, lambda found: _format_interval(group(found), "overall", 3))]
+    return [_Column(label, lambda tool_use: _format_interval(group(tool_use), "overall", 3))]
 
 
 def _figure(group: Group, name: str) -> Mapping[str, Any]:
@@ -119,8 +115,8 @@ def _figure(group: Group, name: str) -> Mapping[str, Any]:
 
 
 def _mean(group: Group, name: str) -> float | None:
-    found: float | None = _figure(group, name).get("mean")
-    return found
+    mean: float | None = _figure(group, name).get("mean")
+    return mean
 
 
 def _format_number(value: float | None, digits: int, scale: float = 1) -> str:
@@ -131,8 +127,11 @@ def _format_number(value: float | None, digits: int, scale: float = 1) -> str:
 
 def _format_interval(group: Group, name: str, digits: int) -> str:
     figure = _figure(group, name)
+    mean = _format_number(figure.get("mean"), digits)
     interval = _interval_ends(figure, digits, 1.0 if name == "overall" else inf)
-    return _format_number(figure.get("mean"), digits) + (f" [{interval}]" if interval != UNKNOWN else "")
+    if interval == UNKNOWN:
+        return mean
+    return f"{mean} [{interval}]"
 
 
 def _interval_ends(figure: Mapping[str, Any], digits: int, most: float) -> str:
@@ -183,15 +182,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "report",
         help="print the tables of MCP tasks from report.json",
-        description="Print what report.json files say of MCP tasks, in the shape of MCP-Bench's tables 3 to 6: scores "
-        "of all tasks, of those with one server and with several, rounds and calls by the number of servers. Runs of "
-        "one model from several reports are taken together.",
+        description="Print the results of MCP tasks in report.json files in the shape of MCP-Bench's tables 3 to 6: "
+        "scores of all tasks, of tasks with one server and with several, rounds and calls by the number of servers. "
+        "Runs of one model from several reports are counted together.",
     )
     parser.add_argument("reports", nargs="+", type=Path, metavar="REPORT", help="a report.json")
     parser.add_argument(
         "--beside",
         metavar="FILE",
-        help="print published results next to these: a file of them, or 'paper' for what MCP-Bench's paper states",
+        help="print published results next to these: from a file, or 'paper' for those of MCP-Bench's paper",
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--markdown", action="store_true", help="print Markdown")
@@ -208,17 +207,18 @@ def run(args: argparse.Namespace) -> int:
 
     parts = [read_report(path) for path in args.reports]
     published = None if args.beside is None else read_published(args.beside)
-    found = group_by_model(parts)
+    entries = group_by_model(parts)
     if args.json:
-        beside = {} if published is None else {"published": published.model_dump(mode="json")}
-        print(json.dumps({"models": found, **beside}, indent=2))
+        document: dict[str, Any] = {"models": entries}
+        if published is not None:
+            document["published"] = published.model_dump(mode="json")
+        print(json.dumps(document, indent=2))
         return 0
-    models = [(printable(model["model_id"]), model["tool_use"]) for model in found]
-    shown = tables(models, published)
+    models = [(printable(entry["model_id"]), entry["tool_use"]) for entry in entries]
     if args.markdown:
-        print("\n\n".join(map(format_markdown, shown)))
+        print("\n\n".join(map(format_markdown, tables(models, published))))
     else:
-        _print(shown)
+        _print(tables(models, published))
     return 0
 
 
@@ -237,10 +237,10 @@ def group_by_model(parts: Sequence[Part]) -> list[dict[str, Any]]:
             # The same run in two reports, such as a session's and its merged one, would count twice.
             if (owner := owners.setdefault(row["nodeid"], part)) is not part:
                 raise ConfigError(
-                    f"{part.name}: found a run of {row['nodeid']}, which {owner.name} has too; name one of them"
+                    f"{part.name}: found a run of {row['nodeid']}, which {owner.name} has too; name only one of them"
                 )
             rows[row["model_id"]].append(row)
-    found = [
+    entries = [
         {
             "model_id": model_id,
             "label": of_model[0]["label"],
@@ -250,14 +250,14 @@ def group_by_model(parts: Sequence[Part]) -> list[dict[str, Any]]:
         for model_id, of_model in rows.items()
         if (figures := summarize_tool_use(of_model)) is not None
     ]
-    if not found:
+    if not entries:
         names = ", ".join(part.name for part in parts)
-        raise ConfigError(f"{names}: found no run of an MCP task; see docs/mcp-bench.md for how to run some")
-    return found
+        raise ConfigError(f"{names}: found no run of an MCP task; docs/mcp-bench.md explains how to run some")
+    return entries
 
 
 def format_markdown(table: Table) -> str:
-    """Return a table as Markdown has it; names of models cannot break it."""
+    """Return a table in Markdown; names of models are escaped."""
 
     def line(cells: Sequence[str]) -> str:
         return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
@@ -266,7 +266,7 @@ def format_markdown(table: Table) -> str:
     return "\n".join([f"**{table.title}**", "", line(table.columns), rule, *map(line, table.rows), "", table.note])
 
 
-def _print(shown: Sequence[Table]) -> None:
+def _print(tables: Sequence[Table]) -> None:
     """Print tables; a table too wide for the terminal is transposed, with a column for each model."""
     from rich.console import Console
     from rich.text import Text
@@ -275,11 +275,11 @@ def _print(shown: Sequence[Table]) -> None:
     if not console.is_terminal:
         # Without a terminal rich assumes 80 columns; a file or another program gets whole rows.
         console = Console(width=_ANY_WIDTH)
-    for table in shown:
+    for table in tables:
         fits = _measure_width(table.columns, table.rows) <= console.width
         console.print(Text(table.title, "bold"))
         for titles, *rows in [[table.columns, *table.rows]] if fits else _transpose(table, console.width):
-            # Too wide on its side, too: it runs over the edge, for a figure that is cut is another figure.
+            # Too wide in both forms: let it run over the edge, because a truncated figure is another figure.
             width = max(console.width, _measure_width(titles, rows))
             console.print(_make_grid(titles, rows, width), width=width, crop=False)
         console.print(Text(table.note, "dim"), "")

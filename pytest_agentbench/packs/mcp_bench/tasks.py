@@ -59,7 +59,7 @@ _LISTS = ("server_tasks", "combinations", "tasks", "generated_tasks")
 _SHARED = ("server_name", "servers", "combination_name", "combination_type")
 _OF_TASKS = ("task_id", "task_description", "fuzzy_description")
 _MOST_LEVELS = 16
-"""How deep lists and groups may nest: MCP-Bench has four levels."""
+"""Maximum levels of lists and groups: MCP-Bench has four."""
 _TEXTS = re.compile(r'"(?:task_description|fuzzy_description)"\s*:')
 
 
@@ -94,14 +94,14 @@ class TaskEntry(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _named_servers(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _named_servers(cls, fields: dict[str, Any]) -> dict[str, Any]:
         """Fill `servers` from `server_name` if it is missing: MCP-Bench joins several by `+`."""
-        name = given.get("server_name")
-        if "servers" in given or not isinstance(name, str):
-            return given
-        # A name may itself contain a plus, as "C++" does: an empty part reveals it.
+        name = fields.get("server_name")
+        if "servers" in fields or not isinstance(name, str):
+            return fields
+        # A name may itself contain a plus, such as "C++": then a part is empty.
         parts = [part.strip() for part in name.split("+")]
-        return {**given, "servers": parts if all(parts) else [name]}
+        return {**fields, "servers": parts if all(parts) else [name]}
 
     @model_validator(mode="after")
     def _has_a_text(self) -> Self:
@@ -138,7 +138,7 @@ def read_tasks(path: Path) -> Iterator[FoundTask | BadRow]:
         raise ConfigError(f"{path}:1:1: {explain_error(error)[1]}") from error
     try:
         start = skip_blanks(text, 0)
-        # The whole text is read once before the first task is given: a broken end is an error, not fewer tasks.
+        # The whole text is scanned before the first task is yielded: a broken end is an error, not fewer tasks.
         expect_end(text, scan_value(text, start)[1])
     except (ValueError, RecursionError) as error:
         offset, reason = explain_error(error)
@@ -148,7 +148,7 @@ def read_tasks(path: Path) -> Iterator[FoundTask | BadRow]:
 
 
 class _Reader:
-    """One pass over the text of a file. Lines are counted as it goes, as the text may be long."""
+    """One pass over the text of a file. It counts lines as it proceeds, because the text may be long."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
@@ -167,20 +167,20 @@ class _Reader:
                 yield BadRow(self._line, str(error), self.path)
 
     def _task(self, own: Any, shared: dict[str, Any]) -> FoundTask:
-        """Return the value as a task. Raises ConfigError with all that is wrong with it."""
+        """Return the value as a task. Raises ConfigError with all problems of the value."""
         if not isinstance(own, dict):
             raise self._problem(
                 (), f"found {describe_kind(own)}, expected a task (an object with a task_id) or a group of tasks"
             )
-        given = _join_fields(shared, own)
+        fields = _join_fields(shared, own)
         if not own.keys().isdisjoint(_SHARED) and own.keys().isdisjoint(_OF_TASKS):
             raise self._problem((), "found servers without tasks, expected a list of them: tasks: [...]")
         try:
-            # `encode` is the test: JSON may hold half of a surrogate pair, which no file and no request can.
-            raw = json.dumps(given, ensure_ascii=False).encode()
+            # `encode` fails for half of a surrogate pair, which JSON may contain, but no file and no request.
+            raw = json.dumps(fields, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            raise self._problem((), "found half of a surrogate pair (\\ud800-\\udfff), which is no text") from error
-        entry = validate(Document(self.path, b"", given, place=self._place), TaskEntry, Scope(str(self.path.parent)))
+            raise self._problem((), "found half of a surrogate pair (\\ud800-\\udfff), which is not text") from error
+        entry = validate(Document(self.path, b"", fields, place=self._place), TaskEntry, Scope(str(self.path.parent)))
         if entry.task_id in self._firsts:
             reason = f"found {entry.task_id[:80]!r} again, first on line {self._firsts[entry.task_id]}"
             raise self._problem(("task_id",), f"{reason}; give each task its own id")
@@ -214,14 +214,15 @@ def _walk(text: str, at: int, shared: dict[str, Any], level: int = 0) -> Iterato
     if "task_id" in starts or not _has_tasks({key: text[start] for key, start in starts.items()}):
         yield at, shared
         return
-    said = {name: scan_value(text, starts[name])[0] for name in (*_SHARED, "name") if name in starts}
+    fields = {name: scan_value(text, starts[name])[0] for name in (*_SHARED, "name") if name in starts}
     if "generated_tasks" in starts:
-        # Only combinations are called by `name`; in other groups the field is for people.
-        said.setdefault("combination_name", said.get("name"))
-    said.pop("name", None)
-    for name in (*_LISTS, "task"):
-        if text[starts.get(name, at)] == ("{" if name == "task" else "[") and name in starts:
-            yield from _walk(text, starts[name], _join_fields(shared, said), level + 1)
+        # `name` is the name of combinations; in other groups the field is for people.
+        fields.setdefault("combination_name", fields.get("name"))
+    fields.pop("name", None)
+    openings = {**dict.fromkeys(_LISTS, "["), "task": "{"}
+    for name, opening in openings.items():
+        if name in starts and text[starts[name]] == opening:
+            yield from _walk(text, starts[name], _join_fields(shared, fields), level + 1)
 
 
 def _join_fields(shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -245,8 +246,8 @@ _MANUAL = "manual"
 class TaskSettings:
     """Settings by which cases are made of tasks.
 
-    `detailed` asks for the detailed text, `runner` runs them, `servers` are those that files near them declare.
-    Which other servers a task is offered is decided when it runs.
+    `detailed` selects the detailed text, `runner` runs the tasks, files near them declare `servers`. Further servers
+    are chosen when a task runs.
     """
 
     detailed: bool = False
@@ -276,7 +277,7 @@ class TaskSettings:
         return {
             "runner": RunnerSpec(type=self.runner),
             "messages": (Message(role="user", content=self.text(entry)),),
-            # By name alone: files near the task, or the run profile, declare them.
+            # Only names: files near the task, or the run profile, declare the servers.
             "mcp_servers": dict.fromkeys(entry.servers),
             "parts": {
                 MCP_TASK: McpTask(
@@ -302,7 +303,7 @@ class TaskSettings:
 
 
 def _make_tag(name: str) -> str:
-    """Return the name as -k and -m can be given it. `manual` would keep the task from running unasked."""
+    """Return the name in a form for -k and -m. `manual` is changed, because it would exclude the task by default."""
     tag = re.sub(r"[^\w.+]+", "-", name.lower()).strip("-_.+") or "server"
     if tag == _MANUAL:
         return f"{tag}-server"
@@ -311,7 +312,7 @@ def _make_tag(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CaseBuilder:
-    """Builder of a task's case, called when it runs: until then only the JSON is kept."""
+    """Build a task's case when its run begins. Until then only the JSON is in memory."""
 
     tasks: OpenedTasks
     case_id: str
@@ -334,7 +335,7 @@ class _CaseBuilder:
 
 
 class OpenedTasks(OpenedSource):
-    """A task file. Case ids are the tasks' own; a file of predictions may answer them in order all the same."""
+    """A task file. Case ids are the tasks' ids; files of predictions may still answer the tasks by their order."""
 
     own_ids = ordered = True
 
@@ -355,7 +356,7 @@ class OpenedTasks(OpenedSource):
                 yield task
                 continue
             case_id, tags = legal_id(task.entry.task_id), self.settings.tags(task.entry)
-            # A file may hold thousands of tasks, most of which wait: each case is made when its run begins.
+            # A file may have thousands of tasks, and most of them wait: each case is built when its run begins.
             made = _CaseBuilder(self, case_id, tags, task.line, task.raw)
             yield SourceCase(case_id, tags, self.path, task.line, made, number)
         if number < 0:
@@ -366,8 +367,8 @@ class OpenedTasks(OpenedSource):
 
     def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:
         """Return the error, which names the task's own field for its id."""
-        said = [f"task_id: {text}" if loc == ("case_id",) else text for loc, text in problems]
-        return ConfigError(f"{row.path}:{row.line}:1: {'; '.join(said)}")
+        texts = [f"task_id: {text}" if loc == ("case_id",) else text for loc, text in problems]
+        return ConfigError(f"{row.path}:{row.line}:1: {'; '.join(texts)}")
 
 
 class TaskFiles(CaseSource):

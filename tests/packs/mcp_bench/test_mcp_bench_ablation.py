@@ -160,7 +160,7 @@ def test_the_table(ablation, tmp_path):
         ["shuffled: 5 shuffled orders, mean", "6.8 %", "9.6 %", "2.00 of 2 (2 ratings)"],
     ]
     assert "CV over the shuffles of three: 20.0 %" in out
-    assert re.search(r"^36 verdicts asked for, 0 kept from before; cost \$\d+\.\d{4}$", out, re.MULTILINE)
+    assert re.search(r"^36 verdicts asked for, 0 stored before; cost \$\d+\.\d{4}$", out, re.MULTILINE)
 
 
 def test_a_second_call_costs_nothing_and_has_the_same_scores(ablation, endpoint):
@@ -177,11 +177,11 @@ def test_a_second_call_costs_nothing_and_has_the_same_scores(ablation, endpoint)
 def test_a_dry_run_counts_missing_verdicts(ablation, endpoint):
     assert ablation(*BY_ALL, "--dry-run")[:2] == (
         0,
-        "2 runs x 3 judges x 6 verdicts: 36 requests to make, 0 verdicts are kept from before\n",
+        "2 runs x 3 judges x 6 verdicts: 36 requests to make, 0 verdicts are stored\n",
     )
     assert endpoint.requests == []
     ablation("--judge", "one", "--runs", "1")
-    assert "30 requests to make, 6 verdicts are kept" in ablation(*BY_ALL, "--dry-run")[1]
+    assert "30 requests to make, 6 verdicts are stored" in ablation(*BY_ALL, "--dry-run")[1]
 
 
 def test_other_request_options_are_another_verdict(ablation, endpoint, tmp_path):

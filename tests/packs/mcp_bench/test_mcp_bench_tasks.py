@@ -271,7 +271,7 @@ def test_a_broken_task_is_an_error_of_its_own(write, read):
         "9:56: servers[0]: found 'A:b', expected the name of a server: no blank text, without ':' (a tool's id is "
         "server:tool) and control characters",
         "10:66: dependencies.a: found 'b', expected a list; write [b]",
-        "11:1: found half of a surrogate pair (\\ud800-\\udfff), which is no text",
+        "11:1: found half of a surrogate pair (\\ud800-\\udfff), which is not text",
         "12:1: found a number, expected a task (an object with a task_id) or a group of tasks",
         "13:14: task_id: found 'good' again, first on line 2; give each task its own id",
         "15:27: servers: found 'A', expected a list; write [A]",

@@ -265,8 +265,8 @@ _ADVICE: Mapping[Kind, str] = {
 def find_forbidden_references(text: str, where: str) -> Iterator[Reason]:
     """Yield a reason for each kind of reference in `text`; `where` is the text's name in the reason."""
     for kind, pattern in FORBIDDEN.items():
-        if (found := pattern.search(text)) is not None:
-            yield Reason(kind=kind, text=f"found {found.group()!r} in {where}; {_ADVICE[kind]}")
+        if (match := pattern.search(text)) is not None:
+            yield Reason(kind=kind, text=f"found {match[0]!r} in {where}; {_ADVICE[kind]}")
 
 
 def find_detailed_problems(
@@ -285,7 +285,7 @@ def find_detailed_problems(
 def find_fuzzy_problems(
     detailed: str, fuzzy: str, catalogues: Sequence[Catalogue], existing: Iterable[str], *, exact: bool
 ) -> Iterator[Reason]:
-    """Yield the problems of the fuzzy text of a detailed task. `exact`: it has to keep all numbers."""
+    """Yield the problems of the fuzzy text of a detailed task. With `exact` it must keep all numbers."""
     yield from find_forbidden_references(fuzzy, "the fuzzy text")
     yield from find_names(fuzzy, catalogues)
     if exact and (lost := find_lost_numbers(detailed, fuzzy)):
@@ -294,26 +294,25 @@ def find_fuzzy_problems(
 
 
 def _find_unused_servers(texts: Iterable[str], tools: Iterable[str], catalogues: Sequence[Catalogue]) -> list[str]:
-    """Return the servers that are named neither by the texts (themselves or by one of their tools) nor by `tools`
-    (ids).
+    """Return the servers without a name or a tool in the texts, and without a tool in `tools` (ids).
 
-    A tool's name that several of the servers have counts only with its server's name.
+    A tool's name in the texts does not count if several of the servers have it.
     """
-    said, named = "\n".join(texts), set(tools)
+    text, used_ids = "\n".join(texts), set(tools)
     owners: dict[str, set[str]] = {}
     for catalogue in catalogues:
         for tool in catalogue.tools:
             owners.setdefault(tool.name, set()).add(catalogue.server)
 
     def is_used(catalogue: Catalogue) -> bool:
-        if _stands_in(catalogue.server, said) or any(tool.tool_id in named for tool in catalogue.tools):
+        if _has_name(text, catalogue.server) or any(tool.tool_id in used_ids for tool in catalogue.tools):
             return True
-        return any(len(owners[tool.name]) == 1 and _stands_in(tool.name, said) for tool in catalogue.tools)
+        return any(len(owners[tool.name]) == 1 and _has_name(text, tool.name) for tool in catalogue.tools)
 
     return [catalogue.server for catalogue in catalogues if not is_used(catalogue)]
 
 
-def _stands_in(name: str, text: str) -> bool:
+def _has_name(text: str, name: str) -> bool:
     return re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", text) is not None
 
 

@@ -130,8 +130,10 @@ class Call:
     def tell_end(self) -> None:
         """Print the results of the tasks, and their cost."""
         outcome = self._outcome
-        for task_id, why in (*outcome.given_up.items(), *outcome.waiting.items()):
-            _warn(f"{task_id}: {'given up' if task_id in outcome.given_up else 'not made'}: {why}")
+        for task_id, reason in outcome.given_up.items():
+            _warn(f"{task_id}: given up: {reason}")
+        for task_id, reason in outcome.waiting.items():
+            _warn(f"{task_id}: not made: {reason}")
         for line in (*self._counts(), *self._costs()):
             print(printable(line))
         used = {name for each in self._combinations for name in each.servers}
@@ -139,8 +141,8 @@ class Call:
             unknown := used - enclosing_root(self._path).mcp_servers(self._path).keys()
         ):
             _warn(
-                f"no servers.yaml or commands.json beside {self._args.output} or above it declares "
-                f"{', '.join(sorted(unknown))}: sessions need a run profile that does"
+                f"no servers.yaml or commands.json next to or above {self._args.output} declares "
+                f"{', '.join(sorted(unknown))}: sessions need a run profile that declares them"
             )
 
     def _counts(self) -> Iterator[str]:
@@ -176,13 +178,13 @@ async def _open_client(model: Model, task_file: Path) -> AsyncIterator[ChatClien
 
 
 def _resolve_model(model_id: str, task_file: Path) -> Model:
-    """Return the model of that id, as it is declared for the task file, else for the current folder.
+    """Return the model of that id, declared for the task file, else for the current folder.
 
-    Raises ConfigError where its key is missing.
+    Raises ConfigError if its key is missing.
     """
-    # A task file may be in a folder below no root: then the current folder's models are used.
+    # A task file may be outside of every root: then the current folder's models are used.
     declared = [enclosing_root(path).models() for path in (task_file, Path.cwd())]
-    model = resolve_model(model_id, models=next((each for each in declared if each.get(model_id)), declared[0]))
+    model = resolve_model(model_id, models=next((models for models in declared if models.get(model_id)), declared[0]))
     if (reason := missing_key(model)) is not None:
         raise ConfigError(reason)
     return model
@@ -203,14 +205,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "synthesize",
         help="make a file of MCP tasks for servers",
         description="Let a model make tasks for MCP servers: dependencies between their tools and a detailed task, a "
-        "fuzzy request for it, mechanical checks, and an assessment that only good tasks pass. The same command goes "
-        "on where it was interrupted; nothing is paid for twice. Exit status 0: the file has all tasks; 1: fewer; "
+        "fuzzy request for it, mechanical checks, and an assessment that only good tasks pass. After an interruption "
+        "the same command continues; nothing is paid for twice. Exit status 0: the file has all tasks; 1: fewer; "
         "2: wrong usage.",
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--servers", metavar="NAMES", help='the servers that each task uses, such as "Time,Git"')
     which.add_argument(
-        "--combinations", type=Path, metavar="FILE", help="a file of combinations of servers, as MCP-Bench has them"
+        "--combinations", type=Path, metavar="FILE", help="a file of combinations of servers, in the form of MCP-Bench"
     )
     parser.add_argument(
         "--count", type=parse_positive, default=1, metavar="N", help="tasks of each combination (default: %(default)s)"
@@ -228,7 +230,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--max-cost", type=parse_money, metavar="USD", help="ask nothing more once this call has cost this much"
     )
-    parser.add_argument("--profile", metavar="NAME", help="the run profile that says where servers run")
+    parser.add_argument("--profile", metavar="NAME", help="the run profile with the sandbox of servers")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -152,11 +152,11 @@ class Drafts:
 
 
 def _unwritable(path: Path, error: OSError) -> UnwritableError:
-    return UnwritableError(f"{path}: cannot be written: {error.strerror or error}; what is there is kept")
+    return UnwritableError(f"{path}: cannot be written: {error.strerror or error}; earlier drafts are kept")
 
 
 CASE_ID = "mcp-synthesize"
-"""By which scripted models know these requests."""
+"""Case id of these requests for scripted models."""
 
 T = TypeVar("T")
 

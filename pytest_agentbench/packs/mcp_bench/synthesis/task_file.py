@@ -73,7 +73,7 @@ class TaskFile:
             if other != servers and _slug(sorted(other)) == _slug(sorted(servers)):
                 raise ConfigError(
                     f"{self.path}: tasks of {', '.join(sorted(servers))} and tasks of {', '.join(sorted(other))} would "
-                    f"have the same ids ({slug}_000, ...); write them to files of their own with --output"
+                    f"have the same ids ({slug}_000, ...); write them to different files with --output"
                 )
         self._asked.add(servers)
         return [f"{slug}_{number:03}" for number in range(count)]
@@ -134,8 +134,8 @@ class TaskFile:
         try:
             write_atomically(str(self.path.parent), self.path.name, data)
         except OSError as error:
-            said = error.strerror or error
-            raise UnwritableError(f"{self.path}: cannot be written: {said}; what is there is kept") from error
+            reason = error.strerror or error
+            raise UnwritableError(f"{self.path}: cannot be written: {reason}; the file is unchanged") from error
 
     @property
     def _groups(self) -> list[dict[str, Any]]:
