@@ -6,7 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 from support.bench import Bench
-from support.mistakes import CASE, FILES_OF_CASES, ON_THE_COMMAND_LINE, OTHER_FILES, ROW, Mistake
+from support.mistakes import CASE, ROW, Mistake
+from support.mistakes_in_cases import FILES_OF_CASES
+from support.mistakes_in_options import ON_THE_COMMAND_LINE
+from support.mistakes_in_settings import OTHER_FILES
 
 SCRIPT = "schema_version: 1\nreplies:\n- content: hello\n"
 
