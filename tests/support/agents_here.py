@@ -1,4 +1,4 @@
-"""Which command-line agents can be run here: those whose image `agentbench agents image` has built."""
+"""Check which command-line agents can run here: those with an image of `agentbench agents image`."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from pytest_agentbench.runners.agents.adapter import find_adapter
 
 
 def agent_lacks(name: str) -> str | None:
-    """Return the reason why the agent cannot run on this machine, or None. The daemon is asked once."""
+    """Return the reason why the agent cannot run on this machine, or None. Ask the daemon once."""
     return docker_lacks(find_adapter(name).image, f"agentbench agents image {name}")

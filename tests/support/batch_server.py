@@ -1,12 +1,12 @@
-"""The batch services of OpenAI, Anthropic and Google on loopback, with what a scenario says they answer.
+"""Serve the batch services of OpenAI, Anthropic and Google on loopback, with the answers of a scenario.
 
     with BatchServer(scenario) as server:
         ...  # server.base_url of the entry; server.creates, uploads, downloads, direct count requests
 
-A scenario names `states`, which successive polls of the first batch answer (`404`: it is gone), and the lines of its
-results by item: an item is named by the last letter of its request's last message. What a scenario says nothing of is
-answered with a 4, and so are direct requests and further batches. `hold` (a path) stops the server before it answers
-what is named in it, until it is gone.
+A scenario names `states`, the answers to successive polls of the first batch (`404`: the batch is gone), and the lines
+of its results by item: an item is named by the last letter of its request's last message. Items without a line,
+direct requests and further batches are answered with a 4. `hold` (a path) stops the server before it answers the
+requests named in that file, until the file is gone.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class BatchServer:
         return len(self.batches)
 
     def items_of(self, number: int) -> list[str]:
-        """The items of a batch, from 0."""
+        """Return the items of a batch, numbered from 0."""
         return sorted(item for item in self.batches[number]["items"].values())
 
     def _do(self, coroutine):
@@ -134,7 +134,7 @@ class BatchServer:
         return 200, {"id": "d", "model": body["model"], "choices": [choice], "usage": USAGE}, {}
 
     def _make(self, requests: dict[str, Any], **facts: Any) -> dict[str, Any]:
-        """A batch of requests, by the ids of their lines."""
+        """Create a batch of requests, by the ids of their lines."""
         items = {line: _item_of(json.dumps(request)) for line, request in requests.items()}
         batch = {"number": len(self.batches), "items": items, "requests": requests, "polls": 0, **facts}
         self.batches.append(batch)
@@ -149,7 +149,7 @@ class BatchServer:
         return states[at]
 
     def _line(self, batch: dict[str, Any], item: str) -> Any:
-        """What the scenario says of an item, None where it is answered."""
+        """Return the scenario's line for an item, or None if the item is answered."""
         return self.lines.get(item) if batch["number"] == 0 or self.every_batch else None
 
     # -- OpenAI
@@ -200,7 +200,7 @@ class BatchServer:
         }
 
     def _results(self, batch: dict[str, Any], kind: str):
-        """The lines of a file, in another order than that of the requests."""
+        """Return the lines of the results, in another order than the requests."""
         for line, item in sorted(batch["items"].items(), key=lambda each: each[1], reverse=True):
             said = self._line(batch, item)
             if said == "missing":

@@ -1,4 +1,4 @@
-"""A project with cases in pytester's folder, and the sessions that are run on it."""
+"""Write a project in pytester's folder, and run sessions on it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import yaml
 _OTHERS = ("hypothesispytest", "anyio", "timeout", "pytest_cov")
 _IDLE = ("doctest", "pastebin", "stepwise", "unittest")
 LEAN = ["--assert=plain", *(f"-pno:{plugin}" for plugin in (*_OTHERS, *_IDLE))]
-"""Without what no session here uses: others' plugins cost a process a second, pytest's rewriting of assertions as it
-imports the package a third of its start, pytest's own plugins milliseconds. The pages of docs/ run as users run."""
+"""Options without parts that no session here uses: foreign plugins cost a process a second, pytest's rewriting of
+assertions in the package a third of its start, pytest's own plugins milliseconds. Pages of docs/ run without these options.
+"""
 
 ECHO = """
 import pytest
@@ -24,7 +25,7 @@ import pytest
 def agentbench_runner():
     return lambda case: case.metadata.get("says", "Paris")
 """
-"""A conftest.py whose agent says what the case's metadata tells it to, Paris by default."""
+"""A conftest.py whose agent answers with the text in the case's metadata, by default Paris."""
 
 ECHO_TO_FILE = """
 import pytest
@@ -37,7 +38,7 @@ def agentbench_runner():
         return case.metadata.get("says", "Paris")
     return agent
 """
-"""The same, and it writes down each case that it is asked."""
+"""A conftest.py like ECHO, which also appends the id of each asked case to a file."""
 
 HEAD = """
 import asyncio, os, threading, time
@@ -53,7 +54,7 @@ def agentbench_runner():
     return agent
 
 """
-"""The beginning of a conftest.py that goes on with its `agent`."""
+"""The beginning of a conftest.py, to be followed by its `agent`."""
 
 COUNTING = (
     HEAD
@@ -74,11 +75,11 @@ def pytest_unconfigure(config):
         note("most.txt", str(most))
 """
 )
-"""A conftest.py that notes how many runs its process had in flight at most."""
+"""A conftest.py that records the highest number of concurrent runs in its process."""
 
 
 def case_yaml(case_id: str, **fields: Any) -> dict[str, Any]:
-    """A case that passes when the answer is Paris; fields replace or add keys, None removes one."""
+    """Return a case that passes if the answer is Paris; fields replace or add keys, None removes one."""
     case = {
         "schema_version": 1,
         "case_id": case_id,
@@ -96,7 +97,7 @@ def check(check_id: str, **declarative: Any) -> dict[str, Any]:
 
 @dataclass
 class Finished:
-    """A session that has ended. `runs` are report.json's, by the part of the node id behind `::`."""
+    """A session that has ended. `runs` are the rows of report.json, by the part of the node id after `::`."""
 
     result: pytest.RunResult
     report: dict[str, Any] | None
@@ -120,7 +121,7 @@ class Finished:
 
 
 class Bench:
-    """Writes the project and runs pytest on it."""
+    """Write the project and run pytest on it."""
 
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester, self.path = pytester, pytester.path
@@ -153,11 +154,11 @@ class Bench:
         return self.write("cases/models.yaml", {"schema_version": 1, "models": list(models)})
 
     def run(self, *args: str) -> Finished:
-        """A session in this process."""
+        """Run a session in this process."""
         return self._finished(self.pytester.runpytest_inprocess(*LEAN, *args))
 
     def spawn(self, *args: str, timeout: float = 60) -> Finished:
-        """A session in a process of its own."""
+        """Run a session in a new process."""
         return self._finished(self.pytester.runpytest_subprocess(*LEAN, *args, timeout=timeout))
 
     def _finished(self, result: pytest.RunResult) -> Finished:
@@ -168,6 +169,6 @@ class Bench:
         return Finished(result, report)
 
     def lines(self, name: str) -> list[str]:
-        """What agents appended to a file, a line each."""
+        """Return the lines that agents appended to a file."""
         path = self.path / name
         return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []

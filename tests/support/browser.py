@@ -19,13 +19,13 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 PROGRAM = shutil.which("chromium") or shutil.which("google-chrome")
 NEEDS_BROWSER = pytest.mark.skipif(PROGRAM is None, reason="needs chromium (Debian: apt-get install chromium)")
 TIMEOUT = 30_000
-"""Milliseconds until a wait fails."""
+"""Milliseconds after which a wait fails."""
 OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """An open page, with the browser's complaints and its requests since it was opened."""
+    """An open page, with the browser's errors and its requests since it was opened."""
 
     page: Page
     complaints: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Shown:
     requests: list[str] = field(default_factory=list)
 
     def open(self, place: Path | str, fragment: str = "") -> None:
-        """Loads a file or a URL; returns once it has loaded."""
+        """Open a file or a URL; return when it has loaded."""
         self.requests.clear()
         self.page.goto((place.as_uri() if isinstance(place, Path) else place) + fragment)
 
@@ -42,17 +42,17 @@ class Shown:
         return self.page.evaluate(expression)
 
     def settle(self) -> None:
-        """Return once the page has handled the last click: a link's `hashchange` comes after the click."""
+        """Return when the page has handled the last click: a link's `hashchange` comes after the click."""
         self.value("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
 
     def scrolls_sideways(self) -> bool:
-        """Whether the page is wider than its window."""
+        """Return whether the page is wider than its window."""
         return bool(self.value("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser; ended at the end of the block."""
+    """Yield a browser, and close it at the end of the block."""
     assert PROGRAM is not None
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=PROGRAM, args=["--no-sandbox", "--disable-gpu", OFFLINE])
@@ -64,7 +64,7 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def new_page(of: Browser, *, width: int = 1280, height: int = 800, **context: Any) -> Iterator[Shown]:
-    """An empty page of a visitor who has been nowhere yet. `context`: `color_scheme="dark"`, `reduced_motion=...`."""
+    """Yield an empty page of a new visitor. `context`: `color_scheme="dark"`, `reduced_motion=...`."""
     visitor = of.new_context(viewport={"width": width, "height": height}, **context)
     visitor.set_default_timeout(TIMEOUT)
     try:
@@ -98,5 +98,5 @@ CONTRAST = """(selector) => {
 
 
 def contrast(shown: Shown, selector: str) -> float:
-    """The contrast of the first such element's text with its ground (WCAG 2.2): 1 to 21, 4.5 is wanted."""
+    """Return the contrast of the first such element's text with its background (WCAG 2.2): 1 to 21, at least 4.5."""
     return float(shown.page.evaluate(CONTRAST, selector))

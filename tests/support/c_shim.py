@@ -1,4 +1,4 @@
-"""Libraries that stand between a program and the C library (LD_PRELOAD)."""
+"""Build libraries between a program and the C library (LD_PRELOAD)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def build_shim(folder: Path, source: str) -> Path:
-    """Compile a library in the folder, and return its path; skips the test without a compiler."""
+    """Compile a library in the folder, and return its path. Skip the test without a compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs a C compiler")

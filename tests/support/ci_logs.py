@@ -1,4 +1,4 @@
-"""What CI systems other than GitHub take from a job's log for commands, as their documentation and agents have it."""
+"""Find the commands in a job's log that CI systems other than GitHub obey, by their documentation and agents."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ FORGED = (
 
 
 def heeded(log: str, *, buildkite: bool = False) -> list[str]:
-    """Return what Azure, TeamCity and GitLab, or Buildkite, would obey in a log."""
+    """Return the commands that Azure, TeamCity and GitLab, or Buildkite, would obey in a log."""
     systems = (_BUILDKITE,) if buildkite else (_AZURE, _TEAMCITY, _GITLAB)
     return [found[0] for system in systems for found in system.finditer(log.replace("\r\n", "\n"))]

@@ -20,15 +20,13 @@ _SECONDS = 5
 
 
 def docker_lacks(image: str = IMAGE, maker: str = "tests/support/make_image") -> str | None:
-    """Return the reason why no container of the image can run, or None. `maker` makes the image. The daemon is asked
-    once.
-    """
+    """Return the reason why no container of the image can run, or None. `maker` makes it. Ask the daemon once."""
     return _docker_lacks(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"), image, maker)
 
 
 @functools.cache
 def bubblewrap_lacks() -> str | None:
-    """Return the reason why bubblewrap does not work on this machine, or None. It is tried once."""
+    """Return the reason why bubblewrap does not work on this machine, or None. Try it once."""
     command = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "true"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
@@ -52,7 +50,7 @@ def _docker_lacks(address: str, image: str, maker: str) -> str | None:
 
 
 def _status(socket_path: str, path: str) -> int:
-    """The status of a GET over a unix socket."""
+    """Return the status of a GET over a unix socket."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_SECONDS)
         connection.connect(socket_path)

@@ -1,10 +1,11 @@
-"""A chat-completions endpoint on loopback that fails on purpose, for tests of whatever talks to one.
+"""Serve a chat-completions endpoint on loopback that fails on purpose, for tests of its clients.
 
     with FaultEndpoint(in_order("429", "500")) as endpoint:
         ...  # endpoint.base_url; each conversation fails twice, then gets "answer to <last user message>"
     assert len(endpoint.requests) == 3
 
-What a request meets depends on its last user message and on how often that was sent before, never on timing.
+The fault of a request depends on its last user message and on the number of earlier requests with that message, never
+on timing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pytest_agentbench.models.apis.chat import list_events, wants_usage
 from pytest_agentbench.models.prompts import message_text
 
 Choose = Callable[[str, int], str]
-"""From the last user message, and how often it came before, to the name of a fault; `ok` is none."""
+"""Choose the name of a fault by the last user message and the number of its earlier requests; `ok` is no fault."""
 
 TRANSIENT = ("429", "429-retry-after", "500", "503", "cut", "cut-body", "malformed", "no-choices")
 
@@ -60,12 +61,12 @@ def always(fault: str) -> Choose:
 
 
 def in_order(*faults: str) -> Choose:
-    """Each conversation meets these one after the other, then none."""
+    """Return faults for each conversation in this order; later requests succeed."""
     return lambda message, nth: faults[nth] if nth < len(faults) else "ok"
 
 
 def share_of(rate: float, faults: tuple[str, ...] = TRANSIENT, *, seed: int = 0, in_a_row: int | None = 5) -> Choose:
-    """The share `rate` of all requests meets one of `faults`, no conversation more than `in_a_row` of them."""
+    """Return one of `faults` for the share `rate` of all requests, at most `in_a_row` for a conversation."""
 
     def choose(message: str, nth: int) -> str:
         draw = random.Random(f"{seed}|{message}|{nth}")
@@ -106,11 +107,11 @@ class FaultEndpoint:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What names it as the judge of research commands."""
+        """Return the variables that name the endpoint as the judge of research commands."""
         return {"OPENAI_BASE_URL": self.base_url, "OPENAI_API_KEY": "no-key-needed", "OPENAI_MODEL": "judge"}
 
     def judge_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Makes it the judge of the research commands of a test."""
+        """Make the endpoint the judge of the research commands of a test."""
         for name, value in self.environ.items():
             monkeypatch.setenv(name, value)
 
@@ -133,7 +134,7 @@ class FaultEndpoint:
 
     @property
     def faults(self) -> Counter[str]:
-        """How often each fault was met."""
+        """Return how often each fault occurred."""
         return Counter(request.fault for request in self.requests)
 
     def _do(self, coroutine):
@@ -158,7 +159,7 @@ class FaultEndpoint:
             writer.transport.abort()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request; False when the connection is to close."""
+        """Answer one request. Return False if the connection has to be closed."""
         line, *head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head if line)}
         body = json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"{}")
@@ -198,7 +199,7 @@ class FaultEndpoint:
         return True
 
     async def _stream(self, writer: asyncio.StreamWriter, fault: str, body: dict) -> bool:
-        """The same completion in events, each a chunk of the body, with a fault after its first words."""
+        """Send the completion as events, each in a chunk of the body, with a fault after the first words."""
         writer.write(b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
 
         async def write(event: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What the runner of GitHub Actions takes from a job's output: workflow commands, in both forms that it knows."""
+"""Find the workflow commands in a job's output that the runner of GitHub Actions obeys, in both of its forms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PROPERTY = {**_DATA, "%3A": ":", "%2C": ","}
 
 @dataclass(frozen=True)
 class Command:
-    """One command that the runner obeys."""
+    """A command that the runner obeys."""
 
     name: str
     properties: dict[str, str]
@@ -23,7 +23,7 @@ class Command:
 
 
 def commands(output: str) -> list[Command]:
-    """The commands of a step's output in order. After `::stop-commands::TOKEN` all are text until `::TOKEN::`."""
+    """Return the commands of a step's output in order. From `::stop-commands::TOKEN` to `::TOKEN::` there are none."""
     found: list[Command] = []
     token: str | None = None
     for line in re.split(r"\r\n|\r|\n", output):

@@ -1,4 +1,4 @@
-"""Ctrl-C for a program that has begun."""
+"""Interrupt a running program by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def interrupted(command: Sequence[str], folder: Path) -> tuple[int, str, str]:
-    """Exit status, output and errors of a program that gets a SIGINT once it has printed the line `begun`."""
+    """Run a program, and send it SIGINT when it has printed the line `begun`. Return exit status, output and errors."""
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout.readline() == "begun\n"

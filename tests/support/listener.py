@@ -1,4 +1,4 @@
-"""Something on loopback that nobody should connect to, or that answers one thing."""
+"""Listen on loopback for connections that must not happen, or that get one answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Listener:
-    """Something on loopback that notes what each connection says first, and answers nothing, or `reply`."""
+    """A listener on loopback. It records each connection's first data, and answers with `reply` or not at all."""
 
     port: int
     said: list[bytes] = field(default_factory=list)

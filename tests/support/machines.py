@@ -1,4 +1,4 @@
-"""Other machines for workers, as far as one machine has them: network namespaces with a socket server in each."""
+"""Simulate other machines for workers: network namespaces with a socket server in each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE = 60
 
 
 def wait_until(condition, what: str, seconds: float = PATIENCE) -> None:
-    """Waits for a condition, and fails naming it."""
+    """Wait for a condition; fail with its name."""
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, f"{what}: not within {seconds:g} s"
@@ -28,7 +28,7 @@ def wait_until(condition, what: str, seconds: float = PATIENCE) -> None:
 
 @dataclass
 class Machine:
-    """An execnet socket server, in a namespace of its own where it has one."""
+    """An execnet socket server, in a separate namespace if it has one."""
 
     address: str
     folder: Path
@@ -43,28 +43,28 @@ class Machine:
         wait_until(lambda: "Accept loop" in self.log.read_text(), f"the server at {self.address}")
 
     def tx(self, project: Path) -> str:
-        """The option that starts a worker here."""
+        """Return the option that starts a worker on the machine."""
         return f"--tx=socket={self.address}//chdir={project}"
 
     @property
     def is_idle(self) -> bool:
-        """Whether its worker has ended, with the server or not."""
+        """Return whether the worker has ended, with or without the server."""
         return self.server.poll() is not None or self.log.read_text().count("Accept loop") > 1
 
     def kill(self) -> None:
-        """Ends server and worker, which are one process."""
+        """Kill the server and its worker, which are one process."""
         self.server.kill()
         self.server.wait(PATIENCE)
 
     def unplug(self) -> None:
-        """Cuts the network: neither end is told."""
+        """Disconnect the network without notice to either end."""
         assert self.namespace is not None
         subprocess.run(["ip", "-n", self.namespace, "link", "set", "eth0", "down"], check=True)
 
 
 @contextmanager
 def loopback(folder: Path, port: int) -> Iterator[Machine]:
-    """A server on loopback."""
+    """Yield a server on loopback."""
     machine = Machine(f"127.0.0.1:{port}", folder)
     try:
         yield machine
@@ -74,7 +74,7 @@ def loopback(folder: Path, port: int) -> Iterator[Machine]:
 
 @contextmanager
 def namespaces(folder: Path, count: int) -> Iterator[list[Machine]]:
-    """So many servers, each in its own network namespace. Skips where these may not be made."""
+    """Yield so many servers, each in a separate network namespace. Skip the test if these cannot be made."""
     if shutil.which("ip") is None:
         pytest.skip("needs iproute2")
     net = random.randrange(256)

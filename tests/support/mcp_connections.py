@@ -1,4 +1,4 @@
-"""Connections to the test server, each with a workspace and a sandbox that end with it."""
+"""Connect to the test server, with a workspace and a sandbox for each connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVER = Path(__file__).with_name("mcp_server.py")
 
 
 def declared_server(*options: str, **declared: Any) -> McpServer:
-    """The test server as a user would declare it."""
+    """Return the declaration of the test server as in a user's file."""
     given: dict[str, Any] = {"command": "python3", "args": ("-I", SERVER.name, *options), "cwd": str(SERVER.parent)}
     return McpServer(**{**given, **declared})
 
@@ -30,7 +30,7 @@ def declared_server(*options: str, **declared: Any) -> McpServer:
 def sandbox_for(
     server: McpServer, kind: SandboxKind = "local", **settings: Any
 ) -> AbstractAsyncContextManager[Sandbox]:
-    """A sandbox that has what the server needs."""
+    """Return a sandbox with the requirements of the server."""
     return started(kind, mounts=list_mounts(server, kind), **settings)
 
 
@@ -43,7 +43,7 @@ async def connected(
     offline: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Connection]:
-    """A connection to it, closed at the end."""
+    """Yield a connection to the server, and close it at the end."""
     async with sandbox_for(server, kind, **settings) as sandbox:
 
         async def launch() -> Process:
@@ -57,7 +57,7 @@ async def connected(
 
 
 async def failure(connection: Connection, tool: str, seconds: float | None = None, **arguments: Any) -> str:
-    """What the agent is told of a call that fails."""
+    """Return the text that the agent gets for a call that fails."""
     try:
         result = await connection.call(tool, arguments, seconds)
     except McpCallError as error:
@@ -66,12 +66,12 @@ async def failure(connection: Connection, tool: str, seconds: float | None = Non
 
 
 async def logged(log: Path, line: str, seconds: float = 20) -> None:
-    """Returns once the server's log has a line that begins so."""
+    """Return when the server's log has a line that begins with the text."""
     async with asyncio.timeout(seconds):
         while not any(found.startswith(line) for found in lines_of(log)):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
 def lines_of(log: Path) -> list[str]:
-    """What the server has logged."""
+    """Return the lines of the server's log."""
     return log.read_text(encoding="utf-8").splitlines() if log.exists() else []

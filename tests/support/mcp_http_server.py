@@ -1,7 +1,7 @@
-"""A server of the library's own that speaks streamable HTTP on loopback.
+"""Serve streamable HTTP on loopback by the server of the library.
 
-`python tests/support/mcp_http_server.py PORT [json] [sessions]`: `json` answers without event streams, `sessions` knows
-nothing newer than sessions that begin with `initialize`.
+`python tests/support/mcp_http_server.py PORT [json] [sessions]`: `json` answers without event streams, `sessions`
+supports only sessions that begin with `initialize`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def authorization(ctx: Context) -> str:
 
 
 class Sessions:
-    """The application as it was before `server/discover`."""
+    """The application before `server/discover` existed."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -62,7 +62,7 @@ class Sessions:
 
 
 class Locked:
-    """The application behind a lock that no key opens."""
+    """The application behind a lock that refuses every key."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":

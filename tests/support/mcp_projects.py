@@ -1,4 +1,4 @@
-"""Projects whose cases call tools of MCP servers, as scripts say, and what became of the servers."""
+"""Write projects whose scripted cases call tools of MCP servers, and find the servers' processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class McpBench:
         self.log = bench.path / "starts.log"
 
     def server(self, name: str, *options: str, log: Path | str | None = None, **fields: Any) -> dict[str, Any]:
-        """A declaration of the test server, by the name that it logs."""
+        """Return a declaration of the test server; it logs its starts under the name."""
         args = ["-I", SERVER.name, "--name", name, "--log", str(log or self.log), *options]
         return {"command": "python3", "args": args, "cwd": str(SERVER.parent), **fields}
 
@@ -37,12 +37,12 @@ class McpBench:
         folder: str = "cases",
         **fields: Any,
     ) -> None:
-        """A case whose scripted model makes the calls, one a turn, and then answers."""
+        """Return a case whose scripted model makes the calls, one a turn, and then answers."""
         self.bench.case(case_id, folder=folder, mcp_servers=servers, **fields)
         self.script(case_id, *([call] for call in calls), folder=folder)
 
     def script(self, case_id: str, *turns: list[tuple[str, dict[str, Any]]], folder: str = "cases") -> None:
-        """What a case's scripted model calls in each turn before it answers."""
+        """Return a script of a case: the calls of each turn, and the answer."""
         steps: list[Any] = [
             {"tool_calls": [{"name": name, "arguments": given} for name, given in calls]} for calls in turns
         ]
@@ -55,13 +55,13 @@ class McpBench:
         return session("--model=demo", "--agentbench-run-profile=here", *options, "cases")
 
     def starts(self) -> list[tuple[str, int]]:
-        """The servers that were started since this was asked last, each with its pid."""
+        """Return the servers that were started since the last call, each with its pid."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         self.log.unlink(missing_ok=True)
         return [(words[1], int(words[2])) for words in map(str.split, lines) if words[0] == "start"]
 
     def names(self) -> list[str]:
-        """Their names alone."""
+        """Return the names of the servers started since the last call."""
         return [name for name, _ in self.starts()]
 
     def artifact(self, finished: Finished, case_id: str) -> dict[str, Any]:
@@ -70,13 +70,13 @@ class McpBench:
         return artifact
 
     def results(self, finished: Finished, case_id: str) -> list[tuple[str, bool]]:
-        """What each call of a run came to, and whether it failed."""
+        """Return the result of each call of a run, and whether it failed."""
         trace = self.artifact(finished, case_id)["trace"]
         return [(event["content"], event["is_error"]) for event in trace if event["type"] == "tool_result"]
 
 
 def lives(pid: int) -> bool:
-    """Whether a server that was started with this pid still runs."""
+    """Return whether the server with this pid still runs."""
     try:
         return SERVER.name in Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:

@@ -1,10 +1,10 @@
-"""One of MCP-Bench's servers as it was recorded: its tools from a catalogue, its answers from samples of real calls.
+"""Replay a recorded server of MCP-Bench: its tools from a catalogue, its answers from samples of real calls.
 
 `python -I mcp_replay_server.py --catalogue FILE --samples FILE --server "Unit Converter" [--die-after N]`
 
-The catalogue is `{"Server:tool": {server, name, description, input_schema}}`; a server that it lacks has one made-up
-tool, `lookup(query)`. Samples are lines `{server, tool, args, isError, text}`, or `exc` for a protocol error; a call
-that none of them is of gets a plain answer that says so. With `--die-after N` the process dies in its call N + 1.
+The catalogue is `{"Server:tool": {server, name, description, input_schema}}`; a server without an entry has one
+invented tool, `lookup(query)`. Samples are lines `{server, tool, args, isError, text}`, or `exc` for a protocol error;
+a call without a sample gets a plain answer about that. With `--die-after N` the process dies in its call N + 1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MADE_UP: Json = {
 
 
 class Replay:
-    """What a server offers and answers."""
+    """Tools and answers of a server."""
 
     def __init__(self, server: str, catalogue: Path, samples: Path, die_after: int | None) -> None:
         self.server = server
@@ -39,7 +39,7 @@ class Replay:
         self.left = die_after
 
     def answer(self, method: str, params: Json) -> Json:
-        """The result of a request, or its error."""
+        """Return the result of a request, or its error."""
         if method == "initialize":
             about = {"serverInfo": {"name": self.server, "version": "replay"}, "capabilities": {"tools": {}}}
             return {"result": {"protocolVersion": "2025-06-18", **about}}
@@ -73,7 +73,7 @@ def _key(tool: Any, arguments: Json) -> str:
 
 
 def main() -> None:
-    """Answers requests until stdin ends; notifications get no answer."""
+    """Answer requests until stdin ends; notifications get no answer."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--catalogue", type=Path, required=True)
     parser.add_argument("--samples", type=Path, required=True)

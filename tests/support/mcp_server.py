@@ -1,11 +1,11 @@
-"""An MCP server of the standard library alone, over stdin and stdout: plain tools, and one tool for each way to break.
+"""Serve MCP over stdin and stdout by the standard library: plain tools, and one tool for each kind of failure.
 
 `python -I tests/support/mcp_server.py [options]`. Tools: `echo(text)`, `add(a, b)`, `fail` (error flag), `soft_error`
-(an error without the flag), `environment`, `folder`, `count` (how often it was called in this process), `hang`, `slow
-(seconds)`, `die` (in mid-call), `deaf` (reads no more), `noise` (text on stdout), `flood(count)` (notifications),
-`huge(megabytes)`, `huge_id_last`, `long_line(megabytes)` (that is no message), `cut` (half a character), `malformed`
-(no result), `binary`, `structured`, `nothing`, `link`, `ask` (asks the client). `--tools N` adds N tools `tool_1`...,
-which echo.
+(an error without the flag), `environment`, `folder`, `count` (number of its calls in this process), `hang`, `slow
+(seconds)`, `die` (during the call), `deaf` (stops reading), `noise` (text on stdout), `flood(count)` (notifications),
+`huge(megabytes)`, `huge_id_last`, `long_line(megabytes)` (which is not a message), `cut` (half a character),
+`malformed` (no result), `binary`, `structured`, `nothing`, `link`, `ask` (asks the client). `--tools N` adds N tools
+`tool_1`..., which echo.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _LOCK = threading.Lock()
 
 
 def send(message: Json) -> None:
-    """One line of JSON-RPC, whole."""
+    """Write one whole line of JSON-RPC."""
     write((json.dumps({"jsonrpc": "2.0", **message}) + "\n").encode())
 
 
 def write(data: bytes) -> None:
-    """Bytes on stdout, whatever they are; no other thread's come between."""
+    """Write any bytes to stdout; other threads' bytes cannot come between."""
     with _LOCK:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
 
 def text(content: str, *, is_error: bool = False) -> Json:
-    """A result of one text."""
+    """Return a result of one text."""
     return {"content": [{"type": "text", "text": content}], "isError": is_error}
 
 
 class Tools:
-    """What each tool does. Each takes the call's arguments and gives its result."""
+    """The tools. Each method has a call's arguments and returns its result."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -62,7 +62,7 @@ class Tools:
         self.deaf = threading.Event()
 
     def named(self, name: str) -> Callable[[Json], Json] | None:
-        """The tool of this name; None where there is none."""
+        """Return the tool of this name, or None."""
         if name.startswith("tool_") or name in ODD_NAMES or name in _BROKEN:
             return self.do_echo
         return getattr(self, f"do_{name}", None)
@@ -157,7 +157,7 @@ class Tools:
         return {"content": [{"type": "resource_link", "uri": "file:///report.md", "name": "report"}]}
 
     def do_ask(self, arguments: Json) -> Json:
-        """What the client answers to requests of a server, as JSON by method."""
+        """Return the client's answers to requests of a server, as JSON by method."""
         message = {"role": "user", "content": {"type": "text", "text": "hello"}}
         schema = {"type": "object", "properties": {}}
         asked = {
@@ -178,7 +178,7 @@ class Tools:
 
 
 def described(options: argparse.Namespace) -> list[Json]:
-    """The tools as `tools/list` gives them."""
+    """Return the tools in the form of `tools/list`."""
     number = {"type": "number"}
     schemas: dict[str, Any] = {
         "echo": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
@@ -207,7 +207,7 @@ def described(options: argparse.Namespace) -> list[Json]:
 
 
 class Server:
-    """Answers requests, each call of a tool in a thread of its own."""
+    """Answer requests; each call of a tool runs in a separate thread."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
@@ -215,7 +215,7 @@ class Server:
         self._described = described(options)
 
     def run(self) -> None:
-        """Until stdin ends."""
+        """Serve until stdin ends."""
         for line in sys.stdin.buffer:
             self._receive(json.loads(line))
             if self._tools.deaf.wait(0):
@@ -276,14 +276,14 @@ class Server:
 
 
 def log(options: argparse.Namespace, line: str) -> None:
-    """Adds a line to the log, where one is asked for."""
+    """Append a line to the log, if there is one."""
     if options.log is not None:
         with open(options.log, "a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
 
 def arguments() -> argparse.Namespace:
-    """The options; all have defaults that give a server that works."""
+    """Return the options; by their defaults the server works."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--name", default="test-server")
     parser.add_argument("--version", default="1.0")

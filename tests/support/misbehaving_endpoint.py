@@ -1,4 +1,4 @@
-"""A FaultEndpoint with faults below HTTP's status codes, which counts what it bills: every answer that it has made."""
+"""Serve a FaultEndpoint with faults below HTTP status codes. It counts the answers that it bills: all that it makes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ BILLED = BILLED_AND_LOST | {"ok", "close", "text-type", "no-usage", "other-model
 
 @dataclass
 class MisbehavingEndpoint(FaultEndpoint):
-    """Further faults: `status-N` (JSON), `page-N` (HTML), `429-after-KIND`, and those of `_respond`.
+    """An endpoint with further faults: `status-N` (JSON), `page-N` (HTML), `429-after-KIND`, and those of `_respond`.
 
-    `down_at` is the number of requests after which nobody listens for `down_seconds` (None: for good).
+    After `down_at` requests it stops listening for `down_seconds` (None: for ever).
     """
 
     down_at: int | None = None
@@ -39,7 +39,7 @@ class MisbehavingEndpoint(FaultEndpoint):
 
     @property
     def billed(self) -> int:
-        """Answers that the endpoint made, read or not."""
+        """Return the number of answers that the endpoint has made, read or not."""
         return sum(request.fault in BILLED for request in self.requests)
 
     async def _respond(self, writer: asyncio.StreamWriter, fault: str, body: dict) -> bool:

@@ -29,7 +29,7 @@ CALL = ("cases", "--model", "demo")
 
 @dataclass(frozen=True)
 class Mistake:
-    """A project with a mistake: `files` are added to a good case or replace it, `says` is part of the expected output."""
+    """A project with a mistake: `files` replace or join a good case, `says` is part of the expected output."""
 
     name: str
     says: str

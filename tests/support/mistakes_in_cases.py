@@ -376,4 +376,4 @@ FILES_OF_CASES = (
         "dataset.yaml",
     ),
 )
-"""Mistakes that leave other files alone."""
+"""Mistakes that do not affect other files."""

@@ -1,6 +1,6 @@
-"""Open Responses in the words of its tests: requests of each kind, and what has to hold of responses and their events.
+"""Requests of each kind of Open Responses, and rules for responses and their events, by its conformance tests.
 
-The schemas are our own, by the public specification of 2026-04-24: every field of a response is there, null or not.
+The schemas are written by the public specification of 2026-04-24: every field of a response is present, or null.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def list_problems(found: Any, schema: Mapping[str, Any]) -> list[str]:
 
 
 def list_event_problems(events: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """What is wrong with a stream: its order, numbers, items, and the responses in it."""
+    """Return the problems of a stream: of its order, numbers, items, and of its responses."""
     kinds = [event["type"] for event in events]
     if kinds[:1] != ["response.created"]:
         yield f"it begins with {kinds[:1]}"

@@ -1,4 +1,4 @@
-"""Which tiers of OpenClaw's tests are here: stubs always, stubs in docker, and the real program in its image."""
+"""Check which tiers of OpenClaw's tests can run here: stubs, stubs in docker, and the real program in its image."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from support import stub_openclaw
 from support.docker_here import IMAGE, docker_lacks
 
 OPENCLAW_IMAGE = "localhost/agentbench-openclaw:2026.9.6"
-"""The real program. `agentbench openclaw image` makes it, and `cases/run_profiles/standard.yaml` names it."""
+"""Image with the real program. `agentbench openclaw image` makes it; `cases/run_profiles/standard.yaml` has it."""
 
 
 def openclaw_lacks() -> str | None:
-    """Return the reason why OpenClaw cannot run on this machine, or None. The daemon is asked once."""
+    """Return the reason why OpenClaw cannot run on this machine, or None. Ask the daemon once."""
     return docker_lacks(OPENCLAW_IMAGE, "agentbench openclaw image")
 
 

@@ -1,4 +1,4 @@
-"""Being another user than root, for a while or in a program, where this process is root: root may open everything."""
+"""Act as another user than root, for a while or in a program, if this process is root, who may open every file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root becomes anot
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """As a user who may open nothing of root's."""
+    """Run the block as a user who may open no file of root."""
     os.setresuid(NOBODY, NOBODY, 0)
     try:
         yield
@@ -25,10 +25,10 @@ def as_nobody() -> Iterator[None]:
 
 
 def command_as(user: int, argv: Iterable[str], readable: Iterable[Path], stage: Path) -> list[str]:
-    """The command that runs `argv` as that user, without any right of root's.
+    """Return the command that runs `argv` as that user, without any right of root.
 
-    It can read the folders `readable` by their own names, wherever they lie: where others may not look into a home, it
-    sees one that holds nothing else. `stage` is an empty folder for that.
+    It can read the folders `readable` by their own names. If others may not enter a home around one, the command gets a
+    home with nothing else. `stage` is an empty folder for that.
     """
     hidden = {path: home for path in readable if (home := _closed(path)) is not None}
     script = ["set -e"]
@@ -42,5 +42,5 @@ def command_as(user: int, argv: Iterable[str], readable: Iterable[Path], stage: 
 
 
 def _closed(path: Path) -> Path | None:
-    """The outermost folder on the way to it into which others may not go."""
+    """Return the outermost folder above the path that others may not enter."""
     return next((each for each in [*reversed(path.parents), path] if not each.stat().st_mode & 0o001), None)

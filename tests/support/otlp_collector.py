@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector on loopback: takes OTLP over HTTP, decodes its protobuf, and keeps what came.
+"""Collect OpenTelemetry on loopback: receive OTLP over HTTP, decode its protobuf, and store the spans.
 
 with Collector() as collector:
     ...  # OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint
@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 @dataclass(frozen=True)
 class Kept:
-    """A span or an event as it came. Ids are hex, times in ns; `parent` is empty at a root."""
+    """A received span or event. Ids are hex, times in ns; `parent` is empty at a root."""
 
     name: str
     trace_id: str
@@ -36,9 +36,9 @@ class Kept:
 
 @dataclass
 class Collector:
-    """`status` and `reason` are what it answers, `hangs` keeps it from answering at all until it is closed.
+    """A collector. It answers with `status` and `reason`; with `hangs` it does not answer until it is closed.
 
-    `endless`: what it answers never ends; `told` are the bytes of it that were taken.
+    With `endless` its answer never ends; `told` counts the bytes of it that were read.
     """
 
     status: int = 200
@@ -93,15 +93,15 @@ class Collector:
         self._server.server_close()
 
     def named(self, name: str) -> list[Kept]:
-        """The spans of this name."""
+        """Return the spans of this name."""
         return [span for span in self.spans if span.name == name]
 
     def roots(self) -> list[Kept]:
-        """The spans of whole runs, in the order they began."""
+        """Return the spans of whole runs, in the order of their beginning."""
         return sorted((span for span in self.spans if not span.parent), key=lambda span: span.start)
 
     def below(self, root: Kept) -> list[Kept]:
-        """The spans of a run's model and tool calls, in the order they began."""
+        """Return the spans of a run's model and tool calls, in the order of their beginning."""
         return sorted((span for span in self.spans if span.parent == root.span_id), key=lambda span: span.start)
 
     def _take(self, path: str, headers: dict[str, str], body: bytes) -> None:

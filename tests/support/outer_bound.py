@@ -1,4 +1,4 @@
-"""A second limit around code that would take the machine down if the sandbox under test failed.
+"""Run code within a second limit, because it would bring the machine down if the sandbox under test failed.
 
     output = bounded(attack, "bubblewrap", processes=500)   # `attack` is a function of the test's module
 
@@ -28,8 +28,9 @@ _PIDS, _MEMORY = "pids.max", "memory.limit_in_bytes"
 PROCESSES = 4_000
 MEMORY_BYTES = 3 * 2**29
 SECONDS = 90
-"""Limits of `bounded`: processes and threads, bytes, wall-clock seconds; far above the limits that tests give
+"""Limits of `bounded`: processes and threads, bytes, wall-clock seconds; far above the limits of the tested
 sandboxes.
+
 """
 
 
@@ -38,14 +39,14 @@ BOUNDED = "AGENTBENCH_TEST_BOUNDED"
 
 
 class Breached(AssertionError):
-    """The attack was stopped by the outer bound: the sandbox has not held."""
+    """The outer bound stopped the attack: the sandbox did not contain it."""
 
 
 def bounded(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function of a module in a new process, which may not exceed these limits together with its children.
+    """Call a function of a module in a new process with these limits, which also cover its children.
 
-    The result or exception is handed on (both must be picklable). Raises Breached if a limit was reached. Containers
-    are not counted, see `bound_containers`. Skips the test on machines without writable cgroups v1.
+    Return its result, or raise its exception; both must be picklable. Raise Breached if a limit was reached. Containers
+    are not counted, see `bound_containers`. Skip the test on machines without writable cgroups v1.
     """
     if os.environ.get(BOUNDED):
         return function(*args, **kwargs)
@@ -78,7 +79,7 @@ def bounded(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T
 
 @contextmanager
 def bound_containers(pid: int) -> Iterator[None]:
-    """Bounds all containers of the daemon together, meanwhile; `pid` is a process of one of them, on this machine."""
+    """Bound all containers of the daemon together for the block; `pid` is a process of one of them on this machine."""
     with ExitStack() as stack:
         for controller, limit, value in (("pids", _PIDS, 2 * PROCESSES), ("memory", _MEMORY, 5 * MEMORY_BYTES)):
             parent = _cgroup_of(pid, controller).parent
@@ -103,13 +104,13 @@ class _Group:
             (folder / "cgroup.procs").write_text(str(pid))
 
     def breaches(self) -> list[str]:
-        """Which limits stopped something."""
+        """Return the limits that were reached."""
         refused = int((self._pids / "pids.events").read_text().split()[1])
         killed = int((self._memory / "memory.oom_control").read_text().split()[-1])
         return [f"{PROCESSES} processes"] * bool(refused) + [f"{MEMORY_BYTES >> 20} MB"] * bool(killed)
 
     def kill(self) -> None:
-        """Kill until nobody is left in it."""
+        """Kill processes until the group is empty."""
         (self._pids / _PIDS).write_text("0")
         until = time.monotonic() + 20
         while pids := (self._pids / "cgroup.procs").read_text().split():

@@ -1,4 +1,4 @@
-"""A web site on loopback with the pages that scraping meets: good, odd, broken and hostile ones."""
+"""Serve a web site on loopback with pages for scraping: good, odd, broken and hostile ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GERMAN = "Über die Größe der Wälder in Österreich wurde während der Jahre 
 CHINESE = "本报告分析了二零二六年全球半导体产业的发展趋势，市场规模持续增长，企业加大研发投入。" * 4
 HTML = "text/html; charset=utf-8"
 HUGE = 300_000
-"""More bytes than the tests let a page have."""
+"""Bytes, more than the tests allow for a page."""
 
 
 def html(body: str, title: str = "Owls", description: str = "All about owls") -> bytes:
@@ -24,7 +24,7 @@ def html(body: str, title: str = "Owls", description: str = "All about owls") ->
 
 
 def pdf(text: str, title: str = "A paper") -> bytes:
-    """A PDF of one page."""
+    """Return a PDF of one page."""
     drawn = zlib.compress(f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode("latin-1"))
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -81,9 +81,9 @@ REDIRECTS = {
 
 
 class PageSite(ThreadingHTTPServer):
-    """The server. `seen` counts the paths that were asked for; `most` requests were open at once.
+    """A server. `seen` counts requests by path; `most` is the highest number of open requests.
 
-    `slow_asked` is set when `/slow` was asked for, which is answered once `gate` is.
+    `/slow` sets `slow_asked`, and is answered when `gate` is set.
     """
 
     daemon_threads = True
@@ -108,7 +108,7 @@ class PageSite(ThreadingHTTPServer):
 
 @contextmanager
 def page_site(robots: bytes | int = 404) -> Iterator[PageSite]:
-    """`robots`: what robots.txt says, or the status that it is answered with."""
+    """Yield a site. `robots` is the text of robots.txt, or the status of its answer."""
     with PageSite(robots) as site:
         thread = threading.Thread(target=site.serve_forever, args=(0.01,))
         thread.start()
@@ -193,4 +193,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""

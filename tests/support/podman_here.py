@@ -1,4 +1,4 @@
-"""Podman for tests, with separate containers and images, on machines that can run it."""
+"""Run podman for tests, with separate containers and images, on machines that can run it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _RESTRICTED = ("--runtime runc", "--ulimit nofile=1024:1024 --ulimit nproc=1000:
 
 
 class PodmanLacks(Exception):
-    """Why podman cannot run here."""
+    """Podman cannot run here; the text is the reason."""
 
 
 @contextmanager
 def podman(owner: int | None = None, inside: tuple[str, ...] = ()) -> Iterator[str]:
-    """A program that is podman and has IMAGE, loaded from docker; all that it has made is removed in the end.
+    """Yield the path of a podman program that has IMAGE, loaded from docker. At the end remove all that it made.
 
-    `owner` is the user it is for, and `inside` the command that runs programs as that user. Raises PodmanLacks.
+    `owner` is its user, and `inside` the command that runs programs as that user. Raise PodmanLacks.
     """
     if shutil.which("podman") is None:
         raise PodmanLacks("podman is not installed")
@@ -64,7 +64,7 @@ def _program(folder: Path, options: str = "", of_run: str = "") -> str:
 
 
 def _configure(folder: Path, inside: tuple[str, ...]) -> None:
-    """Finds the options with which a container runs."""
+    """Find the options with which a container runs."""
     for options, of_run in (("", ""), _RESTRICTED):
         program = _program(folder, options, of_run)
         try:

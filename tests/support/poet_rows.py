@@ -1,4 +1,4 @@
-"""Rows of the business report as `agentbench research poet` makes them, for tests that need many or odd ones."""
+"""Rows of the business report as `agentbench research poet` writes them, for tests with many or odd ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_agentbench.packs.research.records import RACE_DIMENSIONS
 
 
 def whole(task_id: int | str, score: float = 0.6, **fields: Any) -> PoetRow:
-    """A report with every part; each of its scores is `score`."""
+    """Return a report with every part; each of its scores is `score`."""
     return PoetRow.model_validate(
         {
             "task_id": task_id,
@@ -45,7 +45,7 @@ def whole(task_id: int | str, score: float = 0.6, **fields: Any) -> PoetRow:
 
 
 def without_facts(task_id: int | str, reason: str = "validate: no reply", **fields: Any) -> PoetRow:
-    """A report whose citations could not be checked, so that it has no composite."""
+    """Return a report whose citations could not be checked, so that it has no composite."""
     missing = ("overall_poet_score", "quality_score", "fact_accuracy")
     counts = ("citations_supported", "citations_unsupported", "citations_unknown")
     return whole(task_id, **{**dict.fromkeys((*missing, *counts)), "reasons": {"fact": reason}, **fields})

@@ -1,4 +1,4 @@
-"""What runs on this machine."""
+"""Find processes of this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def running(mark: str) -> bool:
-    """Whether a process of this machine, containers' included, has the text in its command line."""
+    """Return whether a process of this machine, also of a container, has the text in its command line."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             if mark.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" "):

@@ -56,11 +56,11 @@ class Published:
 
     @property
     def program(self) -> str:
-        """Return a part of its command line."""
+        """Return a part of the command line."""
         return f"mcp_server_{self.name}" if self.kind == "python" else f"@modelcontextprotocol/server-{self.name}/"
 
     def server(self, workspace: str) -> McpServer:
-        """Return its declaration for a run with that workspace. Raises KeyError if it is not installed."""
+        """Return the declaration for a run with that workspace. Raise KeyError if the server is not installed."""
         args, env = tuple(_filled(self.args, workspace)), _filled(self.env, workspace)
         if self.kind == "python":
             python = f"{os.environ[_PYTHON]}/bin/python"
@@ -127,7 +127,7 @@ needs_published_servers = pytest.mark.skipif(
 
 @functools.cache
 def repository() -> Path:
-    """A git repository with one commit, for the servers that look at files; the template of their workspaces."""
+    """Return a git repository with one commit, the template of workspaces for servers that read files."""
     folder = Path(tempfile.mkdtemp(prefix="published-servers-"))
     atexit.register(shutil.rmtree, folder)
     (folder / "notes.txt").write_text("42\n")
@@ -179,7 +179,7 @@ class Driven:
 
 
 async def drive(published: Published, connection: Connection, workspace: str) -> Driven:
-    """Lists and calls it, lets it refuse a call, hang in one and die in one, and calls it once more."""
+    """Return the results of a list, of a good, a refused, a hanging and a fatal call, and of one more call."""
     tool, arguments, _ = published.call
     arguments = _filled(arguments, workspace)
     begun = time.perf_counter()
@@ -226,7 +226,7 @@ async def _failure(
 
 
 def _filled(given: Any, workspace: str) -> Any:
-    """With the workspace in all texts."""
+    """Return the value with the workspace in all texts."""
     if isinstance(given, str):
         return given.replace("{workspace}", workspace)
     if isinstance(given, dict):
@@ -236,7 +236,7 @@ def _filled(given: Any, workspace: str) -> Any:
 
 @contextmanager
 def _stopped(pid: int) -> Iterator[None]:
-    """A process that does nothing for a while; it may be killed meanwhile."""
+    """Yield a process that is stopped, and may be killed meanwhile."""
     os.kill(pid, signal.SIGSTOP)
     try:
         while not _rests(pid):  # a thread that waits in a read may still get what comes
@@ -253,7 +253,7 @@ def _rests(pid: int) -> bool:
 
 
 def _process(mark: str) -> int:
-    """The process below this one that has the text in its command line, without those that only start it."""
+    """Return the process below this one with the text in its command line, not the programs that start it."""
     parents = {int(path.parent.name): _parent(path) for path in Path("/proc").glob("[0-9]*/stat")}
     named = {pid for pid in parents if _is_below(pid, parents) and mark in _command(pid)}
     [found] = named - {parents[pid] for pid in named}
@@ -282,7 +282,7 @@ def _command(pid: int) -> str:
 
 
 def _wait_for_unread(pid: int) -> None:
-    """Returns once something waits in the process's stdin: the first pipe that it reads, for some put it elsewhere."""
+    """Return when unread data is in the process's stdin, the first pipe that it reads: some put it elsewhere."""
     descriptors = sorted(Path(f"/proc/{pid}/fd").iterdir(), key=lambda path: int(path.name))
     stdin = next(path for path in descriptors if path.is_fifo() and not path.lstat().st_mode & stat.S_IWUSR)
     pipe = os.open(stdin, os.O_RDONLY | os.O_NONBLOCK)
@@ -293,7 +293,7 @@ def _wait_for_unread(pid: int) -> None:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Print the table."""
     print("| server | sandbox | tools | list s | call ms | error | time-out | death | restart s | starts |")
     print("|---|---|---:|---:|---:|---|---|---|---:|---:|")
     for published in PUBLISHED:

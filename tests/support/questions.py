@@ -1,4 +1,4 @@
-"""Which files of questions a folder's collection takes."""
+"""Find the files that a folder's collection reads as datasets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seed's layout for `agentbench research race`: three reports with their queries, criteria and references."""
+"""Write files for `agentbench research race` in the seed's layout: reports, queries, criteria and references."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WEIGHTS = dict(zip(RACE_DIMENSIONS, (0.4, 0.3, 0.2, 0.1), strict=True))
 
 
 def lay_out() -> None:
-    """Writes the files into the current folder: articles of quality 6, 4, 1, references of quality 4."""
+    """Write the files into the current folder: articles of quality 6, 4, 1, references of quality 4."""
     write("data/prompt_data/query.jsonl", *({"id": n, "prompt": text} for n, text in PROMPTS.items()))
     write("data/criteria_data/criteria.jsonl", *map(criteria, PROMPTS))
     write("data/reference/reference.jsonl", *(row(n, "A reference [1] of quality 4.") for n in PROMPTS))

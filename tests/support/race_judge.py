@@ -1,4 +1,4 @@
-"""A judge on loopback that selects queries, makes criteria, cleans and compares articles, as they tell it to.
+"""Serve a judge on loopback that selects queries, makes criteria, cleans and compares articles by their texts.
 
     with RaceJudge() as judge: ...  # judge.environ names it to the command line; judge.asked counts requests by stage
 
@@ -28,11 +28,11 @@ _LABELS = {"查询": "query", "文章": "article", "文章1": "article 1", "文�
 
 Shown = dict[str, str]
 Say = Callable[[Any, Shown, int], Any]
-"""From the judge's own reply, what it was shown by label, and how often it was asked this before, to a text or JSON."""
+"""Return a text or JSON for the judge's own reply, its input by label, and the number of earlier equal requests."""
 
 
 class RaceJudge(FaultEndpoint):
-    """`says` replaces what the judge says at a stage; a reply with `content` is a message."""
+    """A judge. `says` replaces the reply at a stage; a reply with `content` is a message."""
 
     def __init__(self, **says: Say) -> None:
         super().__init__(answer=self._answer)

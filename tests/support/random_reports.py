@@ -1,4 +1,4 @@
-"""Random reports, of sessions that never were: many runs of several models with everything that a report can hold."""
+"""Make random reports of sessions that never ran: many runs of several models with every part of a report."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ SESSION = {
 def random_report(
     cases: int = 20, models: Sequence[Model] = MODELS, repetitions: int = 3, seed: int = 7
 ) -> dict[str, Any]:
-    """A report of `cases` x models x repetitions runs; the same for the same arguments."""
+    """Return a report of `cases` x models x repetitions runs; the same for the same arguments."""
     rows = list(random_rows(cases, models, repetitions, seed))
     verdict = apply_gate(Counts.of(row["outcome"] for row in rows), 0.8)
     return build_report(rows, {**SESSION, "gate": verdict.as_dict()}, {"run": 1.82, "judge": None})
 
 
 def random_rows(cases: int, models: Sequence[Model], repetitions: int, seed: int = 7) -> Iterator[dict[str, Any]]:
-    """The rows of such a report, models within cases."""
+    """Return the rows of such a report, models within cases."""
     random = Random(seed)
     for number in range(cases):
         tags = tuple(random.sample(TAGS, random.randint(1, 3)))
@@ -112,7 +112,7 @@ def _row(case: Case, model: Model, repetition: int, outcome: str, random: Random
 
 
 def _votes(score: float, random: Random) -> list[dict[str, Any]]:
-    """What two judges said three times each."""
+    """Return three votes each of two judges."""
     return [
         {
             "judge": judge,

@@ -1,6 +1,6 @@
-"""An HTTP server on loopback that replays what endpoints answered: scenarios, by the model's name in the request.
+"""Serve recorded answers of endpoints on loopback: scenarios, by the model's name in the request.
 
-The first rule of a scenario whose `when` holds answers; the data's own format.json says what conditions there are.
+The first rule of a scenario whose `when` is true answers; format.json of the data lists the conditions.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _NINE = re.compile("[A-Za-z0-9]{9}")
 
 
 class ReplayEndpoint:
-    """The server: `with ReplayEndpoint(scenarios) as endpoint`, at `endpoint.url` (without /v1).
+    """A server: `with ReplayEndpoint(scenarios) as endpoint`, at `endpoint.url` (without /v1).
 
-    `requests` are the bodies that came, by scenario. A name may go on after an @, to be counted apart.
+    `requests` are the received bodies, by scenario. A name with a suffix after @ is counted separately.
     """
 
     def __init__(self, scenarios: Iterable[Mapping[str, Any]]) -> None:
@@ -110,7 +110,7 @@ def _send(handler: BaseHTTPRequestHandler, reply: Mapping[str, Any], body: Mappi
 
 
 def _send_events(handler: BaseHTTPRequestHandler, reply: Mapping[str, Any]) -> None:
-    """Send events one by one, then what the reply says of silence, and close the connection."""
+    """Send events one by one, pause as the reply sets it, and close the connection."""
     handler.send_response(reply["status"])
     handler.send_header("content-type", reply["content_type"])
     handler.send_header("connection", "close")
@@ -160,8 +160,9 @@ _ABSENT = object()
 
 
 def _find(value: Any, path: str, absent: Any = None) -> Iterator[Any]:
-    """Yield the values at a path, `absent` where a holder lacks the last key: keys joined by dots, `name[x]` the items
-    of role or type x, `name[]` all.
+    """Yield the values at a path, or `absent` if a holder lacks the last key.
+
+    A path has keys joined by dots, `name[x]` for the items of role or type x, and `name[]` for all items.
     """
     first, _, rest = path.partition(".")
     found = _STEP.fullmatch(first)

@@ -1,7 +1,7 @@
-"""A judge on loopback of all that `agentbench research run` asks, and a project for it in two languages.
+"""Serve a judge on loopback for all requests of `agentbench research run`, and write a project in two languages.
 
-A line `- <statement> [<marker>] <url>` of an article is a statement with a citation. It is supported where it stands in
-the page, and a unit of knowledge that is reused where the judge is asked for it.
+A line `- <statement> [<marker>] <url>` of an article is a statement with a citation. It is supported if the page has
+it, and it is a unit of knowledge that was reused if the judge is asked for one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ METRICS = {
 
 
 class ReportJudge(RaceJudge):
-    """As RaceJudge."""
+    """A judge of all stages, with the options of RaceJudge."""
 
     def _extract(self, shown: Shown) -> dict[str, Any]:
         return {"citations": _statements(shown["article"])}
@@ -57,14 +57,14 @@ def _facts(shown: Shown) -> list[str]:
 
 
 def article(quality: float, cited: Mapping[str, Sequence[str]]) -> str:
-    """A report of this quality with statements by the address of their page."""
+    """Return a report of this quality with statements by the address of their page."""
     statements = [(fact, url) for url, facts in cited.items() for fact in facts]
     lines = (f"- {fact} [{number}] {url}" for number, (fact, url) in enumerate(statements, 1))
     return f"A report of quality {quality}.\n" + "".join(f"{line}\n" for line in lines)
 
 
 def write_project(folder: Path, models: Mapping[str, Mapping[int, str]]) -> None:
-    """The files below `data/` and the raw queries of an empty folder; `models` are articles by model and query."""
+    """Write the files below `data/` and the raw queries of an empty folder. `models`: articles by model and query."""
     queries = [
         {"id": number, "prompt": prompt, "domain": "finance", "complexity_level": 3}
         for number, prompt in PROMPTS.items()

@@ -1,4 +1,4 @@
-"""The page of a report in a real browser: how a test opens it and reads its list of runs."""
+"""Open the page of a report in a real browser, and read its list of runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROW = "main tbody tr[data-at]"
 
 
 def compared_report() -> dict[str, Any]:
-    """A report of 204 runs of four models, compared with one in which everything had passed."""
+    """Return a report of 204 runs of four models, compared with one in which all had passed."""
     found = random_report(17, MODELS, 3)
     base = [{**row, "outcome": "passed"} if row["outcome"] == "failed" else row for row in found["runs"]]
     found["comparison"] = compare(
@@ -31,7 +31,7 @@ def compared_report() -> dict[str, Any]:
 
 @contextmanager
 def opened(program: Browser, path: Path, **window: Any) -> Iterator[Shown]:
-    """A page that is a file; it never complains, and never asks for anything but itself."""
+    """Yield the page of a file. Fail if it reports an error, or requests anything but itself."""
     with new_page(program, **window) as shown:
         shown.open(path)
         shown.page.wait_for_selector("main h1", state="attached")
@@ -42,20 +42,20 @@ def opened(program: Browser, path: Path, **window: Any) -> Iterator[Shown]:
 
 @contextmanager
 def opened_report(program: Browser, folder: Path, report: dict[str, Any]) -> Iterator[Shown]:
-    """The page of a report, written into the folder."""
+    """Yield the page of a report, written into the folder."""
     write_page(report, folder / "other.html")
     with opened(program, folder / "other.html") as shown:
         yield shown
 
 
 def rows_of(shown: Shown) -> Locator:
-    """The rows of the list of runs that are in the page."""
+    """Return the rows of the list of runs that are in the page."""
     shown.settle()
     shown.page.wait_for_selector("main table.runs")
     return shown.page.locator(ROW)
 
 
 def told(shown: Shown) -> str:
-    """How many runs the page says that its filters let through."""
+    """Return the number of runs that pass the filters, by the text of the page."""
     shown.settle()
     return shown.page.locator(".told").inner_text().replace(" · Show all", "")

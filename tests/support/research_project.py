@@ -1,4 +1,4 @@
-"""A project with research reports, as tests of sessions and of files want it, and what a judge says of them."""
+"""Write a project with research reports for tests of sessions and of files, and script its judge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ METRICS = {
     "token_usage": {"input_tokens": 2000, "output_tokens": 6000, "total_cost_usd": 4.0},
     "automation_level": 0.5,
 }
-"""Of an expert's 2 hours at 100 USD: 75 % of the time and 98 % of the cost are saved."""
+"""Metrics that save 75 % of an expert's 2 hours and 98 % of the cost, at 100 USD an hour."""
 
 REPLIES: dict[str, Any] = {
     "extract": {"citations": [{"fact": "Chips cost more.", "ref_idx": "1", "url": PAGE}]},
@@ -28,11 +28,11 @@ REPLIES: dict[str, Any] = {
     "knowledge": {"units": [{"text": "Chips cost more.", "quality": 0.75}]},
     "reuse": {"reused": []},
 }
-"""What a judge says at each stage but `race`."""
+"""The judge's replies at all stages except `race`."""
 
 
 def race_reply(target: float = 6, reference: float = 4) -> dict[str, Any]:
-    """Scores of every criterion."""
+    """Return a reply with scores of every criterion."""
     return {
         name: [
             {
@@ -47,7 +47,7 @@ def race_reply(target: float = 6, reference: float = 4) -> dict[str, Any]:
 
 
 def report(number: int, page: str = PAGE, **fields: Any) -> dict[str, Any]:
-    """A row of a file of reports that cites the page: ten words, those of PAGE among them."""
+    """Return a row of a file of reports that cites the page: ten words, among them those of PAGE."""
     article = f"Chips cost more in all Europe [1].\n\n[1] {page}"
     row = {"id": number, "prompt": PROMPTS[number], "article": article, "execution_metrics": METRICS, **fields}
     return {name: value for name, value in row.items() if value is not None}
@@ -106,13 +106,13 @@ class ResearchProject:
         return self.write(name, json.dumps(value))
 
     def reports(self, **fields: Any) -> Path:
-        """Writes reports.yaml with these fields changed for good; None removes one."""
+        """Write reports.yaml with these fields changed for good; None removes one."""
         self.settings |= fields
         shown = {name: value for name, value in self.settings.items() if value is not None}
         return self.write("reports.yaml", yaml.safe_dump(shown, allow_unicode=True))
 
     def script(self, researches: Mapping[str, Any] | None = None, **fields: Any) -> Path:
-        """Writes what the scripted judge says: 6 against 4 in RACE, every citation supported, 4 of 5 else."""
+        """Write the scripted judge: 6 against 4 in RACE, every citation supported, 4 of 5 in other stages."""
         said = {
             "research": {**REPLIES, "race": race_reply()},
             "researches": dict(researches or {}),
@@ -129,12 +129,12 @@ class ResearchProject:
 
 
 def judge_answer(body: dict[str, Any]) -> dict[str, Any]:
-    """What a judge on loopback answers at each stage."""
+    """Return the answer of a judge on loopback at each stage."""
     stage = body["response_format"]["json_schema"]["name"].removeprefix("research_")
     said = race_reply() if stage == "race" else REPLIES[stage]
     return {"role": "assistant", "content": json.dumps(said)}
 
 
 def is_judge(body: dict[str, Any]) -> bool:
-    """Whether a request is one of a judge."""
+    """Return whether a request is for a judge."""
     return "research_" in json.dumps(body.get("response_format", ""))

@@ -1,9 +1,9 @@
-"""Pages on loopback, and a judge there that reads what it is shown: for tests of whatever checks citations.
+"""Serve pages on loopback, and a judge that reads them, for tests of checks of citations.
 
     with Site({"/tea": "Tea is a drink."}) as site, FactJudge() as judge: ...
 
-In articles for this judge a line `- <statement> [<marker>] <url>` is a statement with a citation; marker and url may be
-left out. A statement is supported where it stands in the page, and two are the same that differ in capitals only.
+In articles for this judge a line `- <statement> [<marker>] <url>` is a statement with a citation; marker and url are
+optional. A statement is supported if the page has it. Two statements are the same if they differ only in capitals.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _CITED = re.compile(r"^- (?P<fact>.*?)(?: \[(?P<ref_idx>\d+)\])?(?: (?P<url>http
 
 
 class Site:
-    """`pages` are the texts by path; any other path is 404. `asked` counts requests by path, without robots.txt.
+    """A site. `pages` are the texts by path; other paths are 404. `asked` counts requests by path, without robots.txt.
 
-    It answers as the Jina reader does, too: `read` has the addresses that it was given, each with the key.
+    It also answers like the Jina reader: `read` has the requested addresses, each with the key.
     """
 
     def __init__(self, pages: Mapping[str, str]) -> None:
@@ -75,7 +75,7 @@ class Site:
 
 
 class FactJudge(FaultEndpoint):
-    """`says` replaces what the judge says at a stage: from its own reply and what it was shown to a text or message."""
+    """A judge. `says` replaces its reply at a stage: a function of its own reply and its input to a text or message."""
 
     def __init__(self, **says: Callable[[dict[str, Any], str], Any]) -> None:
         super().__init__(answer=self._answer)

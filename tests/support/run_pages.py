@@ -1,4 +1,4 @@
-"""The page of one run in a real browser: how a test opens it and reads it."""
+"""Open the page of one run in a real browser, and read it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.browser import Shown, new_page
 
 @contextmanager
 def opened(program: Browser, path: Path | str, fragment: str = "", **window: Any) -> Iterator[Shown]:
-    """The page at an address, once it has read what it shows; it never complains."""
+    """Yield the page at an address when it has loaded its data. Fail if it reports an error."""
     with new_page(program, **window) as shown:
         shown.open(path, fragment)
         ready(shown)
@@ -25,24 +25,24 @@ def opened(program: Browser, path: Path | str, fragment: str = "", **window: Any
 
 
 def ready(shown: Shown) -> None:
-    """Waits until the view is there, with the details of its runs."""
+    """Wait until the view is complete, with the details of its runs."""
     shown.page.locator("main h1").wait_for()
     shown.page.locator("main [aria-busy]").wait_for(state="detached")
 
 
 def go(shown: Shown, nodeid: str) -> None:
-    """To another run by the address, as links do."""
+    """Open another run by the address, like a link."""
     shown.value(f"location.hash = {json.dumps(run(nodeid))}")
     shown.page.locator(".nodeid code", has_text=re.compile(f"^{re.escape(nodeid)}$")).wait_for()
     ready(shown)
 
 
 def run(nodeid: str) -> str:
-    """The fragment of a run's view."""
+    """Return the fragment of a run's view."""
     return f"#run={quote(nodeid, safe='')}"
 
 
 def texts(shown: Shown, selector: str) -> list[str]:
-    """The texts of all such elements, in one line each."""
+    """Return the texts of all such elements, each on one line."""
     shown.settle()
     return [" ".join(text.split()) for text in shown.page.locator(selector).all_inner_texts()]

@@ -1,4 +1,4 @@
-"""A real S3 server on loopback: rclone serves a folder, a bucket for each folder in it.
+"""Serve S3 on loopback by rclone: a bucket for each folder of a folder.
 
 with S3Server(tmp_path) as server:
     ...  # server.environ lets s3fs find it; server.url("bench") is a store in its only bucket
@@ -27,7 +27,7 @@ class S3Server:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What lets s3fs find the server and its key."""
+        """Return the variables with which s3fs finds the server and its key."""
         endpoint = f"http://127.0.0.1:{self.port}"
         return {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
 
@@ -40,7 +40,7 @@ class S3Server:
         return f"s3://{BUCKET}/{prefix}"
 
     def names(self, prefix: str) -> list[str]:
-        """The objects of a store, by their names in it."""
+        """Return the names of the objects of a store."""
         root = self.folder / BUCKET / prefix
         return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
 
@@ -52,7 +52,7 @@ class S3Server:
         self.stop()
 
     def start(self) -> None:
-        """On the port that it had before, if any."""
+        """Start the server, on its earlier port if it had one."""
         command = [_program(), "serve", "s3", "--auth-key", f"{KEY},{SECRET}", "--addr", f"127.0.0.1:{self.port}"]
         command += ["--config", "", "--no-modtime", str(self.folder)]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

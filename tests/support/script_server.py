@@ -1,4 +1,4 @@
-"""Scripts, served over loopback."""
+"""Serve scripts over loopback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_agentbench.models.scripts import Scripts
 
 @contextmanager
 def served(scripts: Scripts, around: Callable[[ASGIApp], ASGIApp] = lambda app: app, **options) -> Iterator[str]:
-    """Serve the app, or what `around` makes of it, on a real loopback server; its base_url."""
+    """Serve the app, or `around(app)`, on a real loopback server. Yield its base_url."""
     import uvicorn
 
     server = uvicorn.Server(

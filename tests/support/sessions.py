@@ -1,4 +1,4 @@
-"""Sessions in this process and a project for each test, for tests of the plugin and of packs."""
+"""Run sessions in this process with a project for each test, for tests of the plugin and of packs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LIBRARIES = ("openai", "httpcore2", "jsonschema", "regex", "filelock", "rich.ta
 
 @cache
 def import_rooms() -> None:
-    """Import all modules that sessions in this process import; once, before the first session.
+    """Import all modules that sessions in this process import, once, before the first session.
 
-    pytester forgets the imports of a session; all sessions share rooms that are loaded already.
+    pytester forgets the imports of a session; sessions share modules that are loaded already.
     """
     for module in pkgutil.walk_packages(pytest_agentbench.__path__, "pytest_agentbench."):
         if module.name != "pytest_agentbench.distributed.shares" and "__main__" not in module.name:

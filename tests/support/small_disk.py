@@ -1,4 +1,4 @@
-"""A small file system of its own, where this user may mount one."""
+"""Mount a small file system if this user may."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.outer_bound import BOUNDED
 
 @contextlib.contextmanager
 def small_disk(folder: Path, size: str = "1m") -> Iterator[Callable[[str], None]]:
-    """Mounts a tmpfs at a new folder; what it yields mounts it anew with other options (`ro`, `size=20m`)."""
+    """Mount a tmpfs at a new folder. Yield a function that mounts it again with other options (`ro`, `size=20m`)."""
     folder.mkdir()
     if os.environ.get(BOUNDED):  # all of the session is on one
         yield lambda options: None

@@ -1,4 +1,4 @@
-"""A program that opens sockets of every family, and what it may say in a sandbox."""
+"""A program that opens sockets of every family, and its expected output in a sandbox."""
 
 from __future__ import annotations
 

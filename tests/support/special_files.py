@@ -1,4 +1,4 @@
-"""What no reader may wait for, or hold, in the place of a file."""
+"""Put special files in the place of plain ones, which no reader may wait for or read whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def make(kind: str, path: Path) -> None:
-    """Puts something there that no reader may wait for, or hold."""
+    """Make a special file that no reader may wait for or read whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     match kind:
         case "pipe":

@@ -1,4 +1,4 @@
-"""A sandbox of its own for a test."""
+"""Start a sandbox for a test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_agentbench.workspaces.sessions import Workspaces
 async def started(
     kind: str, base: Path | None = None, *, mounts: Sequence[Mount] = (), **settings: Any
 ) -> AsyncIterator[Sandbox]:
-    """A sandbox whose workspace lies below `base`; settings as in a run profile."""
+    """Yield a sandbox whose workspace is below `base`; settings as in a run profile."""
     workspaces = Workspaces(base)
     sandboxes = Sandboxes(workspaces)
     image = IMAGE if kind == "docker" else None

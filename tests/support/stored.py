@@ -1,4 +1,4 @@
-"""The documents of an output folder, wherever the store keeps them, to look at and to tamper with."""
+"""Read and change the documents of an output folder, in the database or as files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_agentbench.store.output_folder import DATABASE, LOCKS
 
 
 def as_files(output: str | Path) -> Path:
-    """Turn a store into one without a database, as on a network file system: all documents are files."""
+    """Turn a store into one without a database, as on a network file system: all documents become files."""
     documents = open_documents(output)
     lay_out(documents)
     documents.close()
@@ -28,7 +28,7 @@ def as_files(output: str | Path) -> Path:
 
 
 def list_stored(output: str | Path, pattern: str = "*") -> list[str]:
-    """Return the paths of all documents and other files that match from the right, but for locks and the database."""
+    """Return the paths of all documents and files that match from the right, without locks and the database."""
     output = Path(output)
     files = (path.relative_to(output) for path in output.rglob("*") if path.is_file())
     found = {path.as_posix() for path in files if LOCKS not in path.parts and not path.name.startswith(DATABASE)}
@@ -46,7 +46,7 @@ def find_stored(output: str | Path, pattern: str) -> list[Stored]:
 
 
 class Stored:
-    """A document, used like a path: in the database where there is one, else a file."""
+    """A document with the interface of a path: in the database if there is one, else a file."""
 
     def __init__(self, output: str | Path, path: str | Path) -> None:
         self.output, self.path = Path(output), Path(path).as_posix()
@@ -68,56 +68,56 @@ class Stored:
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
+        """Return the last part of the path."""
         return self.path.rpartition("/")[2]
 
     @property
     def folder(self) -> str:
-        """The path up to the name."""
+        """Return the path up to the name."""
         return self.path.rpartition("/")[0]
 
     @property
     def file(self) -> Path:
-        """Where the document lies as a file."""
+        """Return the path of the document as a file."""
         return self.output / self.path
 
     def with_name(self, name: str) -> Stored:
-        """Return the document of another name beside it."""
+        """Return the document of another name in the same folder."""
         return Stored(self.output, f"{self.folder}/{name}")
 
     def beside(self) -> list[str]:
-        """Return the names in its folder, its own too."""
+        """Return the names of all documents in its folder."""
         return open_documents(self.output).names(self.folder)
 
     def exists(self) -> bool:
-        """Return whether there is such a document."""
+        """Return whether the document exists."""
         return self.name in self.beside()
 
     def read_bytes(self) -> bytes:
-        """Return what is in it."""
+        """Return its content as bytes."""
         content = open_documents(self.output).read(self.path)
         if content is None:
             raise FileNotFoundError(str(self))
         return content
 
     def read_text(self) -> str:
-        """Return what is in it."""
+        """Return its content as text."""
         return self.read_bytes().decode()
 
     def json(self) -> Any:
-        """Return what is in it."""
+        """Return its content as JSON."""
         return json.loads(self.read_bytes())
 
     def run(self) -> RunArtifact:
-        """Return the run that it holds."""
+        """Return its content as a run."""
         return load_run(self.output, self.path)
 
     def evaluation(self) -> Evaluation:
-        """Return the evaluation that it holds."""
+        """Return its content as an evaluation."""
         return load_evaluation(self.output, self.path)
 
     def write_bytes(self, content: bytes) -> None:
-        """Store it so."""
+        """Store these bytes."""
         if open_documents(self.output).exist:
             open_documents(self.output).put(self.path, content)
         else:
@@ -125,7 +125,7 @@ class Stored:
             self.file.write_bytes(content)
 
     def write_text(self, content: str) -> None:
-        """Store it so."""
+        """Store this text."""
         self.write_bytes(content.encode())
 
     def update(self, **fields: Any) -> None:
@@ -133,20 +133,20 @@ class Stored:
         self.write_text(json.dumps(self.json() | fields, separators=(",", ":"), ensure_ascii=False))
 
     def unlink(self) -> None:
-        """Remove it."""
+        """Remove the document."""
         if not self.exists():
             raise FileNotFoundError(str(self))
         open_documents(self.output).remove(self.path)
 
     def rename(self, other: Stored) -> Stored:
-        """Give it another path, and return the document there."""
+        """Move it to another path, and return the document there."""
         content = self.read_bytes()
         self.unlink()
         other.write_bytes(content)
         return other
 
     def age(self, at: float) -> None:
-        """Say that it was written then, in seconds since 1970."""
+        """Set the time of its writing, in seconds since 1970."""
         documents = open_documents(self.output)
         if documents.exist and self.path.count("/") > 1:
             folder, leaf, name = self.path.rsplit("/", 2)

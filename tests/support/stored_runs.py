@@ -1,4 +1,4 @@
-"""An output folder with runs that never were, their verdicts, and the report on them: for pages that show runs."""
+"""Make an output folder with invented runs, their verdicts, and the report on them, for pages that show runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ USAGE = Usage(
 
 @dataclass
 class StoredRuns:
-    """Runs below `output`, stored as they are added; `rows` are report.json's."""
+    """Runs below `output`, stored when they are added; `rows` are those of report.json."""
 
     output: Path
     command: Sequence[str] = ("cases/", "--model", "gpt4o", "--agentbench-profile", "standard")
@@ -56,7 +56,7 @@ class StoredRuns:
 
     @property
     def report(self) -> dict[str, Any]:
-        """The report on all that were added."""
+        """Return the report on all added runs."""
         return build_report(self.rows, {"command": list(self.command)})
 
     def add(
@@ -72,7 +72,7 @@ class StoredRuns:
         tags: tuple[str, ...] = ("coding", "smoke"),
         **run: Any,
     ) -> str:
-        """Stores a run, and the verdict on it if there is one; its node id."""
+        """Store a run, and its verdict if given. Return the node id."""
         place = f"suit_default/profile/{model.model_id}/{len(self.rows)}"
         artifact = RunArtifact(
             run_id=f"run-{len(self.rows)}",
@@ -120,7 +120,7 @@ class StoredRuns:
         return nodeid
 
     def write(self, path: str | None, text: str) -> None:
-        """A file below the output folder."""
+        """Write a file below the output folder."""
         place = self.output / (path or "")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, encoding="utf-8")
@@ -139,7 +139,7 @@ def told(name: str, content: str, at: float, call_id: str = "c1", **fields: Any)
 
 
 def asked(number: int, at: float, took: float, **reply: Any) -> tuple[RunnerEvent, RunnerEvent]:
-    """A request and its reply."""
+    """Return a request and its reply."""
     request = RunnerEvent(sequence=0, at=at, name="request", data={"number": number, "messages": 2 * number})
     data = {"number": number, "attempts": 1, "seconds": took, **reply}
     return request, RunnerEvent(sequence=0, at=at + took, name="reply", data=data)
@@ -154,7 +154,7 @@ def verdict(outcome: str = "passed", **fields: Any) -> Evaluation:
 
 
 def judged(scores: Sequence[float], evidence: str = "It ran the tests after the change.", **fields: Any) -> JudgeResult:
-    """A judge with one iteration for each overall score."""
+    """Return a judge with one iteration for each overall score."""
     iterations = tuple(_iteration(score, at, evidence) for at, score in enumerate(scores, 1))
     mean = sum(scores) / len(scores)
     settings = {"unmet_hard": (), "summary": "The bug is fixed, but a test that fails was left in place.", **fields}
@@ -276,7 +276,7 @@ CHANGES = (
 
 
 def coding_trace(last: str, *, tests_again: bool = True) -> list[TraceEvent]:
-    """What an agent does that repairs a function."""
+    """Return the trace of an agent that repairs a function."""
     asking = "slugify() loses umlauts: `slugify('Über uns')` gives `ber-uns`. It should give `uber-uns`. Fix it."
     source = "import re\n\n\ndef slugify(text):\n    text = text.lower()\n"
     written = {"path": "text/slugs.py", "content": SLUGIFY_DIFF.replace("+", " "), "overwrite": True}

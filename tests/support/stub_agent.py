@@ -1,7 +1,7 @@
-"""A command-line agent as small as one can be: asks its model in Chat Completions, runs what it is told, prints JSON.
+"""A minimal command-line agent: asks its model in Chat Completions, runs the requested commands, prints JSON.
 
 Usage: stub_agent.py [--resume] MESSAGE; its session is a file in HOME. Words in a message make it fail; see FAULTS.
-Of variables it takes STUB_MODEL, STUB_TOOL (the type of a tool that its provider would run) and STUB_COUNTED (tokens).
+It reads the variables STUB_MODEL, STUB_TOOL (the type of a tool that its provider would run) and STUB_COUNTED (tokens).
 """
 
 import json
@@ -21,7 +21,7 @@ if "STUB_TOOL" in os.environ:
 
 
 def forge():
-    """Write what session files of others look like, and say on stdout that another run is over."""
+    """Write files that look like another agent's session, and print the end of another run."""
     false = json.dumps({"type": "turn.completed", "usage": {"input_tokens": 1}, "result": {"text": "forged"}})
     for name in (".codex/sessions/rollout-1.jsonl", ".gemini/tmp/chats/1.jsonl", "agentbench.json", "run_1.json"):
         for place in (os.environ["HOME"], "/run/agentbench", "."):
@@ -34,7 +34,7 @@ def forge():
 
 
 def count_tokens():
-    """Ask thirty times what costs nothing, in the dialect that has it; ten a second are answered."""
+    """Send thirty free requests for counts in the API that has them; ten a second are answered."""
     body = json.dumps({"model": "demo", "max_tokens": 9, "messages": [{"role": "user", "content": "x" * 9999}]})
     for _ in range(30):
         address = f"{os.environ['ANTHROPIC_BASE_URL']}/v1/messages/count_tokens"
@@ -42,7 +42,7 @@ def count_tokens():
 
 
 def never_end():
-    """Leave processes of sessions of their own behind, write without end, and do not go."""
+    """Leave processes in other sessions behind, write without end, and never exit."""
     for _ in range(20):
         subprocess.Popen(["sleep", "613"], start_new_session=True)
     while True:

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""A stand-in for podman: its service understands the requests that agentbench makes, and isolates nothing.
+"""A stand-in for podman: its service understands the requests of agentbench, and isolates nothing.
 
     program = installed(tmp_path / "engine", {"localhost/agentbench-openclaw:2026.9.6": folder_of_programs})
 
-A container is a folder with a note of how it was made. Commands run on this machine as its own user, with the image's
-folder of programs first on their PATH; paths of mounts (/workspace, /tmp, ...) in their arguments and their environment
-are replaced by those of the folders that are mounted. What runs is known by variables in its environment: what a
-command leaves behind is killed at its end, and all of a container by `kill` and `rm`. Limits, users and networks are
-none of its business.
+A container is a folder with a record of its creation. Commands run on this machine as its own user, with the image's
+folder of programs first on their PATH. Paths of mounts (/workspace, /tmp, ...) in their arguments and their environment
+are replaced by the paths of the mounted folders. Processes are recognised by variables in their environment: those of a
+command are killed at its end, and all of a container by `kill` and `rm`. Limits, users and networks are ignored.
 
-The engine's folder is what its program and all of its services share. In it, a file `pulls` tells what was asked to be
-pulled; where there is a file `unfiltered`, containers are listed whatever their labels are; while there is one
-`slow-start`, no start of a container ends; and of what one `said.json` holds, it says that containers are so.
+The program and all of its services share the engine's folder. Its file `pulls` lists the requested pulls. With a file
+`unfiltered`, containers are listed with any labels; with `slow-start`, no start of a container ends; and a file
+`said.json` replaces parts of its answers about containers.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _KILL_SECONDS = 10.0
 
 
 def installed(folder: Path, images: Mapping[str, Path]) -> str:
-    """The path of an engine's program with containers of its own. An image is its name, and a folder of programs."""
+    """Return the path of an engine's program with its own containers. `images` are folders of programs by name."""
     (folder / "containers").mkdir(parents=True)
     (folder / "images.json").write_text(json.dumps({name: str(programs) for name, programs in images.items()}))
     program = folder / "engine"
@@ -80,7 +79,7 @@ def main(folder: Path, arguments: list[str]) -> int:
 
 
 class _Refused(Exception):
-    """What an engine would not do, with the reason and the HTTP status."""
+    """A refusal of the engine, with the reason and the HTTP status."""
 
     def __init__(self, reason: str, status: int = 500) -> None:
         super().__init__(reason)
@@ -177,7 +176,7 @@ class _Engine:
         return exec_id
 
     def run(self, exec_id: str, connection: socket.socket) -> None:
-        """Run what was created, with the connection as its streams."""
+        """Run the created command, with the connection as its streams."""
         asked = self._execs.pop(exec_id)
         folder = self._found(asked["container"])
         made = json.loads((folder / "made.json").read_text())
@@ -208,7 +207,7 @@ class _Engine:
             ended.join()
 
     def _found(self, name: str) -> Path:
-        """Of the container with that name or id."""
+        """Return the container with that name or id."""
         for folder in self._containers.iterdir():
             if name in (folder.name, _digest(folder.name)):
                 return folder
@@ -220,7 +219,7 @@ class _Engine:
 
 
 def _feed(connection: socket.socket, command: subprocess.Popen[bytes]) -> None:
-    """Hand what comes on to the command, to the end of either."""
+    """Copy the connection to the command, to the end of either."""
     with contextlib.suppress(OSError, ValueError):
         while (piece := connection.recv(2**16)) and command.stdin is not None:
             command.stdin.write(piece)
@@ -231,14 +230,14 @@ def _feed(connection: socket.socket, command: subprocess.Popen[bytes]) -> None:
 
 
 def _bury(command: subprocess.Popen[bytes], mark: str) -> None:
-    """Wait for the command, and kill what it left: that holds its streams open."""
+    """Wait for the command, and kill the processes that it left, because they keep its streams open."""
     command.wait()
     with contextlib.suppress(_Refused):
         _kill_all(mark)
 
 
 def _carry(command: subprocess.Popen[bytes], connection: socket.socket) -> None:
-    """Hand what the command writes on, in frames, to its end; nobody may be there to take it."""
+    """Copy the output of the command in frames, to its end; the client may be gone."""
     assert command.stdout is not None
     assert command.stderr is not None
     numbers = {command.stdout.fileno(): 1, command.stderr.fileno(): 2}
@@ -325,7 +324,7 @@ def _serve(engine: _Engine, path: str) -> None:
 
 
 class _Inside:
-    """A container's view of files: where its paths lie on this machine."""
+    """The paths in a container, and their places on this machine."""
 
     def __init__(self, mounts: dict[str, str]) -> None:
         self._mounts = mounts
@@ -333,12 +332,12 @@ class _Inside:
         self._pattern = re.compile(rf"(?<![\w./-])({targets})(?![\w.-])")
 
     def path(self, text: str) -> str:
-        """The text with all such paths in it replaced."""
+        """Return the text with all paths of the container replaced."""
         return self._pattern.sub(lambda found: self._mounts[found[1]], text)
 
 
 def _kill_all(mark: str) -> None:
-    """Kill until nothing is left that has the mark in its environment."""
+    """Kill processes until none has the mark in its environment."""
     until = time.monotonic() + _KILL_SECONDS
     while pids := list(_marked(mark.encode())):
         if time.monotonic() > until:
@@ -361,7 +360,7 @@ def _marked(mark: bytes) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """No other call starts or ends anything in the container meanwhile."""
+    """Exclude other calls that start or end processes in the container."""
     try:
         opened = os.open(folder, os.O_RDONLY)
     except FileNotFoundError:

@@ -2,11 +2,11 @@
 """Stand-ins for the programs of an OpenClaw image, for machines without one: `openclaw`, and the `node` that starts it.
 
 `openclaw` reads openclaw.json, asks its model over `baseUrl` with `stream: true`, executes the calls of `write`, `read`
-and `exec` in the workspace, keeps its session in OPENCLAW_STATE_DIR, and prints its JSON behind log lines, all as
-version 2026.9.6 was seen to do. Sentences in a message make it fail; see FAULTS. `node` does what relay.mjs says, but
-does not listen on a port, which runs of this machine would share: it tells `openclaw` the socket.
+and `exec` in the workspace, keeps its session in OPENCLAW_STATE_DIR, and prints its JSON after log lines, like version
+2026.9.6. Sentences in a message make it fail; see FAULTS. `node` does the work of relay.mjs without listening on a
+port, which runs of this machine would share: it passes the socket to `openclaw`.
 
-Standard library only: it runs in containers too. `install(folder)` puts both programs there.
+Standard library only: it runs in containers too. `install(folder)` writes both programs there.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ FAULTS = {
     "other model": "Please ask another model.",
     "link": "Please leave a link.",
 }
-"""What to write into a message to get the fault. `other model` asks for OTHER_MODEL."""
+"""Texts in a message that cause each fault. `other model` asks for OTHER_MODEL."""
 
 OTHER_MODEL = "somebody/elses-model"
 VERSION = "OpenClaw 2026.9.6 (stub)"
 TAKES_PROMPT = False
-"""Whether it takes `systemPromptOverride`, as versions before 2026.9 do."""
+"""Whether the stub accepts `systemPromptOverride`, like versions before 2026.9."""
 
 _SOCKET_VARIABLE = "STUB_OPENCLAW_SOCKET"
 _MOST_STEPS = 20
@@ -46,7 +46,7 @@ _AGENT_KEYS = {"id", "model", "name", "workspace", "tools", "identity", "default
 
 
 def install(folder: Path, *, takes_prompt: bool = False) -> tuple[Path, Path]:
-    """Writes the programs `openclaw` and `node` into the folder; their paths."""
+    """Write the programs `openclaw` and `node` into the folder. Return their paths."""
     text = Path(__file__).read_text(encoding="utf-8")
     if takes_prompt:
         text = text.replace("\nTAKES_PROMPT = False\n", "\nTAKES_PROMPT = True\n")
@@ -167,7 +167,7 @@ def _system(config: dict[str, Any], agent_id: str) -> dict[str, Any]:
 
 
 def _work(model: Endpoint, messages: list[dict[str, Any]]) -> tuple[str, list[str]]:
-    """Asks and executes until the model answers without a call: its answer, and the names of the tools used."""
+    """Ask and execute until the model answers without a call. Return the answer and the names of the used tools."""
     used: list[str] = []
     for _ in range(_MOST_STEPS):
         message = model.ask(messages)
@@ -200,7 +200,7 @@ TOOLS = [
 
 
 def _some_time() -> str:
-    """The time as OpenClaw writes it; another one at each call, as in sessions that are days apart."""
+    """Return the time in the form of OpenClaw; another one at each call, as in sessions that are days apart."""
     return time.strftime("%a %Y-%m-%d %H:%M UTC", time.gmtime(random.randrange(2**31)))
 
 
@@ -209,7 +209,7 @@ class RefusedError(Exception):
 
 
 class Endpoint:
-    """The model that openclaw.json names. `model` is asked for instead where it is given."""
+    """The model of openclaw.json, or `model` if given."""
 
     def __init__(self, config: dict[str, Any], model: str | None) -> None:
         primary = config["agents"]["defaults"]["model"]["primary"]
@@ -223,7 +223,7 @@ class Endpoint:
         self.usage = {"input": 0, "output": 0, "total": 0}
 
     def ask(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
-        """The assistant message that comes as a stream."""
+        """Return the assistant message of a streamed reply."""
         body = {
             "model": self._model,
             "messages": messages,

@@ -1,4 +1,4 @@
-"""Hand-made runs of MCP tasks: what was called in which order, how it ended, what judges say, the rows of reports."""
+"""Make runs of MCP tasks by hand: calls in order, ends, verdicts of judges, rows of reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROFILE = EvaluationProfile.default()
 
 
 def called(name: str, *, offered: bool | None = True, schema_valid: bool | None = True, call_id: str = "1", **_: Any):
-    """The event of a call; `sequence` is set by `run`."""
+    """Return the event of a call; `run` sets `sequence`."""
     arguments: dict[str, Any] = {}
     return ToolCallEvent(
         sequence=0, at=0.0, call_id=call_id, name=name, arguments=arguments, offered=offered, schema_valid=schema_valid
@@ -42,7 +42,7 @@ def result(name: str, content: str = "fine", *, is_error: bool = False, call_id:
 
 
 def use(name: str, content: str = "fine", *, is_error: bool = False, call_id: str = "1", **call: Any):
-    """A call and its result."""
+    """Return a call and its result."""
     return [called(name, call_id=call_id, **call), result(name, content, is_error=is_error, call_id=call_id)]
 
 
@@ -57,7 +57,7 @@ def run(
     answer: str | None = "done",
     usage: Usage | None = None,
 ):
-    """A run with these events, lists of them flattened."""
+    """Return a run with these events, with lists of them flattened."""
     flat = [each for event in events for each in (event if isinstance(event, list) else [event])]
     flat += [] if answer is None else [FinalOutputEvent(sequence=0, at=0.0, content=answer)]
     return RunArtifact(
@@ -76,7 +76,7 @@ def run(
 
 
 def task(*servers: str, case_id: str = "t", **fields: Any) -> Case:
-    """An MCP task; `fields` are McpTask's."""
+    """Return an MCP task; `fields` are those of McpTask."""
     return Case(
         case_id=case_id,
         title="T",
@@ -90,7 +90,7 @@ def task(*servers: str, case_id: str = "t", **fields: Any) -> Case:
 def judgement(
     *shuffles: Sequence[float], pass_threshold: float = 0.5, **judges: Sequence[Sequence[float]]
 ) -> JudgeResult:
-    """What one judge says in several shuffles, six scores each; or what several judges say, by their ids."""
+    """Return the verdicts of one judge in several shuffles, six scores each, or of several judges by their ids."""
     iterations = [
         JudgeIteration(
             judge_run_id=name,
@@ -113,7 +113,7 @@ def judgement(
 
 
 def evaluated(case: Case, artifact: RunArtifact, judged: JudgeResult | None = None) -> Evaluation:
-    """The verdict with every metric that the case has."""
+    """Return the verdict with every metric of the case."""
     metrics = [measure_trace(spec, case, artifact, METRICS) for spec in metrics_of(case, PROFILE)]
     grades = regrade(graders_of(case), case, artifact, metrics, judged)
     return verdict(case, PROFILE, artifact, (), metrics, judged, grades=grades)
@@ -122,7 +122,7 @@ def evaluated(case: Case, artifact: RunArtifact, judged: JudgeResult | None = No
 def task_row(
     case: Case, artifact: RunArtifact, judged: JudgeResult | None = None, model: str = "gpt", repetition: int = 1
 ) -> dict[str, Any]:
-    """The entry in report.json's `runs[]`."""
+    """Return the entry of `runs[]` in report.json."""
     evaluation = evaluated(case, artifact, judged)
     suffix = model if repetition == 1 else f"{model}-r{repetition}"
     return run_row(

@@ -1,4 +1,4 @@
-"""Reports with what was recorded of them, and files as the stages leave them."""
+"""Write reports with their annotations, and the files of earlier stages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read(path: str) -> dict[str, Any]:
 
 
 def annotated_rows(folder: Path) -> list[dict[str, Any]]:
-    """Three reports; below the folder are annotations where the seed has them."""
+    """Return three reports, and write annotations below the folder in the layout of the seed."""
     annotation = folder / "data" / "annotation"
     annotation.mkdir(parents=True)
     for name, content in {
@@ -46,13 +46,13 @@ def annotated_rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def efficiency(rows: list[dict[str, Any]], *options: str) -> int:
-    """The exit status of the command on these reports, of the model gpt."""
+    """Run the command on these reports of the model gpt. Return its exit status."""
     write_rows(Path("gpt.jsonl"), rows)
     return main(["research", "efficiency", "--input_file", "gpt.jsonl", *options])
 
 
 def stage_results(rows: list[dict[str, Any]], results: Path = Path("results"), model: str = "gpt") -> None:
-    """What race, fact and strategic leave: the first report scored, the second without citations, the third failed."""
+    """Write the results of race, fact and strategic: the first report scored, the second uncited, the third failed."""
     named = [{"id": row["id"], "prompt": row["prompt"]} for row in rows]
     scores = {**dict.fromkeys(RACE_DIMENSIONS, 0.5), "insight": 0.4, "overall_score": 0.5}
     raced = [{**name, **scores} for name in named[:2]]

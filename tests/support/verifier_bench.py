@@ -1,4 +1,4 @@
-"""A workspace that an agent left, a case with hidden files, and the verifier that decides it in a real sandbox."""
+"""Decide an agent's workspace by a case's verifier with hidden files, in a real sandbox."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HELD = [
     pytest.param("docker", marks=[needs_docker, pytest.mark.slow]),
 ]
 KINDS = ["local", *HELD]
-"""Sandboxes to verify in. `local` is for what does not rest on isolation."""
+"""Sandboxes for verifying. `local` is for tests that do not depend on isolation."""
 
 GOOD = "def median(values):\n    return sorted(values)[len(values) // 2]\n"
 BAD = "def median(values):\n    return values[0]\n"
@@ -44,7 +44,7 @@ def test_same(values):
 
 
 class VerifierBench:
-    """`left` is what the agent left: path to text. The case's folder is `folder`."""
+    """A bench. `left` are the agent's files: path to text. The case's folder is `folder`."""
 
     def __init__(self, kind: str, tmp_path: Path, runner: asyncio.Runner) -> None:
         self.runner = runner
@@ -62,18 +62,18 @@ class VerifierBench:
             self.workspace.write_bytes(path, content.encode() if isinstance(content, str) else content)
 
     def hidden(self, path: str, text: str) -> dict[str, Any]:
-        """A hidden file, as `files` of a verifier lists it."""
+        """Return a hidden file in the form of `files` of a verifier."""
         source = self.folder / "verify" / path
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text(text)
         return {"target": path, "source": source}
 
     def network(self) -> None:
-        """The run's sandbox has one."""
+        """Return whether the run's sandbox has a network."""
         self.spec = replace(self.spec, network=True)
 
     def tests(self, text: str = HIDDEN, **fields: Any) -> CheckResult:
-        """What a verifier says that runs hidden tests."""
+        """Return the result of a verifier that runs hidden tests."""
         wanted = {"tests": ["tests/test_hidden.py"], **fields.pop("pytest", {})}
         files = [self.hidden("tests/test_hidden.py", text), *fields.pop("files", [])]
         return self.verify(pytest=wanted, files=files, **fields)
@@ -105,7 +105,7 @@ class VerifierBench:
 
 
 def open_bench(kind: str, tmp_path: Path) -> Iterator[VerifierBench]:
-    """For a fixture: a bench in the sandbox that the test's parameter `kind` names, closed after it."""
+    """Yield a bench in the sandbox of the test's parameter `kind`, and close it at the end; for a fixture."""
     with asyncio.Runner() as runner:
         bench = VerifierBench(kind, tmp_path, runner)
         yield bench

@@ -1,4 +1,4 @@
-"""`agentbench watch` as a process, and requests to it as no browser would send them."""
+"""Run `agentbench watch` as a process, and send it requests that no browser would send."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BEGUN: dict[str, Any] = {
     "profiles": {},
     "warnings": [],
 }
-"""The facts of a session that has begun."""
+"""The facts of a session that has started."""
 SPENT = {"run": 0.0, "judge": 0.0}
 
 
@@ -41,7 +41,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Watching:
-    """Where it listens."""
+    """The address of the server."""
 
     port: int
 
@@ -50,7 +50,7 @@ class Watching:
         return f"http://127.0.0.1:{self.port}/"
 
     def ask(self, path: str = "/data.json", method: str = "GET", **headers: str) -> Reply:
-        """The path is sent as it is. `Host` is as a browser says it, unless it is given."""
+        """Send a request for the path, unchanged. `Host` is a browser's, unless given."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.putrequest(method, path, skip_host=True)
@@ -65,13 +65,13 @@ class Watching:
 
     @property
     def live(self) -> dict[str, Any]:
-        """How far the session is, as the page is told."""
+        """Return the session's progress as the page gets it."""
         return self.ask().json["live"]
 
 
 @contextmanager
 def watching(output: Path, port: int = 0) -> Iterator[Watching]:
-    """The command on a free port, or this one, stopped by Ctrl-C at the end."""
+    """Yield the command on this port, or a free one; stop it by Ctrl-C at the end."""
     command = [sys.executable, "-m", "pytest_agentbench.cli", "watch", str(output), "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -94,7 +94,7 @@ def row(
     reused: bool = False,
     artifact: str | None = None,
 ) -> dict[str, Any]:
-    """A row of report.json, of the model `gpt`."""
+    """Return a row of report.json of the model `gpt`."""
     return run_row(
         f"cases/t.yaml::{case_id}[gpt]",
         Case(case_id=case_id, title="T", path=Path("t.yaml"), runner=RunnerSpec(type="llm_probe")),

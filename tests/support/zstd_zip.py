@@ -1,4 +1,4 @@
-"""Zip archives packed with Zstandard, as Inspect writes them: `zipfile` does so from Python 3.14 on only."""
+"""Write zip archives packed with Zstandard, as Inspect does: `zipfile` has it only since Python 3.14."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pack_frames(content: bytes, frame: int) -> bytes:
 
 
 def write_zip(path: Path, members: Mapping[str, tuple[bytes, int, int]], flags: int = 0) -> Path:
-    """Write an archive of packed bytes, each with the size and the checksum that it declares."""
+    """Write an archive of packed bytes, each with its declared size and checksum."""
     body, directory = bytearray(), bytearray()
     for name, (packed, size, crc) in members.items():
         written = name.encode()
