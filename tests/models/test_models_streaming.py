@@ -266,7 +266,7 @@ def test_errors_without_a_name_are_errors(error):
     ],
 )
 def test_malformed_events_are_ignored(event):
-    join(event, event, delta(finish="stop"))
+    assert join(event, event, delta(finish="stop")).keys() >= {"choices"}
 
 
 DONE = b"data: [DONE]\n\n"

@@ -14,8 +14,8 @@ import yaml
 _OTHERS = ("hypothesispytest", "anyio", "timeout", "pytest_cov")
 _IDLE = ("doctest", "pastebin", "stepwise", "unittest")
 LEAN = ["--assert=plain", *(f"-pno:{plugin}" for plugin in (*_OTHERS, *_IDLE))]
-"""Options without parts that no session here uses: foreign plugins cost a process a second, pytest's rewriting of
-assertions in the package a third of its start, pytest's own plugins milliseconds. Pages of docs/ run without these options.
+"""Options without parts that no session here uses: foreign plugins cost a process a second, rewriting of
+assertions in the package a third of its start, own plugins milliseconds. Pages of docs/ run without these options.
 """
 
 ECHO = """

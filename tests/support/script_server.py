@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -19,14 +19,14 @@ def served(scripts: Scripts, around: Callable[[ASGIApp], ASGIApp] = lambda app: 
     import uvicorn
 
     server = uvicorn.Server(
-        uvicorn.Config(around(scripted_app(scripts, **options)), port=0, log_level="error", lifespan="off", ws="none")
+        uvicorn.Config(around(scripted_app(scripts, **options)), log_level="error", lifespan="off", ws="none")
     )
-    thread = threading.Thread(target=server.run, daemon=True)
+    # The socket listens at once, so that clients may connect before the server has started.
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
-    while not server.started:
-        time.sleep(0.005)
     try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/v1"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
     finally:
         server.should_exit = True
         thread.join(10)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,15 @@ def test_x_ends_the_runs_that_are_still_going(project: Project, tier: Tier) -> N
 def test_an_interrupt_keeps_finished_runs_and_ends_the_containers(project: Project, tier: Tier) -> None:
     project.case("a")
     project.case("b", "Take forever.")
-    with FaultEndpoint(lambda message, _: "hang" if "forever" in message else "ok") as endpoint:
+    hanging = threading.Event()
+
+    def choose(message: str, _: int) -> str:
+        if "forever" not in message:
+            return "ok"
+        hanging.set()
+        return "hang"
+
+    with FaultEndpoint(choose) as endpoint:
         models(project, gpt=endpoint)
         options = ("-v", "--model=gpt", "--agentbench-run-profile=claw", "--agentbench-concurrency=1")
         options += ("--agentbench-grace=0",)
@@ -148,9 +156,7 @@ def test_an_interrupt_keeps_finished_runs_and_ends_the_containers(project: Proje
         said = ""
         while "PASSED" not in said:
             said += process.stdout.readline()
-        while len(endpoint.requests) < 2:
-            assert process.poll() is None, said
-            time.sleep(0.01)
+        assert hanging.wait(60), said
         assert len(tier.containers()) == 1
         os.kill(process.pid, signal.SIGINT)
         said += process.communicate(timeout=30)[0]
