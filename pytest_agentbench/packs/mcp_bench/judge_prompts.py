@@ -74,7 +74,7 @@ def _list_task(case: Case, wording: JudgeWording) -> Parts:
     detailed = task.detailed if task is not None else None
     if not detailed:
         yield wording.concrete_missing
-    # With `task_text: detailed` the agent's question was this very text, which is above already.
+    # With `task_text: detailed` the agent's question was this text, which is already above.
     elif any(detailed.strip() in message.content for message in case.messages):
         yield wording.concrete_given
     else:
@@ -93,21 +93,21 @@ def _list_execution(artifact: RunArtifact, wording: JudgeWording) -> Parts:
         yield wording.ended_early.format(status=artifact.status)
     if artifact.error is not None:
         yield Block(
-            # A provider's message may name the model, and the judge must not know whose run it reads.
+            # A provider's message may name the model, which the judge must not know.
             wording.labels["problem"],
             clip_middle(without_identity(artifact.error.message, artifact), MAX_EVENT),
         )
     yield wording.side_by_side if calls else wording.no_calls
     rounds_and_blocks = _list_activity(artifact, wording)
     first, last = ends_within([block for _, block in rounds_and_blocks], MAX_ACTIVITY, _DELIMITERS)
-    shown = 0
+    current_round = 0
     for at, (number, block) in enumerate(rounds_and_blocks):
         if at == first < last:
             yield wording.events_left_out.format(count=last - first)
         if first <= at < last:
             continue
-        if number != shown:
-            shown = number
+        if number != current_round:
+            current_round = number
             yield wording.round.format(number=number)
         yield block
 
@@ -119,7 +119,7 @@ def _list_activity(artifact: RunArtifact, wording: JudgeWording) -> list[tuple[i
     limit = min(MAX_EVENT, max(MIN_EVENT, MAX_ACTIVITY // max(1, len(events))))
     round_number = call_number = 0
     numbers: dict[str, int] = {}  # an id may be used again in a later round
-    shown = []
+    blocks = []
     for event in events:
         if isinstance(event, RunnerEvent):
             round_number += 1
@@ -127,22 +127,21 @@ def _list_activity(artifact: RunArtifact, wording: JudgeWording) -> list[tuple[i
             call_number += 1
             numbers[event.call_id] = call_number
             label = wording.labels["call"].format(number=call_number)
-            shown.append((round_number, Block(label, clip_middle(f"{event.name}\n{_format_arguments(event)}", limit))))
+            blocks.append((round_number, Block(label, clip_middle(f"{event.name}\n{_format_arguments(event)}", limit))))
         elif isinstance(event, ToolResultEvent):
             label = wording.labels["error" if event.is_error else "result"]
             label = label.format(number=numbers.get(event.call_id, "?"))
-            shown.append((round_number, Block(label, clip_middle(event.content, limit))))
+            blocks.append((round_number, Block(label, clip_middle(event.content, limit))))
         elif isinstance(event, MessageEvent):
-            shown.append(
-                (round_number, Block(wording.labels["message"], clip_middle(event.content, min(limit, MAX_SAID))))
-            )
-    return shown
+            text = clip_middle(event.content, min(limit, MAX_SAID))
+            blocks.append((round_number, Block(wording.labels["message"], text)))
+    return blocks
 
 
 def _is_shown(event: TraceEvent, round_event: str, final_output: str | None) -> bool:
     """Return whether an event is part of the execution: calls, results, beginnings of rounds, the agent's messages."""
     if isinstance(event, MessageEvent):
-        # The final answer has a separate block, and would be shown twice.
+        # The final answer has a separate block, so it would be shown twice.
         return event.role == "assistant" and bool(event.content.strip()) and event.content != final_output
     if isinstance(event, RunnerEvent):
         return event.name == round_event
@@ -156,14 +155,15 @@ def _format_arguments(call: ToolCallEvent) -> str:
 
 
 def _list_tools(artifact: RunArtifact, wording: JudgeWording) -> Parts:
-    """Yield a line for each offered tool: its id and, as far as there is room, its server's description."""
+    """Yield a line for each offered tool: its id and its server's description, shortened if there are many."""
     names = artifact.request.get(_TOOLS)
     if not isinstance(names, list) or not names:
         yield wording.tools_unknown
         return
-    said = artifact.request.get(_DESCRIPTIONS)
-    descriptions = said if isinstance(said, dict) else {}
-    # All names stay, as an agent may have chosen between any; descriptions share the room.
+    descriptions = artifact.request.get(_DESCRIPTIONS)
+    if not isinstance(descriptions, dict):
+        descriptions = {}
+    # All names stay, because the agent could choose any tool; descriptions share the room.
     limit = max(MIN_DESCRIPTION, min(MAX_DESCRIPTION, MAX_TOOLS // len(names)))
     lines = [_format_tool(str(name), str(descriptions.get(name) or ""), limit) for name in names]
     yield wording.tools.format(count=len(names))
@@ -189,23 +189,22 @@ def _join_lines(text: str) -> str:
 
 
 Shuffle = Literal["axes", "bands", "none"]
-"""Axes and the dimensions within each are shuffled; the bands of each dimension too; nothing is."""
+"""`axes` shuffles axes and the dimensions within each, `bands` also the bands of each dimension."""
 
 T = TypeVar("T")
 
 
-def shuffled(rubric: Sequence[Axis], how: Shuffle, case_id: str, iteration: int) -> tuple[Axis, ...]:
-    """Return the same axes, dimensions and bands in the order of an iteration: the same for every judge and in every
-    session.
+def shuffled(rubric: Sequence[Axis], shuffle: Shuffle, case_id: str, iteration: int) -> tuple[Axis, ...]:
+    """Return the rubric in the order of an iteration: the same for every judge and in every session.
 
-    Every order is drawn by itself. The orders of axes and dimensions are the same with `axes` and with `bands`.
+    Every order is drawn separately. The orders of axes and dimensions are the same with `axes` and with `bands`.
     """
-    if how == "none":
+    if shuffle == "none":
         return tuple(rubric)
-    # By task and iteration, not by judge: scores of several judges then differ by the judges alone.
+    # Seeded by task and iteration, not by judge: scores of several judges then differ only by the judges.
     orders = random.Random(f"{case_id}:{iteration}")
     axes = _shuffle(orders, [replace(axis, scales=_shuffle(orders, axis.scales)) for axis in rubric])
-    if how == "axes":
+    if shuffle == "axes":
         return axes
     # Bands are drawn last, from the same generator: axes and dimensions have the same order with and without
     # them.
@@ -227,22 +226,23 @@ PROMPT_VERSION = 1
 def make_judge_messages(
     case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
 ) -> Callable[[int], list[dict[str, str]]]:
-    """Return the function that makes an iteration's system and user message, by its number from 1.
+    """Return a function from the number of an iteration, from 1, to its system and user message.
 
     `redact` removes secrets.
     """
     settings = profile.section(MCP_TASKS)
     wording = read_judge_wording(settings.language)
-    text = settings.prompts.find("judge", settings.language) if settings.prompts is not None else None
-    if text is not None:
+    if settings.prompts is not None and (text := settings.prompts.find("judge", settings.language)) is not None:
         return _fill_prompt(text, case, artifact, profile, redact)
-    shown = [_redact_part(part, redact) for part in evidence(case, artifact, wording)]
-    # Of the evidence alone, without the rubric: all iterations begin with the same text, which providers keep.
-    boundary = compute_boundary(shown)
+    parts = [_redact_part(part, redact) for part in evidence(case, artifact, wording)]
+    # From the evidence without the rubric: all iterations begin with the same text, which providers cache.
+    boundary = compute_boundary(parts)
     contract = wording.how_to_read.replace("{boundary}", boundary)
     system = redact(f"{profile.system_prompt or wording.role}\n\n{contract}")
-    anchors = anchor_lines(profile)
-    before = render_parts([wording.stance, *([wording.anchors, *redact(anchors)] if anchors else ()), *shown], boundary)
+    introduction = [wording.stance]
+    if anchors := anchor_lines(profile):
+        introduction += [wording.anchors, *redact(anchors)]
+    before = render_parts([*introduction, *parts], boundary)
 
     def messages(iteration: int) -> list[dict[str, str]]:
         order = shuffled(wording.rubric, settings.shuffle, case.case_id, iteration)
@@ -271,14 +271,14 @@ def _fill_prompt(
         raise ConfigError(f"judge.{settings.language}.txt: found no {{anchors}}, expected it: the profile has anchors")
     boundary = compute_boundary([part for parts in material.values() for part in parts])
     contract = wording.how_to_read.replace("{boundary}", boundary)
-    system = redact(f"{profile.system_prompt}\n\n{contract}" if profile.system_prompt else contract)
-    rounds = artifact.rounds
-    values = {"rounds": "?" if rounds is None else rounds, "calls": len(artifact.tool_calls)}
+    system = redact("\n\n".join(filter(None, [profile.system_prompt, contract])))
+    rounds = "?" if artifact.rounds is None else artifact.rounds
+    values = {"rounds": rounds, "calls": len(artifact.tool_calls)}
 
     def messages(iteration: int) -> list[dict[str, str]]:
         order = shuffled(wording.rubric, settings.shuffle, case.case_id, iteration)
-        own = {"rubric": list(_rubric_lines(order)), "anchors": redact(anchors)}
-        user = fill_prompt(text, values, {**material, **own}, boundary)
+        instructions = {"rubric": list(_rubric_lines(order)), "anchors": redact(anchors)}
+        user = fill_prompt(text, values, {**material, **instructions}, boundary)
         return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
     return messages
@@ -297,7 +297,7 @@ def _list_material(case: Case, artifact: RunArtifact, wording: JudgeWording) -> 
         "concrete": [part for part in task if part.label == concrete],
         "analysis": [part for part in task if part.label == analysis],
         "solution": [solution],
-        # The first part is the heading with both counts, which the prompt can show by itself.
+        # Without the first part, the heading with both counts, which are placeholders of the prompt.
         "execution": list(_list_execution(artifact, wording))[1:],
         "tools": [part for part in _list_tools(artifact, wording) if isinstance(part, Block)]
         or [wording.tools_unknown],

@@ -36,42 +36,42 @@ class Prompts:
 
     def plan(self, number: int, max_rounds: int, information: Parts) -> list[dict[str, str]]:
         """Return the request for the plan of round `number`."""
-        said = self.wording
+        wording = self.wording
         material = {"task": self._task[1:], "tools": self._tools[1:], "information": self._known(information)}
-        if own := self._fill("plan", {"round": number, "max_rounds": max_rounds}, material):
-            return own
-        now = said.round.format(round=number, max_rounds=max_rounds)
+        if replaced := self._fill("plan", {"round": number, "max_rounds": max_rounds}, material):
+            return replaced
+        now = wording.round.format(round=number, max_rounds=max_rounds)
         if number == max_rounds:
-            now += f" {said.last_round}"
+            now += f" {wording.last_round}"
         return self._request(
-            said.planning, [*self._tools, *self._task, *self._information_parts(information), now, said.ask_plan]
+            wording.planning, [*self._tools, *self._task, *self._information_parts(information), now, wording.ask_plan]
         )
 
     def answer(self, calls: int, servers: int, information: Parts) -> list[dict[str, str]]:
         """Return the request for the final answer, after so many calls on so many servers."""
-        said = self.wording
+        wording = self.wording
         material = {"task": self._task[1:], "information": self._known(information)}
-        if own := self._fill("answer", {"calls": calls, "servers": servers}, material):
-            return own
-        executed = said.executed.format(calls=calls, servers=servers)
+        if replaced := self._fill("answer", {"calls": calls, "servers": servers}, material):
+            return replaced
+        executed = wording.executed.format(calls=calls, servers=servers)
         # Without the tools, which are most of a request: there are no more calls.
         return self._request(
-            said.answering, [*self._task, executed, *self._information_parts(information), said.ask_answer]
+            wording.answering, [*self._task, executed, *self._information_parts(information), wording.ask_answer]
         )
 
     def summary(self, content: str, tokens: int) -> list[dict[str, str]]:
         """Return the request to summarise the result of one call."""
-        said, block = self.wording, Block(self.wording.content_label, content)
-        if own := self._fill("summary", {"tokens": tokens}, {"content": [block]}):
-            return own
-        return self._request(said.summarising, [said.ask_summary.format(tokens=tokens), block])
+        wording, block = self.wording, Block(self.wording.content_label, content)
+        if replaced := self._fill("summary", {"tokens": tokens}, {"content": [block]}):
+            return replaced
+        return self._request(wording.summarising, [wording.ask_summary.format(tokens=tokens), block])
 
     def compression(self, information: str, tokens: int) -> list[dict[str, str]]:
         """Return the request to condense the findings of rounds."""
-        said, block = self.wording, Block(self.wording.compressed_label, information)
-        if own := self._fill("compression", {"tokens": tokens}, {"information": [block]}):
-            return own
-        return self._request(said.summarising, [said.ask_compression.format(tokens=tokens), block])
+        wording, block = self.wording, Block(self.wording.compressed_label, information)
+        if replaced := self._fill("compression", {"tokens": tokens}, {"information": [block]}):
+            return replaced
+        return self._request(wording.summarising, [wording.ask_compression.format(tokens=tokens), block])
 
     def plain(self, parts: Parts) -> str:
         """Return the parts as the text of a request."""

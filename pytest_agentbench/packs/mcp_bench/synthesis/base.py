@@ -52,14 +52,14 @@ class Reason(Record):
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Server by the name that it is declared under, and its tools."""
+    """A server, by its name in the declarations, and its tools."""
 
     server: str
     tools: tuple[ServerTool, ...]
 
 
 class Combination(Record):
-    """Servers that tasks are made for, at least one, in their order."""
+    """The servers of a task, at least one, in order."""
 
     name: str
     servers: tuple[str, ...] = Field(min_length=1)
@@ -67,14 +67,14 @@ class Combination(Record):
 
     @property
     def type(self) -> str:
-        """Return `single_server`, `two_server`, ..., as MCP-Bench's files have it."""
-        counts = ("single", "two", "three", "four", "five")
+        """Return `single_server`, `two_server`, ..., in the form of MCP-Bench's files."""
+        words = {1: "single", 2: "two", 3: "three", 4: "four", 5: "five"}
         count = len(self.servers)
-        return f"{counts[count - 1] if count <= len(counts) else count}_server"
+        return f"{words.get(count, count)}_server"
 
 
 class Generated(Record):
-    """Detailed task. `dependencies` maps tool ids to those that have to succeed before."""
+    """A detailed task. `dependencies` maps tool ids to the ids of tools that have to succeed before."""
 
     task_description: str
     dependency_analysis: str
@@ -82,7 +82,7 @@ class Generated(Record):
 
 
 class Quality(Record):
-    """Scores that the gate gives, from 1 to 10."""
+    """Scores of the gate, from 1 to 10."""
 
     solvability: float
     utility: float
@@ -91,7 +91,7 @@ class Quality(Record):
 
 
 class Verdict(Record):
-    """Result of a draft: accepted if there is no reason against it. `stage` is the last stage that it reached."""
+    """The result of a draft: accepted without reasons against it. `stage` is the last stage that it reached."""
 
     stage: Stage
     reasons: tuple[Reason, ...] = ()
@@ -111,12 +111,12 @@ _SUBJECT = re.compile(
 )
 _NUMBERS = ("number", "integer")
 _FEWEST = 2
-"""How many tools have to require numbers: a single one may only be counting."""
+"""Minimum tools that require numbers: with a single one, the number may be a limit of results."""
 
 
 def is_calculator(catalogue: Catalogue, category: str | None) -> bool:
-    """Return whether a server calculates, by its category; else by its name, or by most tools requiring numbers."""
-    # Declarations count first: the guesses below are for servers without a declaration.
+    """Return whether a server calculates, by its category. Without one: by its name, or if most tools need numbers."""
+    # Declarations take precedence: the guesses below are for servers without one.
     if category is not None:
         return _SUBJECT.search(category) is not None
     if _SUBJECT.search(catalogue.server):
@@ -126,7 +126,7 @@ def is_calculator(catalogue: Catalogue, category: str | None) -> bool:
 
 
 def _requires_numbers(schema: Mapping[str, Any]) -> bool:
-    # Required ones alone: nearly every tool takes a number that limits its results.
+    # Only required ones: nearly every tool has an optional number that limits its results.
     properties, required = schema.get("properties"), schema.get("required")
     if not isinstance(properties, Mapping) or not isinstance(required, list):
         return False
@@ -134,14 +134,14 @@ def _requires_numbers(schema: Mapping[str, Any]) -> bool:
 
 
 def _is_numeric(schema: Any) -> bool:
-    """Return whether a schema is that of a number, or of a list of numbers."""
+    """Return whether a schema describes a number, or a list of numbers."""
     if not isinstance(schema, Mapping):
         return False
     return schema.get("type") in _NUMBERS or (schema.get("type") == "array" and _is_numeric(schema.get("items")))
 
 
 class _Entry(Record):
-    """Combination of servers in a file; other fields are for people."""
+    """A combination of servers in a file. Other fields are for people."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -159,9 +159,9 @@ class _File(Record):
 
 
 def parse_combination(names: str) -> Combination:
-    """Return the combination that a comma-separated list of servers names.
+    """Return the combination of a comma-separated list of servers.
 
-    :raises ConfigError: it names none, or one twice.
+    :raises ConfigError: the list is empty, or has a server twice.
     """
     servers = tuple(name.strip() for name in names.split(","))
     if not all(servers) or len(set(servers)) < len(servers):
@@ -171,21 +171,21 @@ def parse_combination(names: str) -> Combination:
 
 
 def read_combinations(path: Path) -> list[Combination]:
-    """Return the combinations of a file as MCP-Bench has it: `{"mcp_server_combinations": {"two_server_combinations":
-    [{"name", "servers", "description"}]}}`. Of several with the same servers the first counts.
+    """Return the combinations of a file of MCP-Bench, the first of those with the same servers.
 
-    :raises ConfigError: the file cannot be read, is another one, or has none.
+    Its form is `{"mcp_server_combinations": {"two_server_combinations": [{"name", "servers", "description"}]}}`.
+
+    :raises ConfigError: the file cannot be read, has another form, or has no combination.
     """
     document = parse_json(read_bytes(path), path) if path.suffix == ".json" else read_document(path)
     file = validate(document, _File, Scope(folder=str(path.parent)))
     entries = [entry for group in file.mcp_server_combinations.values() for entry in group]
     if not entries:
         raise ConfigError(f"{path}:1:1: mcp_server_combinations: found no combination, expected at least one")
-    found: dict[frozenset[str], Combination] = {}
+    combinations: dict[frozenset[str], Combination] = {}
     for entry in entries:
         servers = tuple(dict.fromkeys(entry.servers))
-        # Tasks of the same servers have the same ids for any name of their combination.
-        found.setdefault(
-            frozenset(servers), Combination(name=entry.name, servers=servers, description=entry.description)
-        )
-    return list(found.values())
+        # Tasks of the same servers have the same ids under any name of their combination.
+        combination = Combination(name=entry.name, servers=servers, description=entry.description)
+        combinations.setdefault(frozenset(servers), combination)
+    return list(combinations.values())

@@ -38,19 +38,19 @@ _FEWEST_WORDS = 3
 def find_names(text: str, catalogues: Iterable[Catalogue]) -> Iterator[Reason]:
     """Yield a reason for each server and tool whose name is in `text`, the fuzzy one."""
     for catalogue in catalogues:
-        if (found := _server_pattern(catalogue).search(text)) is not None:
-            yield _make_name_reason(found, f"server {catalogue.server!r}")
+        if (match := _server_pattern(catalogue).search(text)) is not None:
+            yield _make_name_reason(match[0], f"server {catalogue.server!r}")
         for tool in catalogue.tools:
-            if (found := _tool_pattern(tool).search(text)) is not None:
-                yield _make_name_reason(found, f"tool {tool.tool_id!r}")
+            if (match := _tool_pattern(tool).search(text)) is not None:
+                yield _make_name_reason(match[0], f"tool {tool.tool_id!r}")
 
 
-def _make_name_reason(found: re.Match[str], what: str) -> Reason:
-    return Reason(kind="name", text=f"found {found.group()!r} in the fuzzy text, which names the {what}; describe it")
+def _make_name_reason(words: str, owner: str) -> Reason:
+    return Reason(kind="name", text=f"found {words!r} in the fuzzy text, which names the {owner}; describe it")
 
 
 def split_words(name: str) -> list[str]:
-    """Return the words that a name in snake_case, kebab-case or camelCase is made of, in lower case."""
+    """Return the words of a name in snake_case, kebab-case or camelCase, in lower case."""
     return [part.lower() for part in _PART.findall(name)]
 
 
@@ -69,10 +69,10 @@ def _server_pattern(catalogue: Catalogue) -> re.Pattern[str]:
 
 def _is_ordinary(name: str, catalogue: Catalogue) -> bool:
     """Return whether the name may be a word of the language, by its use in descriptions of the server's own tools."""
-    said = " ".join(tool.description for tool in catalogue.tools)
-    if re.search(_whole_word(_spaced_pattern(name.lower())), said) is not None:
+    prose = " ".join(tool.description for tool in catalogue.tools)
+    if re.search(_whole_word(_spaced_pattern(name.lower())), prose) is not None:
         return True
-    return _WORD.fullmatch(name) is not None and re.search(_IN_SENTENCE + _whole_word(re.escape(name)), said) is None
+    return _WORD.fullmatch(name) is not None and re.search(_IN_SENTENCE + _whole_word(re.escape(name)), prose) is None
 
 
 def _tool_pattern(tool: ServerTool) -> re.Pattern[str]:
@@ -88,7 +88,7 @@ def _tool_pattern(tool: ServerTool) -> re.Pattern[str]:
 
 
 def _spaced_pattern(name: str) -> str:
-    """Return a pattern for the name with its words apart by a blank, a hyphen, an underscore, or nothing."""
+    """Return a pattern for the name whose words may have a blank, a hyphen, an underscore, or nothing between them."""
     return r"[\s_-]?".join(map(re.escape, re.split(r"[\s_-]+", name)))
 
 
@@ -137,15 +137,15 @@ class _Number:
 
 
 def find_lost_numbers(detailed: str, fuzzy: str) -> list[str]:
-    """Return the numbers of the detailed text, as it writes them, that the fuzzy text does not have, each once.
+    """Return the numbers of the detailed text that the fuzzy text does not have, as texts, each once.
 
-    Signs do not count, nor do the numbers of steps, exponents, parts of names, and the 100 that makes a percentage.
+    Signs, numbers of steps, exponents, parts of names, and the 100 of a percentage are ignored.
     """
-    # Generous to the fuzzy text, which may mean any reading; of the detailed one a single reading has to be there.
-    kept = {value for number in _find_numbers(fuzzy) for reading in number.readings for value in reading}
-    kept |= set(_find_spelled_numbers(fuzzy))
-    wanted = _find_numbers(_PERCENT.sub(" ", _remove_steps(detailed)))
-    lost = (number.text for number in wanted if not any(reading <= kept for reading in number.readings))
+    # Generous: the fuzzy text has all readings of its numbers, and one reading of each detailed number is enough.
+    values = {value for number in _find_numbers(fuzzy) for reading in number.readings for value in reading}
+    values |= set(_find_spelled_numbers(fuzzy))
+    numbers = _find_numbers(_PERCENT.sub(" ", _remove_steps(detailed)))
+    lost = (number.text for number in numbers if not any(reading <= values for reading in number.readings))
     return list(dict.fromkeys(lost))
 
 
@@ -167,10 +167,10 @@ def _find_numbers(text: str) -> Iterator[_Number]:
 
 
 def _read_time(match: re.Match[str]) -> _Number:
-    """Return a time of day, with both readings of its hour: 17:00 may be kept as "5 pm"."""
+    """Return a time of day, with both readings of its hour: the fuzzy text may have 17:00 as "5 pm"."""
     hour, minute = int(match["hour"]), int(match["minute"])
     past = {Decimal(minute)} if minute else set()
-    return _Number(match.group(), tuple(frozenset({Decimal(each)} | past) for each in (hour, hour % 12 or 12)))
+    return _Number(match.group(), tuple(frozenset({Decimal(h)} | past) for h in (hour, hour % 12 or 12)))
 
 
 def _find_spelled_numbers(text: str) -> Iterator[Decimal]:
@@ -193,14 +193,14 @@ def _read_chinese_number(numeral: str) -> Iterator[Decimal]:
 
 def _remove_steps(text: str) -> str:
     """Remove the numbers of steps from a text, and mentions of steps by number."""
-    kept, at, last = [], 0, 0
+    pieces, at, last = [], 0, 0
     for marker in _MARKER.finditer(text):
         number = int(marker["number"])
         begins_line = marker["line"] is not None
         if begins_line or number in (1, last + 1):
-            kept.append(text[at : marker.start("number")])
+            pieces.append(text[at : marker.start("number")])
             at, last = marker.end(), number
-    return _STEPS.sub(" ", "".join([*kept, text[at:]]))
+    return _STEPS.sub(" ", "".join([*pieces, text[at:]]))
 
 
 _MONTH = (

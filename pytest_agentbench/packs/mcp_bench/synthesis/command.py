@@ -77,7 +77,7 @@ class Call:
     async def make(self) -> None:
         """Make the tasks. Each accepted task is written to the file at once."""
         catalogues = await self._catalogues()
-        possible = [each for each in self._combinations if self._is_possible(each, catalogues)]
+        possible = [combination for combination in self._combinations if self._is_possible(combination, catalogues)]
         if not possible:
             return
         drafts_path = self._path.with_name(self._path.name + DRAFTS_SUFFIX)
@@ -85,8 +85,9 @@ class Call:
         language, prompts = self._args.language, self._prompts
         digest = None if prompts is None else prompts.digest
         with Drafts.open(drafts_path, self._model.model_id, language, self._redactor, digest) as drafts:
-            self._file = TaskFile(self._path)  # again: until now another call may have written to it
-            jobs = [job for each in possible for job in self._jobs(each, catalogues)]
+            # Read again with the lock held: another call may have written to the file.
+            self._file = TaskFile(self._path)
+            jobs = [job for combination in possible for job in self._jobs(combination, catalogues)]
             async with _open_client(self._model, self._path) as client:
                 asking = DraftWriter(client, drafts, self._ledger, self._redactor)
                 wording = replace_prompts(read_synthesis_wording(language), prompts, language)
@@ -96,19 +97,19 @@ class Call:
 
     async def _catalogues(self) -> dict[str, Catalogue]:
         """Return the tool lists of the requested servers; print the reason for each server that fails."""
-        found = {}
-        async with start_servers(self._declared, _OUTPUT) as started:
-            for name in dict.fromkeys(name for each in self._combinations for name in each.servers):
+        catalogues = {}
+        async with start_servers(self._declared, _OUTPUT) as servers:
+            for name in dict.fromkeys(name for combination in self._combinations for name in combination.servers):
                 try:
-                    asked = await started.ask(name)
+                    answer = await servers.ask(name)
                 except ConfigError as error:
                     _warn(str(error))
                     continue
-                if asked.listing is not None and asked.listing.tools:
-                    found[name] = Catalogue(name, asked.listing.tools)
+                if answer.listing is not None and answer.listing.tools:
+                    catalogues[name] = Catalogue(name, answer.listing.tools)
                 else:
-                    _warn(f"server {name!r}: {asked.problem or 'it lists no tools'}")
-        return found
+                    _warn(f"server {name!r}: {answer.problem or 'it lists no tools'}")
+        return catalogues
 
     def _is_possible(self, combination: Combination, catalogues: Mapping[str, Catalogue]) -> bool:
         missing = [name for name in combination.servers if name not in catalogues]
@@ -121,11 +122,13 @@ class Call:
         return make_jobs(combination, self._args.count, catalogues, categories, self._file)
 
     def _tell(self, task_id: str, draft: int, verdict: Verdict) -> None:
-        """Print one line as soon as a draft has ended."""
-        quality = verdict.quality
-        scores = f" (solvability {quality.solvability:g}, utility {quality.utility:g})" if quality is not None else ""
-        said = f"accepted{scores}" if verdict.accepted else f"rejected{scores}: {'; '.join(map(str, verdict.reasons))}"
-        print(printable(f"{task_id} draft {draft} {said}"), flush=True)
+        """Print a line when a draft has ended."""
+        line = f"{task_id} draft {draft} {'accepted' if verdict.accepted else 'rejected'}"
+        if verdict.quality is not None:
+            line += f" (solvability {verdict.quality.solvability:g}, utility {verdict.quality.utility:g})"
+        if verdict.reasons:
+            line += f": {'; '.join(map(str, verdict.reasons))}"
+        print(printable(line), flush=True)
 
     def tell_end(self) -> None:
         """Print the results of the tasks, and their cost."""
@@ -136,7 +139,7 @@ class Call:
             _warn(f"{task_id}: not made: {reason}")
         for line in (*self._counts(), *self._costs()):
             print(printable(line))
-        used = {name for each in self._combinations for name in each.servers}
+        used = {name for combination in self._combinations for name in combination.servers}
         if self._file.texts("task_description") and (
             unknown := used - enclosing_root(self._path).mcp_servers(self._path).keys()
         ):
@@ -148,8 +151,8 @@ class Call:
     def _counts(self) -> Iterator[str]:
         outcome = self._outcome
         done = len(outcome.accepted) + len(outcome.there)
-        there = f", {len(outcome.there)} of them were there" if outcome.there else ""
-        yield f"{done} of {self._wanted} tasks in {self._args.output}{there}"
+        earlier = f", {len(outcome.there)} of them existed before" if outcome.there else ""
+        yield f"{done} of {self._wanted} tasks in {self._args.output}{earlier}"
         if outcome.drafts:
             reasons = ", ".join(f"{kind} {count}" for kind, count in outcome.reasons.most_common())
             yield f"{outcome.drafts} drafts rejected: {reasons}"

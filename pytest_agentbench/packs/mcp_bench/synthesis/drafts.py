@@ -36,7 +36,7 @@ DRAFTS_SUFFIX = ".drafts.jsonl"
 
 
 class Place(NamedTuple):
-    """Stage of a draft. Drafts of a task count from 1."""
+    """A stage of a draft. Drafts of a task are numbered from 1."""
 
     task_id: str
     draft: int
@@ -44,10 +44,7 @@ class Place(NamedTuple):
 
 
 class Drafts:
-    """Drafts that one model wrote of the tasks of one file, by `open`.
-
-    Replies and verdicts are found as they were kept.
-    """
+    """One model's drafts of the tasks of one file: its replies and their verdicts. Make it by `open`."""
 
     def __init__(
         self,
@@ -76,8 +73,8 @@ class Drafts:
 
         `prompts` is the digest of replaced prompts: drafts of other prompts do not count.
 
-        :raises ConfigError: another process has it open.
-        :raises UnwritableError: it cannot be written.
+        :raises ConfigError: another process has the file open.
+        :raises UnwritableError: the file cannot be written.
         """
         from filelock import lock_descriptor
 
@@ -93,14 +90,14 @@ class Drafts:
             drafts._load()
             yield drafts
         finally:
-            os.close(descriptor)  # which lets go of the lock
+            os.close(descriptor)  # this also releases the lock
 
     def reply(self, place: Place, request: int) -> JudgeReply | None:
         """Return the reply to the `request`-th request (from 1) at this stage, or None if it was never answered."""
         return self._replies.get((place, request))
 
     def keep_reply(self, place: Place, request: int, content: str, usage: Usage) -> None:
-        """Keep a reply. Raises UnwritableError."""
+        """Store a reply. Raises UnwritableError."""
         used = usage.model_dump(include={"input_tokens", "output_tokens", "cost_usd"})
         self._append({"kind": "reply", **place._asdict(), "request": request, "content": content, "usage": used})
 
@@ -109,15 +106,15 @@ class Drafts:
         return self._verdicts.get((task_id, draft))
 
     def keep_verdict(self, task_id: str, draft: int, verdict: Verdict) -> None:
-        """Keep how a draft ended; a later one of the same draft counts. Raises UnwritableError."""
+        """Store the verdict on a draft; it replaces an earlier one. Raises UnwritableError."""
         self._verdicts[task_id, draft] = verdict
         ended = verdict.model_dump(mode="json", exclude_none=True)
         self._append({"kind": "verdict", "task_id": task_id, "draft": draft, "accepted": verdict.accepted, **ended})
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        shown = self._redactor.value({**line, **self._author})
-        # A reply may hold half of a surrogate pair, which no file can.
-        data = (json.dumps(shown, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+        redacted = self._redactor.value({**line, **self._author})
+        # A reply may contain half of a surrogate pair, which cannot be encoded.
+        data = (json.dumps(redacted, ensure_ascii=False) + "\n").encode("utf-8", "replace")
         try:
             # A write may be partial, if a signal arrives or the disk is nearly full.
             while data:
@@ -130,19 +127,19 @@ class Drafts:
         with open(os.dup(self._descriptor), "rb") as file:
             file.seek(0)
             content = file.read()
-        if content and not content.endswith(b"\n"):  # a process was killed as it wrote
+        if content and not content.endswith(b"\n"):  # a process was killed while it wrote
             os.write(self._descriptor, b"\n")
         for text in content.split(b"\n"):
             try:
                 line = json.loads(text)
-                # Lines of other models and languages stay in the file: they are paid for too, and may be wanted again.
-                own = {name: line.get(name) for name in ("model", "language", "prompts") if name in line}
-                if own == self._author:
-                    self._take(line)
+                # Lines of other models and languages stay in the file: they are paid for, and may be used again.
+                author = {name: line.get(name) for name in ("model", "language", "prompts") if name in line}
+                if author == self._author:
+                    self._read_line(line)
             except (ValueError, KeyError, TypeError, RecursionError, ValidationError):
                 continue
 
-    def _take(self, line: dict[str, Any]) -> None:
+    def _read_line(self, line: dict[str, Any]) -> None:
         if line["kind"] == "reply":
             place = Place(line["task_id"], line["draft"], line["stage"])
             self._replies[place, line["request"]] = JudgeReply(str(line["content"]))
@@ -166,13 +163,13 @@ class UnusableReplyError(AgentbenchError):
 
 
 class NoReplyError(AgentbenchError):
-    """The model cannot be asked, or not any more: the task has to wait for the next call."""
+    """The model cannot be asked now: the task has to wait for the next call."""
 
 
 class DraftWriter:
-    """Requests to one model, its earlier replies, and their cost.
+    """Send requests to one model, reuse its earlier replies, and book the cost.
 
-    Secrets are removed from requests and replies. `stopped` is the reason why nothing more is asked, or None.
+    Secrets are removed from requests and replies. `stopped` is the reason to send no more requests, or None.
     """
 
     def __init__(self, client: ChatClient, drafts: Drafts, ledger: Ledger, redactor: Redactor) -> None:
@@ -196,24 +193,24 @@ class DraftWriter:
 
         async def send(conversation: Sequence[dict[str, str]]) -> JudgeReply:
             number = next(numbers)
-            # By place and number, not by the request's text: new words of ours do not pay for old drafts again.
-            if (kept := self._drafts.reply(place, number)) is not None:
-                return kept
+            # By place and number, not by the request's text: drafts are not paid for again when our prompts change.
+            if (stored_reply := self._drafts.reply(place, number)) is not None:
+                return stored_reply
             self._may_ask()
             async with metered(partial(self._ledger.book, place.stage)):
                 reply = await send_request(conversation)
             # Booked before it is stored: paid replies count, even if the disk is full.
             self._ledger.book(place.stage, reply.usage)
-            shown = JudgeReply(self._redactor.text(reply.content or ""), reply.usage, reply.finish_reason)
-            self._keep(place, number, shown)
-            return shown
+            redacted = JudgeReply(self._redactor.text(reply.content or ""), reply.usage, reply.finish_reason)
+            self._keep(place, number, redacted)
+            return redacted
 
-        asked = await ask(send, self._redactor.value(messages), parse)
-        if asked.verdict is not None:
-            return asked.verdict
-        if asked.status == "invalid_output":
-            raise UnusableReplyError(str(asked.error))
-        raise NoReplyError(self.stopped or str(asked.error))
+        answer = await ask(send, self._redactor.value(messages), parse)
+        if answer.verdict is not None:
+            return answer.verdict
+        if answer.status == "invalid_output":
+            raise UnusableReplyError(str(answer.error))
+        raise NoReplyError(self.stopped or str(answer.error))
 
     def _may_ask(self) -> None:
         self.stopped = self.stopped or self._ledger.used_up()

@@ -58,7 +58,7 @@ def list_tools(catalogues: Sequence[Catalogue]) -> Block:
     If the list is too long, the longest descriptions and schemas are cut until it fits.
     """
     tools = [tool for catalogue in catalogues for tool in catalogue.tools]
-    # Every tool stays, because a task may use any: only the longest descriptions and schemas are cut.
+    # No tool is left out, because a task may use any.
     limit = _MOST_OF_TOOLS
     text = _tool_texts(tools, limit)
     while len(text) > _MOST_OF_TOOLS and limit > _LEAST_OF_TOOL:
@@ -76,7 +76,7 @@ def _tool_texts(tools: Sequence[ServerTool], limit: int) -> str:
 
 
 def list_problems(problems: Sequence[Reason]) -> Block:
-    """Return the problems of earlier drafts, whose texts the reasons quote."""
+    """Return the problems of earlier drafts as untrusted text, because they quote the drafts."""
     return Block("reasons", "\n".join(f"- {problem}" for problem in problems))
 
 
@@ -107,17 +107,20 @@ def make_generation_request(
     `others` are the existing tasks; `problems` are the problems of earlier drafts.
     """
     combination = job.combination
-    several = wording.several_servers.format(servers=", ".join(combination.servers))
-    scenario = wording.scenario.format(name=combination.name, description=combination.description)
-    shown = "\n".join(f"- {clip_middle(' '.join(other.split()), _MAX_OTHER)}" for other in others[-_MAX_OTHERS:])
-    fillings: dict[str, Filling] = {
-        "tools": [list_tools(job.catalogues)],
-        "several_servers": [several] if len(combination.servers) > 1 else [],
-        "scenario": [scenario] if combination.description else [],
-        "ordinal": [wording.ordinal.format(number=job.number, count=job.count)] if job.count > 1 else [],
-        "others": [wording.others, Block("tasks", shown)] if others else [],
-        "problems": [wording.problems, list_problems(problems)] if problems else [],
-    }
+    fillings: dict[str, Filling] = dict.fromkeys(("several_servers", "scenario", "ordinal", "others", "problems"), ())
+    fillings["tools"] = [list_tools(job.catalogues)]
+    if len(combination.servers) > 1:
+        fillings["several_servers"] = [wording.several_servers.format(servers=", ".join(combination.servers))]
+    if combination.description:
+        scenario = wording.scenario.format(name=combination.name, description=combination.description)
+        fillings["scenario"] = [scenario]
+    if job.count > 1:
+        fillings["ordinal"] = [wording.ordinal.format(number=job.number, count=job.count)]
+    if others:
+        lines = (f"- {clip_middle(' '.join(other.split()), _MAX_OTHER)}" for other in others[-_MAX_OTHERS:])
+        fillings["others"] = [wording.others, Block("tasks", "\n".join(lines))]
+    if problems:
+        fillings["problems"] = [wording.problems, list_problems(problems)]
     return fill_request(wording, "generation", fillings)
 
 
@@ -133,15 +136,15 @@ class _TaskReply(ReplyPart):
 
 
 def read_generated(text: str, catalogues: Sequence[Catalogue]) -> Generated:
-    """Return the task in a reply. Raises InvalidReply, also for dependencies of unknown tools and for circles."""
+    """Return the task in a reply. Raises InvalidReply, also for unknown tools and circles in the dependencies."""
     reply = read_json(text, _TaskReply)
-    known = _known_names(catalogues)
-    if problems := list(_unknown_tools(reply.dependencies, known)):
+    ids = _map_names_to_ids(catalogues)
+    if problems := list(_find_unknown_tools(reply.dependencies, ids)):
         raise make_invalid_reply(problems)
     graph: dict[str, tuple[str, ...]] = {}
-    for each in reply.dependencies:
-        tool = known[each.tool]
-        prerequisites = map(known.__getitem__, each.prerequisites)
+    for dependency in reply.dependencies:
+        tool = ids[dependency.tool]
+        prerequisites = map(ids.__getitem__, dependency.prerequisites)
         graph[tool] = tuple(dict.fromkeys([*graph.get(tool, ()), *prerequisites]))
     graph = {tool: prerequisites for tool, prerequisites in graph.items() if prerequisites}
     try:
@@ -163,18 +166,18 @@ def reply_reader(catalogues: Sequence[Catalogue]) -> partial[Generated]:
     return partial(read_generated, catalogues=catalogues)
 
 
-def _known_names(catalogues: Sequence[Catalogue]) -> Mapping[str, str]:
-    """Return a tool's id by its id, and by its name where only one tool is called so."""
+def _map_names_to_ids(catalogues: Sequence[Catalogue]) -> Mapping[str, str]:
+    """Return each tool's id by its id, and also by its name if only one tool has it."""
     tools = [tool for catalogue in catalogues for tool in catalogue.tools]
     times = Counter(tool.name for tool in tools)
     by_name = {tool.name: tool.tool_id for tool in tools if times[tool.name] == 1}
     return {**by_name, **{tool.tool_id: tool.tool_id for tool in tools}}
 
 
-def _unknown_tools(dependencies: Sequence[_Dependency], known: Mapping[str, str]) -> Iterator[str]:
-    for at, each in enumerate(dependencies):
-        for name in dict.fromkeys((each.tool, *each.prerequisites)):
-            if name not in known:
+def _find_unknown_tools(dependencies: Sequence[_Dependency], ids: Mapping[str, str]) -> Iterator[str]:
+    for at, dependency in enumerate(dependencies):
+        for name in dict.fromkeys((dependency.tool, *dependency.prerequisites)):
+            if name not in ids:
                 yield f"dependencies[{at}]: found {name!r}, expected one of the listed tools, as Server:tool"
 
 
@@ -186,31 +189,33 @@ def make_fuzzing_request(
 ) -> list[dict[str, str]]:
     """Return the request for the fuzzy text of a detailed task.
 
-    `exact`: its numbers are to stay. `tools` counts the agent's.
+    With `exact` it must keep the task's numbers. `tools` is the number of the agent's tools.
     """
     fillings: dict[str, Filling] = {
         "task": [Block("task", task)],
         "count": [wording.count.format(count=tools)],
-        "exactness": [wording.exact] if exact else [],
-        "problems": [wording.fuzzing_problems, list_problems(problems)] if problems else [],
+        "exactness": [wording.exact] * exact,
+        "problems": (),
     }
+    if problems:
+        fillings["problems"] = [wording.fuzzing_problems, list_problems(problems)]
     return fill_request(wording, "fuzzing", fillings)
 
 
 def read_fuzzy(text: str) -> str:
     """Return the text in a reply, without quotes around it. Raises InvalidReply if there is none."""
-    said = split_thoughts(text)[0].strip()
-    # Only quotes around the whole: `"A" and "B"` begins and ends with one too.
-    if len(said) > 1 and _QUOTES.get(said[0]) == said[-1] and not {said[0], said[-1]} & set(said[1:-1]):
-        said = said[1:-1].strip()
-    if not said:
+    reply = split_thoughts(text)[0].strip()
+    # Only quotes around the whole text: `"A" and "B"` begins and ends with quotes, too.
+    if len(reply) > 1 and _QUOTES.get(reply[0]) == reply[-1] and not {reply[0], reply[-1]} & set(reply[1:-1]):
+        reply = reply[1:-1].strip()
+    if not reply:
         raise InvalidReply("- the reply is empty, expected the request")
-    return said
+    return reply
 
 
 LEAST_SOLVABILITY = 9.0
 LEAST_UTILITY = 5.0
-"""Of 10; seed 004, 4.2."""
+"""Minimum scores of 10; seed 004, 4.2."""
 
 _FEEDBACK = {"type": "string"}
 _SCORE = {"type": "number", "description": "1 to 10."}
@@ -228,7 +233,7 @@ QUALITY_FORMAT = structured(
 def make_gate_request(
     wording: SynthesisWording, detailed: str, fuzzy: str, catalogues: Sequence[Catalogue]
 ) -> list[dict[str, str]]:
-    """Return the question how good a task is."""
+    """Return the request for the scores of a task."""
     fillings: dict[str, Filling] = {
         "task": [Block("task", detailed)],
         "fuzzy": [Block("request", fuzzy)],
@@ -256,7 +261,7 @@ def read_quality(text: str) -> Quality:
 
 
 def find_shortcomings(quality: Quality) -> Iterator[Reason]:
-    """Yield why a task of this quality does not pass."""
+    """Yield a reason for each score below its minimum."""
     scores: tuple[tuple[Kind, float, float, str], ...] = (
         ("solvability", quality.solvability, LEAST_SOLVABILITY, quality.solvability_feedback),
         ("utility", quality.utility, LEAST_UTILITY, quality.utility_feedback),

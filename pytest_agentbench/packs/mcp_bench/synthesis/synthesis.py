@@ -32,9 +32,9 @@ from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job, TaskFile
 from pytest_agentbench.packs.mcp_bench.wording import SynthesisWording
 
 RETRIES = 5
-"""How often a task is drafted again."""
+"""Maximum further drafts of a task."""
 AT_ONCE = 8
-"""How many tasks are made at the same time."""
+"""Maximum tasks in progress."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ Tell = Callable[[str, int, Verdict], None]
 
 
 class Synthesis:
-    """Maker of the tasks of one file. `outcome` is updated as jobs end."""
+    """Make the tasks of one file. `outcome` is updated when jobs end."""
 
     def __init__(
         self, asking: DraftWriter, drafts: Drafts, file: TaskFile, wording: SynthesisWording, tell: Tell
@@ -68,8 +68,8 @@ class Synthesis:
         self._wording, self._tell = wording, tell
 
     async def run(self, jobs: Sequence[Job]) -> None:
-        """Make the tasks of the jobs, AT_ONCE at a time. An exception of `tell` ends it."""
-        # Workers share one iterator: a job begins as soon as another ends, and a stop leaves the rest untouched.
+        """Make the tasks of the jobs, AT_ONCE at a time. An exception of `tell` ends the work."""
+        # Workers share one iterator: a job begins when another ends, and jobs after a stop are not started.
         todo = iter(jobs)
 
         async def work() -> None:
@@ -78,15 +78,15 @@ class Synthesis:
                     await self._make(job)
                 except NoReplyError as error:
                     self.outcome.waiting[job.task_id] = str(error)
-                except (UnwritableError, ConfigError) as error:  # the task file: nothing more should be paid for
+                except (UnwritableError, ConfigError) as error:  # errors of the task file: pay for nothing more
                     self._asking.stopped = self.outcome.waiting[job.task_id] = str(error)
 
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(AT_ONCE, len(jobs))):
                     group.create_task(work())
-        except ExceptionGroup as failed:  # callers expect the exception of `tell`, a broken pipe
-            raise failed.exceptions[0] from failed
+        except ExceptionGroup as group_error:  # callers expect the exception of `tell`, such as a broken pipe
+            raise group_error.exceptions[0] from group_error
 
     async def _make(self, job: Job) -> None:
         if job.task_id in self._file:
@@ -94,7 +94,7 @@ class Synthesis:
             return
         former: list[Verdict] = []
         for draft in range(1, RETRIES + 2):
-            verdict = self._kept_verdict(job, draft) or await self._make_draft(job, draft, former)
+            verdict = self._find_verdict(job, draft) or await self._make_draft(job, draft, former)
             if verdict.accepted:
                 self.outcome.accepted.append(job.task_id)
                 return
@@ -103,10 +103,10 @@ class Synthesis:
             former.append(verdict)
         self.outcome.given_up[job.task_id] = "; ".join(map(str, former[-1].reasons))
 
-    def _kept_verdict(self, job: Job, draft: int) -> Verdict | None:
-        """Return how a draft ended in an earlier call.
+    def _find_verdict(self, job: Job, draft: int) -> Verdict | None:
+        """Return the verdict on a draft of an earlier call, or None.
 
-        A task comes back with its file; out of the file it was taken.
+        An accepted task is added again if the whole file was deleted. If only the task was, its draft becomes rejected.
         """
         verdict = self._drafts.verdict(job.task_id, draft)
         if verdict is None or not verdict.accepted:
@@ -120,7 +120,7 @@ class Synthesis:
         return verdict
 
     async def _make_draft(self, job: Job, draft: int, former: Sequence[Verdict]) -> Verdict:
-        """Make a new draft, kept with how it ended."""
+        """Make a new draft, and store its verdict."""
         verdict = await self._draft(job, draft, former)
         if verdict.accepted:
             self._accept(job, verdict)
@@ -134,11 +134,13 @@ class Synthesis:
         self._file.add(job.combination, job.task_id, verdict.generated, verdict.fuzzy, job.distraction)
 
     async def _draft(self, job: Job, draft: int, former: Sequence[Verdict]) -> Verdict:
-        """Make a draft stage after stage, up to the first that has reasons against it.
+        """Make a draft stage by stage, up to the first stage with reasons against it.
 
-        Where only the fuzzy text of the last draft was rejected, its detailed task gets another one.
+        If only the fuzzy text of the last draft was rejected, its detailed task gets another fuzzy text.
         """
-        generated = former[-1].generated if former and former[-1].stage == "fuzzing" else None
+        generated = None
+        if former and former[-1].stage == "fuzzing":
+            generated = former[-1].generated
         try:
             if generated is None:
                 generated, reasons = await self._generate(job, draft, former)
@@ -156,7 +158,7 @@ class Synthesis:
             quality, reasons = await self._assess(job, draft, generated, fuzzy)
         except UnusableReplyError as error:
             return Verdict(stage="gate", reasons=_make_unparseable_reason(error), generated=generated, fuzzy=fuzzy)
-        # Another task may have got the same text while this one was assessed.
+        # A concurrent job may have accepted a task with the same text while this one was assessed.
         reasons = reasons or tuple(
             find_detailed_problems(generated, job.catalogues, self._file.texts("task_description"))
         )
@@ -196,8 +198,7 @@ class Synthesis:
 
 def _list_former_reasons(former: Iterable[Verdict], stages: Sequence[Stage]) -> list[Reason]:
     """Return the reasons against earlier drafts at these stages, each once."""
-    found = (reason for verdict in former if verdict.stage in stages for reason in verdict.reasons)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(reason for verdict in former if verdict.stage in stages for reason in verdict.reasons))
 
 
 def _make_unparseable_reason(error: UnusableReplyError) -> tuple[Reason, ...]:

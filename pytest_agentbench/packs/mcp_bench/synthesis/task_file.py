@@ -1,4 +1,4 @@
-"""File of tasks in the form of MCP-Bench, to which accepted ones are added, and the tasks still to make."""
+"""Add accepted tasks to a file in the form of MCP-Bench, and list the tasks to make."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Document(Record):
 
 
 class TaskFile:
-    """Accepted tasks. Other people's content of the file stays unchanged, also if it is written meanwhile.
+    """A file of accepted tasks. Its other content stays unchanged, also if people write it meanwhile.
 
     `was_there` is whether the file existed. Raises ConfigError for a file of another form, which is never overwritten.
     """
@@ -54,7 +54,7 @@ class TaskFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.was_there = path.exists()
-        self._asked: set[frozenset[str]] = set()
+        self._requested: set[frozenset[str]] = set()
         self._document: dict[str, Any] = {"server_tasks": []}
         self._read()
 
@@ -64,18 +64,17 @@ class TaskFile:
     def task_ids(self, combination: Combination, count: int) -> list[str]:
         """Return the ids of the first `count` tasks of a combination: a slug of its servers and a number.
 
-        :raises ConfigError: tasks of other servers have them.
+        :raises ConfigError: tasks of other servers have the same ids.
         """
         slug, servers = _slug(combination.servers), frozenset(combination.servers)
-        known = [*self._asked, *(frozenset(group["servers"]) for group in self._groups)]
-        for other in known:
+        for other in [*self._requested, *(frozenset(group["servers"]) for group in self._groups)]:
             # `A-B` and `A_B` are two servers with one slug: their tasks would overwrite each other.
             if other != servers and _slug(sorted(other)) == _slug(sorted(servers)):
                 raise ConfigError(
                     f"{self.path}: tasks of {', '.join(sorted(servers))} and tasks of {', '.join(sorted(other))} would "
                     f"have the same ids ({slug}_000, ...); write them to different files with --output"
                 )
-        self._asked.add(servers)
+        self._requested.add(servers)
         return [f"{slug}_{number:03}" for number in range(count)]
 
     def texts(self, field: str, combination: Combination | None = None) -> list[str]:
@@ -86,10 +85,10 @@ class TaskFile:
     def add(
         self, combination: Combination, task_id: str, generated: Generated, fuzzy: str, distraction: Sequence[str]
     ) -> None:
-        """Add a task, and write the file whole or not at all.
+        """Add a task, and write the whole file or nothing.
 
-        :raises UnwritableError: it cannot be written.
-        :raises ConfigError: meanwhile it has got another form.
+        :raises UnwritableError: the file cannot be written.
+        :raises ConfigError: the file has another form since the last call.
         """
         self._read()  # people and other calls may have written meanwhile
         group = self._group(combination)
@@ -110,8 +109,8 @@ class TaskFile:
             "dependencies": {tool: list(needed) for tool, needed in generated.dependencies.items()},
             "distraction_servers": list(distraction),
         }
-        # Tasks end in any order; sorted, two calls for the same tasks write the same file.
-        group["tasks"] = sorted([*group["tasks"], task], key=lambda each: str(each["task_id"]))
+        # Tasks end in any order. Sorted, so that two calls for the same tasks write the same file.
+        group["tasks"] = sorted([*group["tasks"], task], key=lambda task: str(task["task_id"]))
         self._write()
 
     def _read(self) -> None:
@@ -123,8 +122,7 @@ class TaskFile:
             validate(parsed, _Document, Scope(folder=str(self.path.parent)))
         except ConfigError as error:
             raise ConfigError(
-                f"{error}\ntasks are added to files of the form that this command writes only: name "
-                "another file with --output"
+                f"{error}\nexpected a file in the form that this command writes; name another file with --output"
             ) from error
         self._document = parsed.data
 
@@ -143,8 +141,8 @@ class TaskFile:
         return groups
 
     def _group(self, combination: Combination) -> dict[str, Any] | None:
-        wanted = frozenset(combination.servers)
-        return next((group for group in self._groups if frozenset(group["servers"]) == wanted), None)
+        servers = frozenset(combination.servers)
+        return next((group for group in self._groups if frozenset(group["servers"]) == servers), None)
 
     def _tasks(self) -> Iterator[dict[str, Any]]:
         return (task for group in self._groups for task in group["tasks"])
@@ -161,9 +159,9 @@ DISTRACTION_SERVERS = PlannerSettings().distraction_servers
 
 @dataclass(frozen=True)
 class Job:
-    """Task to make, the `number`-th, from 1, of `count` for these servers.
+    """A task to make, the `number`-th, from 1, of `count` for these servers.
 
-    `exact`: the task calculates, so its numbers must be kept. `distraction` are additional servers.
+    `exact` tasks calculate, so their numbers must be kept. `distraction` are additional servers.
     """
 
     task_id: str
@@ -182,15 +180,15 @@ def make_jobs(
     categories: Mapping[str, str | None],
     file: TaskFile,
 ) -> list[Job]:
-    """Return the first `count` tasks of a combination. `categories` are those of all declared servers, or None.
+    """Return jobs for the first `count` tasks of a combination. `categories` are by declared server, or None.
 
     :raises ConfigError: tasks of other servers in the file have the same ids.
     """
-    own = [catalogues[name] for name in combination.servers]
-    exact = any(is_calculator(catalogue, categories[catalogue.server]) for catalogue in own)
+    chosen = [catalogues[name] for name in combination.servers]
+    exact = any(is_calculator(catalogue, categories[catalogue.server]) for catalogue in chosen)
 
     def job(number: int, task_id: str) -> Job:
         distraction = distraction_servers(task_id, categories, combination.servers)[:DISTRACTION_SERVERS]
-        return Job(task_id, number, count, combination, own, exact, distraction)
+        return Job(task_id, number, count, combination, chosen, exact, distraction)
 
     return [job(number, task_id) for number, task_id in enumerate(file.task_ids(combination, count), start=1)]

@@ -78,7 +78,7 @@ def test_tasks_are_made_checked_and_collected(maker: Maker) -> None:
     before, asked = maker.file.read_bytes(), len(maker.author.asked)
     again = maker.make("--count", "3")
     assert again.returncode == 0
-    assert "3 of them were there" in again.stdout
+    assert "3 of them existed before" in again.stdout
     assert (maker.file.read_bytes(), len(maker.author.asked)) == (before, asked)
 
 
@@ -385,7 +385,7 @@ def test_wrong_usage(maker: Maker, options: list[str], status: int, said: str) -
 def test_a_task_file_whose_servers_are_declared_elsewhere(maker: Maker) -> None:
     done = maker.make("--output", "../away/tasks.json")
     assert done.returncode == 0, done.stderr
-    assert "above it declares Exchange, Timetable: sessions need a run profile that does" in done.stderr
+    assert "tasks.json declares Exchange, Timetable: sessions need a run profile that declares them" in done.stderr
 
 
 def test_one_call_at_a_time_for_a_file(maker: Maker) -> None:
