@@ -16,25 +16,40 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictInt, ValidationError
 
 from pytest_agentbench.bounded.json_files import read_items
+from pytest_agentbench.cli.list import cases_below
 from pytest_agentbench.cli.output import printable
+from pytest_agentbench.cli.places import enclosing_root, require_existing
+from pytest_agentbench.config.profiles import EvaluationProfile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.engine.job import CHAT_JUDGE
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.mcp_bench.ablation import Pipeline
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.routes import missing_key, resolve_model
+from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.options import parse_positive
+from pytest_agentbench.packs.mcp_bench.ablation import (
+    REQUESTS,
+    AskedJudge,
+    Judging,
+    Pipeline,
+    Scores,
+    StoredTask,
+    compute_cv_over_judges,
+    compute_cv_over_shuffles,
+    list_stored_tasks,
+)
 from pytest_agentbench.packs.mcp_bench.records import McpTask
 from pytest_agentbench.records.base import Record, Text
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.reports.table import line_up
 from pytest_agentbench.sources.predictions import field_problem, refuse_file, valid_items
 from pytest_agentbench.statistics.estimates import mean
 from pytest_agentbench.terminal_text import count_text
-
-if TYPE_CHECKING:
-    from pytest_agentbench.config.profiles import EvaluationProfile
-    from pytest_agentbench.config.roots import ConfigRoot
-    from pytest_agentbench.packs.mcp_bench.ablation import AskedJudge, Judging, Scores, StoredTask
-    from pytest_agentbench.records.case import Case
 
 
 class Rating(Record):
@@ -120,7 +135,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument(
         "--runs",
-        type=_parse_positive,
+        type=parse_positive,
         metavar="N",
         help="judge only so many runs, of as many different tasks as possible",
     )
@@ -133,11 +148,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; reasons why runs could not be scored go to stderr."""
-    from pytest_agentbench.packs.mcp_bench.ablation import REQUESTS, Judging, list_stored_tasks
-
     ratings = read_ratings(args.human) if args.human is not None else []
     cases = _find_tasks(args.cases)
-    root = _find_root(cases[0])
+    root = enclosing_root(cases[0].path)
     profile = _load_profile(root, args.profile)
     judges = _resolve_judges(root, profile, args.judge)
     tasks = list_stored_tasks(cases, args.output)[: args.runs]
@@ -178,9 +191,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _find_tasks(paths: list[Path]) -> list[Case]:
-    from pytest_agentbench.cli.list import cases_below
-    from pytest_agentbench.cli.places import require_existing
-
     problems: list[str] = []
     cases = [case for case in cases_below(require_existing(paths), problems) if case.part(McpTask) is not None]
     for problem in problems:
@@ -192,15 +202,7 @@ def _find_tasks(paths: list[Path]) -> list[Case]:
     return cases
 
 
-def _find_root(case: Case) -> ConfigRoot:
-    from pytest_agentbench.cli.places import enclosing_root
-
-    return enclosing_root(case.path)
-
-
 def _load_profile(root: ConfigRoot, name: str | None) -> EvaluationProfile:
-    from pytest_agentbench.config.profiles import EvaluationProfile
-
     if name is not None:
         return root.evaluation_profile(name)
     return EvaluationProfile.default()
@@ -208,10 +210,6 @@ def _load_profile(root: ConfigRoot, name: str | None) -> EvaluationProfile:
 
 def _resolve_judges(root: ConfigRoot, profile: EvaluationProfile, names: Sequence[str]) -> list[AskedJudge]:
     """Return the judge models, each with its request options in the profile."""
-    from pytest_agentbench.engine.job import CHAT_JUDGE
-    from pytest_agentbench.models.routes import missing_key, resolve_model
-    from pytest_agentbench.packs.mcp_bench.ablation import AskedJudge
-
     options = {judge.model: judge.options for judge in profile.judges if judge.type == CHAT_JUDGE and judge.model}
     model_ids = list(dict.fromkeys(names or options))
     if not model_ids:
@@ -224,9 +222,6 @@ def _resolve_judges(root: ConfigRoot, profile: EvaluationProfile, names: Sequenc
 
 
 async def _judge_tasks(judging: Judging, tasks: Sequence[StoredTask]) -> list[Scores]:
-    from pytest_agentbench.models.client import Endpoints
-    from pytest_agentbench.models.scripts import Scripts
-
     scripts = Scripts()
     if any(judge.model.scripted for judge in judging.judges):
         for task in tasks:
@@ -245,8 +240,6 @@ def _compute_figures(
     judging: Judging, scores: Sequence[Scores], *, left_out: int, ratings: Sequence[Rating]
 ) -> dict[str, Any]:
     """Return all printed figures. Unknown is None."""
-    from pytest_agentbench.packs.mcp_bench.ablation import compute_cv_over_judges, compute_cv_over_shuffles
-
     agreements_by_pipeline = group_agreements(ratings, {run_scores.task.case.case_id for run_scores in scores})
     pipelines = {}
     for pipeline in _PIPELINES:
@@ -284,8 +277,6 @@ def _score_row(scores: Scores) -> dict[str, Any]:
 
 
 def _print(figures: Mapping[str, Any]) -> None:
-    from pytest_agentbench.reports.table import line_up
-
     runs, judges = figures["runs"], figures["judges"]
     left_out = f" ({figures['left_out']:,} more could not be scored)" if figures["left_out"] else ""
     print(f"{count_text(runs, 'run')}{left_out}, judged by {', '.join(map(printable, judges))}\n")
@@ -314,12 +305,6 @@ def _format_percent(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.1f} %"
-
-
-def _parse_positive(text: str) -> int:
-    from pytest_agentbench.options import parse_positive
-
-    return parse_positive(text)
 
 
 def _fail(message: str) -> int:

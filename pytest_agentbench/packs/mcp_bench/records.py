@@ -166,7 +166,7 @@ TASK_TEXT = ProfileSection[Literal["fuzzy", "detailed"]](
     "Which text of an MCP task the agent sees.",
     # The paper's agents see only the fuzzy text; the detailed one is the judge's reference (seed 004, 5.2).
     default=lambda: "fuzzy",
-    excess=lambda found, most, guest: (),
+    excess=lambda text, most, guest: (),
 )
 
 
@@ -195,7 +195,7 @@ MCP_TASKS = ProfileSection[McpJudging](
     "How MCP tasks are judged.",
     default=McpJudging,
     fingerprint=_unless_default,
-    excess=lambda found, most, guest: (),
+    excess=lambda judging, most, guest: (),
 )
 
 

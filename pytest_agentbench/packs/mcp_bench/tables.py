@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from pytest_agentbench.cli.merging import Part, read_report
+from pytest_agentbench.cli.output import printable
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.mcp_bench.published import PublishedFile, read_published
 from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
+from pytest_agentbench.packs.mcp_bench.report import summarize_tool_use
 from pytest_agentbench.terminal_text import count_text, visible, visible_line
-
-if TYPE_CHECKING:
-    from rich.table import Table as Grid
-
-    from pytest_agentbench.cli.merging import Part
-    from pytest_agentbench.packs.mcp_bench.published import PublishedFile
-
 
 Group = Mapping[str, Any]
 """A group of tasks in the shape of `models[].tool_use` of report.json."""
@@ -192,19 +197,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="FILE",
         help="print published results next to these: from a file, or 'paper' for those of MCP-Bench's paper",
     )
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--markdown", action="store_true", help="print Markdown")
-    how.add_argument("--json", action="store_true", help="print the figures with their intervals as JSON")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="print Markdown")
+    form.add_argument("--json", action="store_true", help="print the figures with their intervals as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the tables."""
-    import json
-
-    from pytest_agentbench.cli.merging import read_report
-    from pytest_agentbench.cli.output import printable
-    from pytest_agentbench.packs.mcp_bench.published import read_published
-
     parts = [read_report(path) for path in args.reports]
     published = None if args.beside is None else read_published(args.beside)
     entries = group_by_model(parts)
@@ -227,9 +226,6 @@ def group_by_model(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
     Raises ConfigError for a run in two reports, and if no report has an MCP task.
     """
-    from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.packs.mcp_bench.report import summarize_tool_use
-
     owners: dict[str, Part] = {}
     rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for part in parts:
@@ -268,9 +264,6 @@ def format_markdown(table: Table) -> str:
 
 def _print(tables: Sequence[Table]) -> None:
     """Print tables; a table too wide for the terminal is transposed, with a column for each model."""
-    from rich.console import Console
-    from rich.text import Text
-
     console = Console()
     if not console.is_terminal:
         # Without a terminal rich assumes 80 columns; a file or another program gets whole rows.
@@ -303,18 +296,11 @@ def _measure_width(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
 
 
 def _measure_column(title: str, column: Sequence[str]) -> int:
-    from rich.cells import cell_len
-
     return max(map(cell_len, [*title.split(), *column]))
 
 
 def _make_grid(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Grid:
     """Return the table; titles are wrapped if it would be wider than `width`."""
-    from rich import box
-    from rich.cells import cell_len
-    from rich.table import Table as Grid
-    from rich.text import Text
-
     columns = [*zip(titles, *rows, strict=True)]
     wide = sum(max(map(cell_len, column)) + 2 for column in columns) > width
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))

@@ -16,8 +16,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.terminal_text import count_text
+from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES, PathRefusedError
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.openclaw.live_config import CapturedAgent
@@ -60,8 +62,6 @@ def capture_files(source: Workspace, target: Path, others: frozenset[str], redac
     `others` are the ids of other agents. Raises ConfigError if there are too many files, or the workspace cannot be
     listed, OSError if the target cannot be written.
     """
-    from pytest_agentbench.workspaces.confined import PathRefusedError
-
     captured = CapturedFiles()
     for path in _list_files(source, others, captured):
         try:
@@ -86,8 +86,6 @@ def capture_files(source: Workspace, target: Path, others: frozenset[str], redac
 
 def _list_files(source: Workspace, others: frozenset[str], captured: CapturedFiles) -> Iterator[str]:
     """Yield the paths of files, sorted within each folder, and note the paths that are left out by name or kind."""
-    from pytest_agentbench.workspaces.confined import PathRefusedError
-
     pending = [""]
     while pending:
         folder = pending.pop()
@@ -137,8 +135,6 @@ def _is_any(name: str, patterns: tuple[str, ...]) -> bool:
 
 def _read(source: Workspace, path: str) -> tuple[bytes, bool]:
     """Return the file's content, and whether its owner may execute it. Raises PathRefusedError if it is too large."""
-    from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES, PathRefusedError
-
     with source.open_read(path) as file:
         content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
@@ -318,8 +314,6 @@ def _print_result(target: Path, config: Path | None, agent: CapturedAgent, files
 
 
 def _print_list(title: str, lines: Iterable[str]) -> None:
-    from pytest_agentbench.cli.output import printable
-
     ordered = sorted(lines)
     if ordered:
         print(f"{title}:")

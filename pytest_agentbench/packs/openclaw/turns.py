@@ -26,6 +26,7 @@ from pytest_agentbench.packs.openclaw.container import (
     make_mount,
     merge_model_parameters,
 )
+from pytest_agentbench.packs.openclaw.policy import make_policy
 from pytest_agentbench.packs.openclaw.program import Examined, Reply, find_reply, select_last_lines
 from pytest_agentbench.packs.openclaw.runs import OpenClawRun
 from pytest_agentbench.records.case import Case, Model
@@ -105,7 +106,6 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     """
     if context.client is None or context.model is None:
         raise UnavailableError("the runner openclaw needs a model: name one with --model")
-    from pytest_agentbench.packs.openclaw.policy import make_policy
     from pytest_agentbench.runners.gateway.gateway import Gateway  # collecting a case imports no web framework
 
     prepared = context.prepared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -19,6 +20,7 @@ from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.ledger import Ledger
 from pytest_agentbench.models.routes import missing_key, resolve_model
 from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.options import parse_money, parse_positive
 from pytest_agentbench.packs.mcp_bench.prompts import PROMPTS, SYNTHESIS_PROMPTS
 from pytest_agentbench.packs.mcp_bench.synthesis.base import (
     STAGES,
@@ -202,8 +204,6 @@ _INTERRUPTED = 130
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command with its options."""
-    from pytest_agentbench.options import parse_money, parse_positive
-
     parser = subparsers.add_parser(
         "synthesize",
         help="make a file of MCP tasks for servers",
@@ -238,8 +238,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Make the tasks; print how each draft ended, the results of the tasks, and the cost."""
-    import asyncio
-
     if args.output.suffix != ".json":
         return refuse_usage("mcp synthesize", f"--output: found {args.output}, expected a .json file")
     call = Call(args)
