@@ -76,5 +76,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _format_summary(folder: Path, files: int, rows: int, lost: int, notes: int) -> str:
-    made = f"{count_text(files, 'case file')}, {count_text(rows, 'dataset row')}"
-    return f"{folder}: {made}; {count_text(lost, 'row')} not imported, {count_text(notes, 'note')}"
+    written = f"{count_text(files, 'case file')}, {count_text(rows, 'dataset row')}"
+    return f"{folder}: {written}; {count_text(lost, 'row')} not imported, {count_text(notes, 'note')}"

@@ -49,24 +49,24 @@ def write_drafts(gathered: FileContents, folder: Path, stem: str) -> WrittenFold
         if exists and (not folder.is_dir() or any(folder.iterdir())):
             raise ConfigError(f"{folder}: exists already, expected a new or empty folder; name another with -o")
         folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder if exists else folder.parent))
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder if exists else folder.parent))
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
     try:
         # Write to a temporary folder and move it at the end: a failed import leaves nothing.
-        written = _write_all(gathered, made, stem)
+        written = _write_all(gathered, temporary, stem)
         if exists:
             # An existing folder may be the working directory of a shell, so it is filled and not replaced.
-            for path in made.iterdir():
+            for path in temporary.iterdir():
                 path.rename(folder / path.name)
         else:
             # mkdtemp makes folders of mode 0700; this one gets the mode of the user's other folders.
-            made.chmod(0o777 & ~_read_umask())
-            made.rename(folder)
+            temporary.chmod(0o777 & ~_read_umask())
+            temporary.rename(folder)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
     return written
 
 

@@ -81,8 +81,8 @@ def _make_test(spot: PlacedValue, gathered: FileContents) -> AnsweredTest:
     if text is None:
         raise BadReferenceError("found no text of its prompt")
     # promptfoo has already added prefix, suffix and default assertions to the result.
-    kept = {name: case[name] for name in ("assert", "metadata", "threshold") if name in case}
-    test = {**kept, "vars": variables, "providerOutput": _read_answer(spot, gathered)}
+    fields = {name: case[name] for name in ("assert", "metadata", "threshold") if name in case}
+    test = {**fields, "vars": variables, "providerOutput": _read_answer(spot, gathered)}
     name = nonblank_text(case.get("description")) or f"test-{spot.loc[-1]}"
     filled = make_prompt(text, "")
     return AnsweredTest(name, PlacedValue(test, spot.loc, spot.locate), Prompt("", filled.messages, filled=True))

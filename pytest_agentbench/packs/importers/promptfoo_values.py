@@ -123,7 +123,7 @@ def is_code(reference: str) -> bool:
 
 
 def find_named_files(reference: str, folder: Path) -> list[Path]:
-    """Return the files that a reference names, by a glob pattern too; at least one.
+    """Return the files that a reference names, which may be a glob pattern; at least one.
 
     :raises BadReferenceError: the reference names code, no file, or a file outside of the folder.
     """
@@ -131,9 +131,9 @@ def find_named_files(reference: str, folder: Path) -> list[Path]:
         raise BadReferenceError(f"{reference} is code, which is not run")
     top = os.path.realpath(folder)
     outside = BadReferenceError(f"{reference} is outside of {folder}; copy it there")
-    found = []
+    paths = []
     try:
-        # `..` is resolved within the pattern, before any file is looked for.
+        # `..` is resolved in the text of the pattern, before the file system is read.
         pattern = os.path.relpath(os.path.join(folder, reference.removeprefix(SCHEME)), folder)
         if pattern.split(os.sep)[0] == os.pardir:
             raise outside
@@ -142,14 +142,14 @@ def find_named_files(reference: str, folder: Path) -> list[Path]:
             real = os.path.realpath(path)
             if os.path.commonpath([top, real]) != top:
                 raise outside
-            found.append(Path(real))
+            paths.append(Path(real))
     except ValueError as error:
         raise BadReferenceError(f"{reference} names no file: {error}") from error
-    if not found:
+    if not paths:
         raise BadReferenceError(f"{reference} names no file in or below {folder}")
-    if len(found) > _MOST:
+    if len(paths) > _MOST:
         raise BadReferenceError(f"{reference} names more than {_MOST:,} files")
-    return sorted(found)
+    return sorted(paths)
 
 
 def _matching(pattern: str, top: Path) -> Iterator[Path]:
@@ -165,10 +165,10 @@ def _matching(pattern: str, top: Path) -> Iterator[Path]:
 
 def find_named_file(reference: str, folder: Path) -> Path:
     """Return the one file that a reference names."""
-    found = find_named_files(reference, folder)
-    if len(found) > 1:
-        raise BadReferenceError(f"{reference} names {len(found)} files, expected one")
-    return found[0]
+    paths = find_named_files(reference, folder)
+    if len(paths) > 1:
+        raise BadReferenceError(f"{reference} names {len(paths)} files, expected one")
+    return paths[0]
 
 
 def read_file_text(path: Path) -> str:

@@ -39,24 +39,24 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def _finite(parameters: dict[str, Any]) -> dict[str, Any]:
-    # Python reads NaN and Infinity in JSON; no server can be sent them.
+    # Python accepts NaN and Infinity in JSON, but requests to servers cannot contain them.
     json.dumps(parameters, allow_nan=False)
     return parameters
 
 
-def _as_boolean(given: object) -> object:
-    if isinstance(given, str):
-        return _BOOLEANS.get(given.strip().lower(), given)
-    return given
+def _as_boolean(value: object) -> object:
+    if isinstance(value, str):
+        return _BOOLEANS.get(value.strip().lower(), value)
+    return value
 
 
 class PlannedCall(ReplyPart):
-    """Call as the planner wrote it: the tool's name, and its arguments, empty if it wrote none."""
+    """A call of a plan: the tool's name, and its arguments, by default none."""
 
     tool: Annotated[str, Field(min_length=1)]
     parameters: Annotated[
         # Models write null for a tool without arguments.
-        dict[str, Any], AfterValidator(_finite), BeforeValidator(lambda given: {} if given is None else given)
+        dict[str, Any], AfterValidator(_finite), BeforeValidator(lambda value: {} if value is None else value)
     ] = Field(default_factory=dict)
 
 

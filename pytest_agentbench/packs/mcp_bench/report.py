@@ -94,36 +94,33 @@ class ToolUseSection(ReportSection):
         """Return the figures of all tasks, and of those with one server and with several."""
         return summarize_tool_use(rows)
 
-    def figures(self, found: Mapping[str, Any]) -> Mapping[str, float | None]:
+    def figures(self, entry: Mapping[str, Any]) -> Mapping[str, float | None]:
         """Return the means over all tasks."""
-        return {name: figure["mean"] for name, figure in found["total"]["figures"].items()}
+        return {name: figure["mean"] for name, figure in entry["total"]["figures"].items()}
 
-    def model_properties(self, found: Mapping[str, Any]) -> Mapping[str, object]:
+    def model_properties(self, entry: Mapping[str, Any]) -> Mapping[str, object]:
         """Return the overall scores."""
-        return select_overall_scores(found)
+        return select_overall_scores(entry)
 
     def summary(self, models: Sequence[tuple[str, Mapping[str, Any]]], dash: str) -> tuple[str, Mapping[str, str]]:
         """Return a line for each model that ran MCP tasks."""
-        return "tool use on MCP servers", {name: describe_tool_use(found["total"], dash) for name, found in models}
+        return "tool use on MCP servers", {name: describe_tool_use(entry["total"], dash) for name, entry in models}
 
     def shortfall(self, evaluation: Evaluation) -> str | None:
         """Return the four parts of the overall score."""
-        found = evaluation.part(ToolUse)
-        if found is None:
+        tool_use = evaluation.part(ToolUse)
+        if tool_use is None:
             return None
-        return found.parts_line
+        return tool_use.parts_line
 
 
 def make_tool_use_row(evaluation: Evaluation | None) -> Row | None:
-    """Return a row's `tool_use`: the record, and both coefficients of variation of its judging.
-
-    None for other cases.
-    """
-    if evaluation is None or (found := evaluation.part(ToolUse)) is None:
+    """Return a row's `tool_use`: the record, and both coefficients of its judges' variation; None without a task."""
+    if evaluation is None or (tool_use := evaluation.part(ToolUse)) is None:
         return None
     judge = evaluation.judge
     return {
-        **found.model_dump(),
+        **tool_use.model_dump(),
         "cv_percent": judge and judge.cv_percent,
         "judges_cv_percent": judge and judges_cv_percent(judge),
     }

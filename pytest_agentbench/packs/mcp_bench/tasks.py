@@ -266,11 +266,11 @@ class TaskSettings:
         )
 
     def tags(self, entry: TaskEntry) -> tuple[str, ...]:
-        """Return the task's own tags, its servers, their categories, its combination type, and if it has several."""
+        """Return the task's own tags, servers, categories and combination type, and whether it has several servers."""
         categories = {self.servers[name].category for name in entry.servers if name in self.servers}
-        named = {*entry.servers, *categories, entry.combination_type}
-        several = "multi_server" if len(entry.servers) > 1 else "single_server"
-        return tuple(sorted({*entry.tags, *map(_make_tag, filter(None, named)), several}))
+        names = {*entry.servers, *categories, entry.combination_type}
+        number = "multi_server" if len(entry.servers) > 1 else "single_server"
+        return tuple(sorted({*entry.tags, *map(_make_tag, filter(None, names)), number}))
 
     def case_fields(self, entry: TaskEntry) -> dict[str, Any]:
         """Return the fields of the task's case except its id and place."""
@@ -357,8 +357,8 @@ class OpenedTasks(OpenedSource):
                 continue
             case_id, tags = legal_id(task.entry.task_id), self.settings.tags(task.entry)
             # A file may have thousands of tasks, and most of them wait: each case is built when its run begins.
-            made = _CaseBuilder(self, case_id, tags, task.line, task.raw)
-            yield SourceCase(case_id, tags, self.path, task.line, made, number)
+            build = _CaseBuilder(self, case_id, tags, task.line, task.raw)
+            yield SourceCase(case_id, tags, self.path, task.line, build, number)
         if number < 0:
             yield self._bad(1, "found no task, expected at least one with a task_id")
 

@@ -152,13 +152,13 @@ class SynthesisWording:
 @cache
 def read_judge_wording(language: str) -> JudgeWording:
     """Return the texts of the judge's prompt."""
-    said = _read("judge", language)
+    texts = _read("judge", language)
     rubric = tuple(
-        Axis(axis["title"], tuple(Scale(each["name"], each["title"], tuple(each["bands"])) for each in axis["scales"]))
-        for axis in said.pop("rubric")
+        Axis(axis["title"], tuple(Scale(s["name"], s["title"], tuple(s["bands"])) for s in axis["scales"]))
+        for axis in texts.pop("rubric")
     )
-    # A language may override it; otherwise the project's text for all judges is used.
-    return JudgeWording(**{"how_to_read": HOW_TO_READ, **said}, rubric=rubric)
+    # A language may have its own `how_to_read`; otherwise the text for all judges is used.
+    return JudgeWording(**{"how_to_read": HOW_TO_READ, **texts}, rubric=rubric)
 
 
 @cache
@@ -169,7 +169,7 @@ def read_planner_wording(language: str) -> PlannerWording:
 
 @cache
 def read_synthesis_wording(language: str) -> SynthesisWording:
-    """Return the texts by which tasks are made."""
+    """Return the texts of task synthesis."""
     return SynthesisWording(**_read("synthesis", language))
 
 
@@ -177,10 +177,10 @@ def replace_prompts(wording: SynthesisWording, prompts: PromptTexts | None, lang
     """Return the texts with the prompts of files in place of theirs."""
     if prompts is None:
         return wording
-    found = {name: text for name in SYNTHESIS_PROMPTS if (text := prompts.find(name, language)) is not None}
-    return replace(wording, replaced=found)
+    texts = {name: text for name in SYNTHESIS_PROMPTS if (text := prompts.find(name, language)) is not None}
+    return replace(wording, replaced=texts)
 
 
 def _read(purpose: str, language: str) -> dict[str, Any]:
-    # TOML: texts of many lines with quotes and braces as they are, and Python reads it.
+    # TOML has unescaped texts of many lines with quotes and braces, and Python's library reads it.
     return tomllib.loads((files(__package__) / "texts" / f"{purpose}.{language}.toml").read_text("utf-8"))

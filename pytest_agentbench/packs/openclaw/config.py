@@ -229,14 +229,14 @@ def find_assigned_agent(settings: SuiteOpenClaw, case_id: str, tags: Collection[
 
 
 def _list_assigned(selection: CaseSelection, cases: Cases) -> list[str]:
-    explicit, wanted = set(selection.include_case_ids), set(selection.include_tags)
-    excluded, unwanted = set(selection.exclude_case_ids), set(selection.exclude_tags)
+    included_ids, included_tags = set(selection.include_case_ids), set(selection.include_tags)
+    excluded_ids, excluded_tags = set(selection.exclude_case_ids), set(selection.exclude_tags)
     return [
         case_id
         for case_id, tags in cases.items()
-        if (case_id in explicit or not wanted.isdisjoint(tags))
-        and case_id not in excluded
-        and unwanted.isdisjoint(tags)
+        if (case_id in included_ids or not included_tags.isdisjoint(tags))
+        and case_id not in excluded_ids
+        and excluded_tags.isdisjoint(tags)
     ]
 
 
@@ -285,11 +285,12 @@ def _find_missing_agent(name: str, root: ConfigRoot, loc: Loc) -> Iterator[tuple
         yield loc, str(error)
 
 
-def _find_agents_elsewhere(found: SuiteOpenClaw, most: SuiteOpenClaw, guest: Guest) -> Excess:
-    for at, assigned in enumerate(found.agent_assignments):
-        agent = Path(assigned.agent_id)
+def _find_agents_elsewhere(settings: SuiteOpenClaw, most: SuiteOpenClaw, guest: Guest) -> Excess:
+    for at, assignment in enumerate(settings.agent_assignments):
+        agent = Path(assignment.agent_id)
+        # An id is not a path: it names a folder of the guest's own root.
         if agent.is_absolute() and not agent.is_relative_to(guest.folder.resolve()):
-            yield ("agent_assignments", at, "agent_id"), assigned.agent_id, f"an agent below {guest.folder}"
+            yield ("agent_assignments", at, "agent_id"), assignment.agent_id, f"an agent below {guest.folder}"
 
 
 def _find_assignment_problems(settings: SuiteOpenClaw, root: ConfigRoot, cases: Cases) -> Found:

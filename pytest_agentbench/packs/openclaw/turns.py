@@ -195,14 +195,14 @@ class _Session:
         )
 
 
-def _describe(context: RunContext, model: Model, agent: OpenClawAgent, examined: Examined, **asked: object) -> None:
+def _describe(context: RunContext, model: Model, agent: OpenClawAgent, examined: Examined, **details: object) -> None:
     context.trace.request.update(
         model=model.requested_model,
         agent=agent.file.agent_id,
         image=agent.profile.image,
         openclaw=examined.version,
         timeout_seconds=agent.profile.timeout_seconds,
-        **asked,
+        **details,
     )
 
 
