@@ -1,4 +1,4 @@
-"""Files of other tools, imported into a project of their own; `foreign/` holds some that these tools wrote."""
+"""Import files of other tools into a project; `foreign/` has some files that these tools wrote."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOREIGN = Path(__file__).parent / "foreign"
 
 @dataclass(frozen=True)
 class Imported:
-    """What a call of the command left: `out` and `err` are what it printed, without the project's path."""
+    """The result of a call of the command: `out` and `err` are its output without the project's path."""
 
     code: int
     out: str
@@ -26,17 +26,17 @@ class Imported:
     folder: Path
 
     def case(self, name: str) -> Any:
-        """A `test.yaml` as data."""
+        """Return a `test.yaml` as data."""
         return yaml.safe_load((self.folder / name / "test.yaml").read_text(encoding="utf-8"))
 
     @property
     def files(self) -> list[str]:
-        """Every file, by its path in the folder."""
+        """Return every file by its path in the folder."""
         return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file())
 
 
 class Importing:
-    """A project; `call` imports a file into `cases/it` and finds that `agentbench validate` wants judges at most."""
+    """A project. `call` imports a file into `cases/it`; `agentbench validate` may only miss judges there."""
 
     def __init__(self, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.project = project
@@ -44,7 +44,7 @@ class Importing:
         (project / "pytest.ini").write_text("[pytest]\n")
 
     def write(self, name: str, content: str | bytes) -> Path:
-        """A file of the project."""
+        """Write a file of the project, and return its path."""
         path = self.project / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -64,12 +64,12 @@ class Importing:
         return Imported(code, captured.out.replace(place, ""), captured.err.replace(place, ""), folder)
 
     def run(self, *arguments: str) -> str:
-        """What pytest prints of the imported cases."""
+        """Run pytest on the imported cases, and return its output."""
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "cases", *arguments]
         return subprocess.run(command, cwd=self.project, capture_output=True, text=True, check=False).stdout
 
 
 @pytest.fixture
 def importing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Importing:
-    """A project of its own."""
+    """Return a new project."""
     return Importing(tmp_path, capsys)

@@ -1,4 +1,4 @@
-"""Whatever rows a file has, each becomes a case or is named, and what is written is valid."""
+"""Each row of any file becomes a case or is reported, and all written files are valid."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ TEST = st.fixed_dictionaries(
 
 
 def loaded(folder: Path) -> int:
-    """How many cases a folder holds; each can be loaded."""
+    """Return the number of cases in a folder, all of which can be loaded."""
     root, known = find_root(folder / "x.yaml", folder, None), build_registry().known
     count = sum(load_case(path, root, known) is not None for path in find_cases(folder) if path.name == "test.yaml")
     for descriptor in folder.glob("*.dataset.yaml"):
@@ -102,7 +102,7 @@ def loaded(folder: Path) -> int:
 
 
 def check(gathered: FileContents, top: Path, rows: int) -> None:
-    """Every row is a draft or lost, and every draft is a case, unless it is named."""
+    """Assert that every row is a draft or lost, and every draft is a case, unless it is reported."""
     assert len(gathered.drafts) + len(gathered.lost) == rows, (gathered.drafts, gathered.lost)
     if gathered.drafts:
         write_drafts(gathered, top / "it", "it")

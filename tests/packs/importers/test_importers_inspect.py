@@ -316,7 +316,7 @@ def test_scorers_of_a_log_become_metrics(importing: Importing, scorer: object, s
 
 
 def old_sample(number: int, target: object, message: object, value: object, **fields: object) -> dict[str, object]:
-    """A sample as logs of Inspect 0.3.41 have it: without `completion`."""
+    """Return a sample of a log of Inspect 0.3.41: without `completion`."""
     choices = [] if message is None else [{"message": {"role": "assistant", "content": message}}]
     return {
         "id": number,
@@ -330,7 +330,7 @@ def old_sample(number: int, target: object, message: object, value: object, **fi
 
 
 def old_log(*samples: object, scores: object = ({"name": "match", "scorer": "match", "params": {}},)) -> str:
-    """A log that names its scorer with the results only, as 0.3.41 and 0.3.42 do."""
+    """Return a log that has the name of its scorer only in its results, like those of 0.3.41 and 0.3.42."""
     return json.dumps({"eval": {"task": "t"}, "results": {"scores": scores}, "samples": samples})
 
 
@@ -411,7 +411,7 @@ LONG = "Where is it? " * 20
 
 
 def chunked(id_: object, epoch: int, **fields: object) -> dict[str, object]:
-    """The members of a sample in chunks, as Inspect 0.3.285 writes them; ids are those of the JSON."""
+    """Return the members of a sample in chunks, in the form of Inspect 0.3.285; keys are the names of members."""
     folder = f"samples/name/{epoch}_epoch_{epoch}"
     shell = {
         "id": id_,

@@ -435,7 +435,7 @@ def test_a_path_that_leads_nowhere_is_named(importing: Importing, template: str)
 
 
 def evals_export(*tests: object, **fields: object) -> dict[str, object]:
-    """A config in the shape that exports of OpenAI's Evals are expected to have."""
+    """Return a config in the expected shape of exports of OpenAI's Evals."""
     messages = [
         {"role": "developer", "content": "Name the kind."},
         {"role": "user", "content": [{"type": "input_text", "text": "Ticket: {{ item.text }}"}]},
@@ -480,7 +480,7 @@ def test_a_message_without_a_text_is_refused(importing: Importing, content: obje
 
 
 def result(number: int, output: object, provider: object = "openai:x", **fields: object) -> dict[str, object]:
-    """A result of promptfoo: the prompt's text is filled in."""
+    """Return a result of promptfoo, with the prompt's text filled in."""
     case = {"vars": {"q": "?"}, "assert": [{"type": "contains", "value": "{{q}} yes"}], **fields}
     return {
         "testIdx": number,

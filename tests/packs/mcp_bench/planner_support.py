@@ -1,4 +1,4 @@
-"""What the tests of the planner share: plans, hand-made tools, and a run with them."""
+"""Shared parts of the planner's tests: plans, hand-made tools, and a run with them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ OPEN = {"type": "object"}
 def plan(
     *calls: tuple[str, object], go: object = True, why: str = "Next.", finish: str | None = None
 ) -> dict[str, Any]:
-    """A planner's reply that calls (tool, parameters)."""
+    """Return a planner's reply that calls (tool, parameters)."""
     planned = [{"tool": tool, "parameters": parameters} for tool, parameters in calls]
     return assistant(json.dumps({"reasoning": why, "should_continue": go, "planned_tools": planned}), finish=finish)
 
 
 def tool(name: str, call: Callable[[dict[str, Any]], Awaitable[str]]) -> Tool:
-    """A tool that takes any arguments and looks at them itself, as those of servers do."""
+    """Return a tool that accepts any arguments and checks them itself, like a server's."""
 
     async def called(arguments: dict[str, Any], _: ToolContext) -> str:
         return await call(arguments)
@@ -44,7 +44,7 @@ def says(name: str, text: str = "fine") -> Tool:
 
 
 def run(model: Model, *tools: Tool, text: str = "Go.", **fields: Any) -> tuple[RunContext, RunEnd]:
-    """Run a case with these tools; planner settings are keywords that PlannerSettings has."""
+    """Run a case with these tools; keywords are settings of PlannerSettings."""
     given = {name: fields.pop(name) for name in PlannerSettings.model_fields if name in fields}
     case = make_case(tools=[each.name for each in tools], text=text)
     context, end = probe(
@@ -64,13 +64,13 @@ def events(context: RunContext, name: str) -> list[dict[str, Any]]:
 
 
 def calls_and_results(context: RunContext) -> list[str]:
-    """`call` or `result` with the name of the tool, as the trace has them."""
+    """Return `call` or `result` with the name of the tool, in the order of the trace."""
     told = {ToolCallEvent: "call", ToolResultEvent: "result"}
     return [f"{told[type(e)]} {e.name}" for e in context.trace.events if isinstance(e, ToolCallEvent | ToolResultEvent)]
 
 
 def asked(request: dict[str, Any]) -> str:
-    """The last user message of a request."""
+    """Return the last user message of a request."""
     text = request["messages"][-1]["content"]
     assert isinstance(text, str)
     return text

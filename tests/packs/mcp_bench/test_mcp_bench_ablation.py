@@ -35,7 +35,7 @@ def order_of(text: str) -> tuple[str, ...]:
 
 
 def orders(case_id: str) -> dict[tuple[str, ...], int]:
-    """Which iteration has which order of the rubric; 0 is the plain one."""
+    """Return which iteration has which order of the rubric; 0 is the plain one."""
     rubric = read_judge_wording("en").rubric
     found = {}
     for number in range(6):
@@ -62,7 +62,7 @@ def reply(score: object, **scores: object) -> dict:
 
 
 def judged(body: dict) -> dict:
-    """Task completion is the mean of these two; what the other dimensions are does not count."""
+    """Return a reply whose task completion is the mean of these two scores; other dimensions do not count."""
     completion = score_of(body)
     return reply(1, task_fulfillment=completion + 1, grounding=completion - 1)
 
@@ -91,7 +91,7 @@ def endpoint():
 
 @pytest.fixture
 def ablation(tmp_path, monkeypatch, capsys, endpoint):
-    """A folder with two tasks and a run of each; runs the command, gives status, stdout, stderr."""
+    """Return a function that runs the command on two tasks with a run each. It returns status, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JUDGE_KEY", "sk-of-the-judges")
     tasks = [{"task_id": case_id, "fuzzy_description": text} for case_id, text in TASKS.items()]

@@ -1,4 +1,4 @@
-"""Servers that stand beside those of an MCP task."""
+"""Servers that are offered in addition to those of an MCP task."""
 
 from __future__ import annotations
 

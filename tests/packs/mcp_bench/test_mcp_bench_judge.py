@@ -45,7 +45,7 @@ def shown(*args, **fields) -> str:
 
 
 def blocks(system: str, text: str) -> list[tuple[str, str]]:
-    """Label and text of everything that a careful reader takes for data, in order; and last what is left."""
+    """Return label and text of all delimited data, in order, and at last the remaining text."""
     boundary = re.search(r"<<<DATA (\w{32}) ", system)[1]
     pattern = re.compile(rf"^<<<DATA {boundary} ([^\n]*)>>>\n(.*?)\n<<<END {boundary}>>>$", re.MULTILINE | re.DOTALL)
     return [*pattern.findall(text), ("outside", pattern.sub("", text))]
@@ -98,7 +98,7 @@ INJECTIONS = [
 
 
 def with_told(run, where: str, text: str):
-    """The run, with `text` where an agent, a server or a tool can put it."""
+    """Return the run, with `text` at each place that an agent, a server or a tool can write."""
     if where in ("tools", "descriptions"):
         names = [text, *run.request["tools"]] if where == "tools" else run.request["tools"]
         told = {"tools": names, "tool_descriptions": dict.fromkeys(names, text)}
@@ -289,7 +289,7 @@ def test_orders_depend_on_case_and_iteration_and_on_nothing_else():
 
 
 def test_only_the_rubric_differs_between_iterations():
-    """What stands before it is the same, so that providers can keep it."""
+    """The text before it is the same, so that providers can cache it."""
     first, second = (shown(iteration=number).partition("\n# Rubric") for number in (1, 2))
     assert first[0] == second[0]
     assert first[2] != second[2]
@@ -370,7 +370,7 @@ def test_the_overall_score_is_the_mean_of_six_dimensions_under_every_method():
 
 
 def test_the_cv_over_shuffles_is_the_mean_over_the_judges():
-    """Judge a: completion 4, 6: 20 %. Judge b: 5, 5: 0 %. Judge c has one verdict, which says nothing of spread."""
+    """Judge a: completion 4, 6: 20 %. Judge b: 5, 5: 0 %. Judge c has one verdict, and so no variation."""
     rows = [("a", 4), ("a", 6), ("b", 5), ("b", 5), ("c", 9)]
     result = aggregate_tool_use([iteration(n, *[score] * 6, judge=judge_) for n, (judge_, score) in enumerate(rows, 1)])
     assert result.cv_percent == pytest.approx(10)
@@ -493,7 +493,7 @@ def test_no_verdict_at_all_is_an_error_and_never_a_score():
 
 
 def test_an_unset_repetition_count_differs_from_an_explicit_1():
-    """A profile that says 1 repetition looks like one that says nothing, and means another number of iterations."""
+    """A profile with 1 repetition looks like one without a number, but has another number of iterations."""
 
     def identity(**run) -> dict:
         return make_identity(make_profile(judge_runs=({"judge_run_id": "main", "judge_id": "strict", **run},)))

@@ -1,4 +1,4 @@
-"""What the planner is shown of results: summaries, cuts and compression, against a real endpoint on loopback."""
+"""Results in the requests of the planner: summaries, cuts and compression, against a real endpoint on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner's contract: what a reply is worth."""
+"""The planner's contract: valid and invalid replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MCP tasks that judges score, in sessions of pytest: what is asked, what is kept, what is asked anew."""
+"""Sessions with judges of MCP tasks: their requests, stored verdicts, and reasons to ask again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def endpoint() -> Iterator[FaultEndpoint]:
 
 @pytest.fixture
 def project(bench: Bench, endpoint: FaultEndpoint) -> Bench:
-    """One task, an agent that notes its runs, and a judge on loopback."""
+    """Return one task, an agent that records its runs, and a judge on loopback."""
     bench.agent(ECHO_TO_FILE)
     bench.write("cases/tasks.json", json.dumps({"server_tasks": [{"servers": ["Timetable"], "tasks": [TASK]}]}))
     server = {"command": "python3", "args": [str(SERVER), "timetable"], "sandbox": "local"}

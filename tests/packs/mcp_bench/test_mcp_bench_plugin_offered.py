@@ -1,4 +1,4 @@
-"""Which servers a task of MCP-Bench is offered, told by an agent that looks at its tools."""
+"""Servers offered to a task of MCP-Bench, by the tools of its agent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def mcp(bench) -> McpBench:
 
 
 def offered(mcp: McpBench, *tasks: dict[str, Any], **profile: Any) -> list[list[str]]:
-    """The servers of each task's tools, in their order."""
+    """Return the servers of each task's tools, in order."""
     texts = {"task_description": "Do it", "server_name": "Real"}
     entries = [{"task_id": f"t{number}", **texts, **task} for number, task in enumerate(tasks)]
     mcp.bench.write("cases/tasks.json", json.dumps(entries))
@@ -108,7 +108,7 @@ def test_a_distraction_server_that_nobody_declares_is_an_error(mcp: McpBench) ->
 
 
 def run_with_broken_servers(mcp: McpBench, *options: str, **planner: Any) -> Finished:
-    """Run one task that two working and three broken servers distract."""
+    """Run one task with two working and three broken distraction servers."""
     broken = {
         "Keyed": mcp.server("Keyed", env_from=["AGENTBENCH_TEST_NO_SUCH_KEY"]),
         "Gone": {"command": "no-such-program-of-a-server"},

@@ -1,4 +1,4 @@
-"""Cases that `mcp_planner` runs, in sessions of pytest: settings of the run profile, and what they make anew."""
+"""Sessions with `mcp_planner`: settings of the run profile, and the runs that a change makes again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TOOLS = {"llm_probe": {"tools": ["write_file", "read_file"]}}
 
 @pytest.fixture
 def project(bench: Bench) -> Bench:
-    """The same case twice: run by the planner, and by llm_probe."""
+    """Return a project with the same case twice: for the planner, and for llm_probe."""
     for name in ("mcp_planner", "llm_probe"):
         messages = [{"role": "user", "content": "The capital of France?"}]
         bench.case(name, runner={"type": name}, input={"messages": messages, "context": TOOLS})

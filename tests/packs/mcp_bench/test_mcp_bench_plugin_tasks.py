@@ -1,4 +1,4 @@
-"""Sessions on task files of MCP-Bench: items, selection, broken tasks beside others, servers that nobody declares."""
+"""Sessions on task files of MCP-Bench: items, selection, broken tasks next to others, undeclared servers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TASKS = {
 
 @pytest.fixture
 def tasks(bench, tmp_path):
-    """Tasks on two servers of which each has one made-up tool; they are declared, and never started."""
+    """Return tasks on two servers with one invented tool each, which are declared, but never started."""
     (tmp_path / "catalogue.json").write_text("{}")
     (tmp_path / "samples.jsonl").write_text("")
 

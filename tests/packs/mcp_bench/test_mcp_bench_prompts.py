@@ -1,4 +1,4 @@
-"""Prompts of files in place of those of planner, judge and synthesis, and what `compat: mcp_bench` sets."""
+"""Files that replace prompts of planner, judge and synthesis, and the settings of `compat: mcp_bench`."""
 
 from __future__ import annotations
 

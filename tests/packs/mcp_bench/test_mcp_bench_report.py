@@ -26,7 +26,7 @@ GOOD, FAIR, POOR = (9, 9, 8, 8, 7, 7), (6, 6, 5, 5, 4, 4), (2, 2, 1, 1, 1, 1)
 
 
 def row(case_id, *servers, scores=None, model="gpt", repetition=1, calls=2, rounds=1, tokens=1000, **fields):
-    """A run whose first `rounds` calls are in rounds of their own, before one that only ends the planning."""
+    """Return a run whose first `rounds` calls are in separate rounds, before a round that only ends the planning."""
     events = []
     for at in range(calls):
         events += [note("round", number=at)] if at < rounds else []

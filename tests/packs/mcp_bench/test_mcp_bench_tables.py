@@ -52,7 +52,7 @@ def printed(capsys, *arguments):
 
 
 def markdown(capsys, *arguments):
-    """The cells of each table by its title."""
+    """Return the cells of each table by its title."""
     found = {}
     for block in printed(capsys, *arguments, "--markdown").split("**")[1:]:
         if "|" not in block:

@@ -1,4 +1,4 @@
-"""Task files of MCP-Bench: which files they are, what their tasks become, and what is wrong with those that are not."""
+"""Task files of MCP-Bench: their detection, the cases of their tasks, and the problems of broken ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def read(tmp_path):
-    """The good rows' cases, and the lines of the bad ones without the file's name."""
+    """Return the good rows' cases, and the messages of the bad rows without the file's name."""
 
     def read(path, profile=None, metrics=None):
         request = SourceRequest(ConfigRoot(tmp_path), metrics=metrics, run_profile=profile)

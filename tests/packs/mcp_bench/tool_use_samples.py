@@ -1,4 +1,4 @@
-"""MCP tasks, their runs and judges' replies, for the tests of judging them."""
+"""MCP tasks, their runs and judges' replies for the tests of judging."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_task(*, message: str = FUZZY, case_id: str = "trips", **fields) -> Case
 
 
 def make_run(*, round_event: str = "round", calls: int = 1, **fields) -> RunArtifact:
-    """Two rounds: two routes side by side (`calls` times), then a comparison that fails."""
+    """Return a run of two rounds: concurrent routes (`calls` times), then a comparison that fails."""
     trace: list = []
 
     def add(event: type, **event_fields) -> None:
@@ -54,13 +54,13 @@ def make_run(*, round_event: str = "round", calls: int = 1, **fields) -> RunArti
 
 
 def tool_use_reply(score: float = 6, **scores: object) -> dict:
-    """A reply that keeps the contract."""
+    """Return a valid reply of a judge."""
     reasons = {key: f"Why {name}." for name, key in REASONINGS.items()}
     return {**reasons, **dict.fromkeys(TOOL_USE_DIMENSIONS, score), **scores}
 
 
 def iteration(number: int, *scores: float, judge: str = "strict", run: str | None = None) -> JudgeIteration:
-    """One that succeeded with six scores, in the order of TOOL_USE_DIMENSIONS; without any, one that failed."""
+    """Return an iteration with six scores in the order of TOOL_USE_DIMENSIONS, or a failed one without scores."""
     verdict = None
     if scores:
         dimensions = {name: Scored(score=score) for name, score in zip(TOOL_USE_DIMENSIONS, scores, strict=True)}

@@ -1,4 +1,4 @@
-"""A project whose cases run OpenClaw's stub, with one agent and others beside it."""
+"""A project with cases for OpenClaw's stub, one agent, and further ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SAYS = (check("says", kind="final_response_present"),)
 
 
 class Project:
-    """Cases of the runner `openclaw` and its agents; every agent's workspace says whose it is."""
+    """Cases of the runner `openclaw` and its agents. Every agent's workspace contains the agent's name."""
 
     def __init__(self, bench: Bench, settings: dict[str, Any]) -> None:
         self.bench, self.settings = bench, settings
@@ -59,5 +59,5 @@ def shell(command: str) -> dict[str, Any]:
 
 
 def of_agent(case_id: str, agent: str) -> dict[str, Any]:
-    """A check that the agent of that name ran the case: its AGENTS.md is in the workspace."""
+    """Return a check that the agent of that name ran the case: its AGENTS.md is in the workspace."""
     return check(case_id, kind="file_contains", path="AGENTS.md", text=f"# {agent}\n")

@@ -1,4 +1,4 @@
-"""Projects whose cases are run by OpenClaw, of any tier, and what their sessions leave."""
+"""Projects with cases for OpenClaw of any tier, and the files that their sessions leave."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HAS_REPORT = check("report", kind="openclaw_workspace_file_present", relative_pa
 
 
 class Project:
-    """Cases of the runner `openclaw` with one agent, whose workspace has a file besides AGENTS.md."""
+    """Cases of the runner `openclaw` with one agent, whose workspace has a file in addition to AGENTS.md."""
 
     def __init__(self, bench: Bench, tier: Tier) -> None:
         self.bench, self.tier = bench, tier
@@ -46,7 +46,7 @@ class Project:
     def case(
         self, case_id: str, *texts: str, checks: tuple[dict[str, Any], ...] = (HAS_REPORT,), **fields: Any
     ) -> None:
-        """A case of one message, or of several turns."""
+        """Write a case of one message, or of several turns."""
         messages = [{"role": "user", "content": text} for text in texts]
         asked = {"messages": messages} if len(texts) == 1 else {"messages": [], "turns": messages}
         self.bench.case(case_id, runner={"type": "openclaw"}, input=asked, deterministic_checks=list(checks), **fields)
@@ -63,7 +63,7 @@ class Project:
         return artifact
 
     def stored(self) -> Iterator[tuple[str, bytes]]:
-        """Every file below the output folder, and in the archives there."""
+        """Return every file below the output folder, and in its archives."""
         for path in (self.bench.path / "outputs").rglob("*"):
             if path.is_file():
                 yield str(path), path.read_bytes()
@@ -76,8 +76,9 @@ class Project:
 
 @contextmanager
 def openclaw_project(tier: Callable[[Path], Tier], bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    """The session's files lie in a folder of the test, by which its containers are known; its path is short, as that
-    of a socket may have 107 bytes only, which the stub programs connect to by its path on this machine.
+    """Yield a project whose session has its files in a folder of the test, which identifies its containers.
+
+    The folder's path is short: a socket's path has at most 107 bytes, and stub programs connect to one on this machine.
     """
     with tempfile.TemporaryDirectory(prefix="oc-") as folder:
         (sessions := Path(folder, "t")).mkdir()
@@ -93,7 +94,7 @@ def events(artifact: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 def steps(*calls: dict[str, Any], says: str = "Done.") -> dict[str, Any]:
-    """A reply that makes these calls, one after the other, and then answers."""
+    """Return a reply that makes these calls, one after the other, and then answers."""
     return {"steps": [*({"tool_calls": [call]} for call in calls), {"content": says}]}
 
 

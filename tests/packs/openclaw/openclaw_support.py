@@ -1,4 +1,4 @@
-"""What the tests of the OpenClaw runner share: agents, models that say what they are told, and runs in a container."""
+"""Shared parts of the tests of the OpenClaw runner: agents, scripted models, and runs in a container."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STUB = "stub-of-openclaw:1"
 
 
 def make_agent(folder: Path, *, seconds: int = 60, **fragments: Any) -> OpenClawAgent:
-    """The agent `helper`, with its files below the folder."""
+    """Return the agent `helper`, with its files below the folder."""
     place = folder / "helper"
     (place / "workspace").mkdir(parents=True, exist_ok=True)
     file = AgentFile(schema_version=1, agent_id="helper", title="Helper", openclaw=fragments)
@@ -47,7 +47,7 @@ def make_agent(folder: Path, *, seconds: int = 60, **fragments: Any) -> OpenClaw
 
 
 def stub_spec(folder: Path, *, takes_prompt: bool = False) -> SandboxSpec:
-    """The stubs for `openclaw` and `node` on the stub of an engine."""
+    """Return the stubs for `openclaw` and `node` on the stub of an engine."""
     programs = folder / "programs"
     programs.mkdir()
     install(programs, takes_prompt=takes_prompt)
@@ -55,7 +55,7 @@ def stub_spec(folder: Path, *, takes_prompt: bool = False) -> SandboxSpec:
 
 
 def docker_spec(folder: Path, **limits: Any) -> SandboxSpec:
-    """The same stubs in a real container of the small image."""
+    """Return the same stubs in a real container of the small image."""
     programs = folder / "programs"
     programs.mkdir()
     folder.chmod(0o755)
@@ -64,7 +64,7 @@ def docker_spec(folder: Path, **limits: Any) -> SandboxSpec:
 
 
 def real_spec(folder: Path) -> SandboxSpec:
-    """The real program in its image."""
+    """Return the real program in its image."""
     return SandboxSpec("docker", image=OPENCLAW_IMAGE)
 
 
@@ -77,15 +77,15 @@ IN_REAL = pytest.param(real_spec, id="real", marks=[pytest.mark.full, needs_open
 
 
 def turns(*texts: str, **fields: Any) -> Case:
-    """A case with these turns and no messages before them."""
+    """Return a case with these turns and no messages before them."""
     return make_case(messages=(), turns=tuple(Message(role="user", content=text) for text in texts), **fields)
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What became of a run. `end` is None where it was cut off, or the provider failed, which `error` says.
+    """The result of a run. `end` is None if it was cancelled, or the provider failed, with `error` as the reason.
 
-    `files` is what the workspace held in the end, `private` the names in its private temporary folder.
+    `files` are the names in the workspace at the end, `private` those in its private temporary folder.
     """
 
     context: RunContext
@@ -102,7 +102,7 @@ class Ran:
 
     @property
     def account(self) -> list[dict[str, Any]]:
-        """The data of the runner events `turn`."""
+        """Return the data of the runner events `turn`."""
         events = self.context.trace.events
         return [event.data for event in events if isinstance(event, RunnerEvent) and event.name == "turn"]
 
@@ -115,7 +115,7 @@ def run_openclaw(
     settings: Mapping[str, Any] | None = None,
     cut_off: threading.Event | None = None,
 ) -> Ran:
-    """Runs the case as the engine does, but without a look at the image before. `cut_off` cancels it."""
+    """Run the case like the engine, but without an examination of the image. `cut_off` cancels the run."""
 
     async def run() -> Ran:
         endpoints, workspaces = Endpoints(), Workspaces()
@@ -157,7 +157,7 @@ async def _or_cut_off(run: Coroutine[Any, Any, RunOutput | RunEnd], cut_off: thr
 
 
 def _taken(agent: OpenClawAgent, model: Model, settings: Mapping[str, Any]) -> Examined:
-    """What comes of a look at an image that takes everything but a prompt."""
+    """Return the findings about an image that accepts everything except a prompt."""
     parameters = merge_model_parameters(agent, model, RunnerSettings.model_validate(dict(settings)))
     config = make_openclaw_config(agent, model, parameters, prompt_override=False)
     return Examined("OpenClaw of a test", json.dumps(config).encode(), prompt_file=agent.prompt is not None)

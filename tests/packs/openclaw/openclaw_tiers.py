@@ -1,4 +1,4 @@
-"""The three kinds of OpenClaw that sessions are tried with: how a run profile names each, and what it leaves."""
+"""The three tiers of OpenClaw in tests of sessions, with their run profiles and containers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LABEL = "pytest-agentbench.session"
 
 @dataclass(frozen=True)
 class Tier:
-    """What is in place of OpenClaw. `settings` are those of a profile's `openclaw` block; sessions lie below `below`.
+    """A stand-in for OpenClaw. `settings` are those of a profile's `openclaw` block; sessions are below `below`.
 
-    `time_out` is a limit, in seconds, within which a run's first call is made where nothing else runs. `many` is how
-    many runs fit on a small machine side by side, `memory_mb` a limit that OpenClaw itself keeps.
+    `time_out` is a limit in seconds within which the first call of a run is made if nothing else runs. `many` is the
+    number of concurrent runs for a small machine, `memory_mb` a limit that is enough for OpenClaw itself.
     """
 
     below: Path
@@ -42,11 +42,11 @@ class Tier:
 
     @property
     def suicide(self) -> str:
-        """What a shell of the agent runs to end the agent: OpenClaw's own tools are children of a child of its."""
+        """Return a shell command by which the agent kills itself: OpenClaw's tools are grandchildren of the agent."""
         return _KILL_ALL if self.isolates else "kill -9 $PPID"
 
     def containers(self) -> list[str]:
-        """The containers of its sessions that are there, by the folders of the sessions."""
+        """Return the existing containers of its sessions, by the folders of the sessions."""
         if self.isolates:
             with closing(docker.from_env()) as client:
                 found = [each["Labels"] for each in client.api.containers(all=True, filters={"label": _LABEL})]
@@ -57,12 +57,12 @@ class Tier:
 
 
 def put_on_path(monkeypatch: pytest.MonkeyPatch, *folders: str | Path) -> None:
-    """Makes what lies in the folders programs that profiles may name."""
+    """Put the programs of the folders on PATH, so that profiles may name them."""
     monkeypatch.setenv("PATH", os.pathsep.join([os.environ["PATH"], *map(str, folders)]))
 
 
 def stub(below: Path) -> Tier:
-    """The stub programs on the stub engine: no isolation, a fraction of a second."""
+    """Return the stub programs on the stub engine: no isolation, a fraction of a second."""
     programs = below / "programs"
     programs.mkdir()
     stub_openclaw.install(programs)
@@ -71,12 +71,12 @@ def stub(below: Path) -> Tier:
 
 
 def stub_in_docker(below: Path) -> Tier:
-    """The stub programs in containers."""
+    """Return the stub programs in containers."""
     return Tier(below, {"image": stub_image()}, time_out=2, many=4)
 
 
 def real(below: Path) -> Tier:
-    """OpenClaw."""
+    """Return OpenClaw."""
     return Tier(below, {"image": OPENCLAW_IMAGE}, time_out=25, many=2, memory_mb=1024)
 
 

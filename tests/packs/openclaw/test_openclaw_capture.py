@@ -25,7 +25,7 @@ Capture = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A live workspace in OpenClaw's folder, below a project's folder, where commands run."""
+    """Return a live workspace in OpenClaw's folder, below the folder of a project, where commands run."""
     workspace = tmp_path / ".openclaw" / "workspace"
     workspace.mkdir(parents=True)
     (workspace / "AGENTS.md").write_text("# Rules\n")

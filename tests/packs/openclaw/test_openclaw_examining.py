@@ -1,4 +1,4 @@
-"""What is found out of an image before the first run: a version, and the configuration that it takes."""
+"""Findings about an image before the first run: its version, and the configuration that it accepts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROMPT = "You are a benchmark example agent."
 
 
 def examine(agent: OpenClawAgent, spec: SandboxSpec, *parameters: Mapping[str, Any]) -> list[Examined]:
-    """Side by side, once for each of these parameters; nothing is left of it."""
+    """Examine concurrently, once for each of these parameters. Nothing is left behind."""
 
     async def run() -> list[Examined]:
         workspaces = Workspaces()

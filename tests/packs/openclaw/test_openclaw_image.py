@@ -1,6 +1,6 @@
-"""`agentbench openclaw image`: with small stand-ins for what PyPI and npm give, which are scripts that really run.
+"""`agentbench openclaw image` with small stand-ins for the packages of PyPI and npm: scripts that really run.
 
-That the real packages make an image is what CI's script shows: it builds one first of all.
+CI's script shows that the real packages make an image: it builds one first.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ Image = Callable[..., tuple[int, str, str]]
 
 
 class StandIns:
-    """Programs on PATH in place of uv and an engine, and what they were called with."""
+    """Programs on PATH in place of uv and an engine, and a record of their calls."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -20,7 +20,7 @@ FETCH = "fetch('http://127.0.0.1:18790/v1').then((it) => it.text()).then(console
 
 
 def launched(folder: Path, *programs: list[str]) -> list[ExecResult]:
-    """What became of each of these programs; a socket of the folder says `hello` to whoever asks over HTTP."""
+    """Return the result of each of these programs. A socket of the folder answers every HTTP request with `hello`."""
 
     async def run() -> list[ExecResult]:
         workspaces = Workspaces()

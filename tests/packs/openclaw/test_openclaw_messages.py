@@ -1,4 +1,4 @@
-"""What OpenClaw is told in each turn."""
+"""The message to OpenClaw in each turn."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Sessions whose agent is OpenClaw: its stub on a stub engine always, the stub in docker, the real program in docker.
+"""Sessions with OpenClaw: always its stub, and slow tests with the stub in docker and the real program in docker.
 
-What is the same in all three is one test with three tiers; the two of docker are slow. The real program is asked only
-what its stub could get wrong.
+One test covers the behaviour that is the same in all three tiers. The real program runs only if its stub could be
+wrong.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def asks_a_provider_that_refuses(project: Project, fault: str, *, requests: int,
 
 
 def test_the_key_stays_with_the_client(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the agent can see of its machine is what it writes: environment, configuration, process table."""
+    """The agent writes all that it can see of its machine: environment, configuration, process table."""
     monkeypatch.setenv("OUR_MODELS_KEY", KEY)
     processes = "/proc/[0-9]*/environ" if project.tier.isolates else "/proc/self/environ"
     look = f'{{ env; cat "${{OPENCLAW_CONFIG_PATH%/*}}"/*; cat {processes}; }} > report.md 2>/dev/null; echo looked'
@@ -198,7 +198,7 @@ def test_a_run_that_uses_up_the_budget_by_itself_is_stopped_in_its_course(projec
 
 
 def test_runs_side_by_side_share_nothing(project: Project) -> None:
-    """Each leaves a mark wherever it can write, and lists what is there, while the others are at work."""
+    """Each run leaves a mark in every writable place, and lists what is there, while the others work."""
     count, places = project.tier.many, '. "$HOME" "$OPENCLAW_STATE_DIR" "$OPENCLAW_STATE_DIR/.."'
     project.profile(policy={"max_concurrency": count})
 
@@ -340,7 +340,7 @@ def test_a_recorded_run_is_replayed_at_another_time_and_on_another_host(project:
 
 
 def example(bench: Bench, image: str = OPENCLAW_IMAGE) -> Finished:
-    """A session on the cases that ship with the project, with this image."""
+    """Run a session on the project's example cases with this image."""
     shutil.copytree(CASES, bench.path / "cases", ignore=shutil.ignore_patterns("outputs", "__pycache__", "mcp"))
     profile = bench.path / "cases" / "run_profiles" / "standard.yaml"
     profile.write_text(profile.read_text().replace(OPENCLAW_IMAGE, image))

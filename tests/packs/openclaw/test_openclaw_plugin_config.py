@@ -1,4 +1,4 @@
-"""Which agent runs an OpenClaw case, when it runs again, and what else may run it: on the stubs, in every session."""
+"""The agent of an OpenClaw case, reasons to run again, and other runners, on the stubs in every session."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_a_file_is_an_answer_also_when_a_stored_run_is_looked_at_again(project: 
 
 @pytest.mark.slow
 def test_a_change_of_what_was_there_is_shown_against_what_that_was(project: Project) -> None:
-    """The agent's own files, those that were added for want of others, and AGENTS.md with the prompt at its head."""
+    """The agent's own files, the added standard files, and AGENTS.md with the prompt at its head."""
     project.agent("writer", openclaw={"agent": {"prompt": "You write."}})
     project.bench.write("cases/one/files/data.txt", "one\ntwo\n")
     project.case("one", workspace="files")
@@ -232,7 +232,7 @@ def test_a_change_of_what_was_there_is_shown_against_what_that_was(project: Proj
 
 @pytest.mark.slow
 def test_the_judge_reads_the_expected_file_in_whole(project: Project) -> None:
-    """Also where the agent changed one line of it only, or neither made nor changed it."""
+    """Also if the agent changed only one line of it, or neither made nor changed it."""
     template = "".join(f"line {number}\n" for number in range(100))
     project.bench.write("cases/one/files/report.md", template)
     hints = {"context": {"openclaw": {"expected_artifact": "report.md"}}}

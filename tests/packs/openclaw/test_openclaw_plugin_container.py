@@ -1,4 +1,4 @@
-"""The container of OpenClaw's runs: what an agent in it cannot touch, what ends it, and which engines and images do."""
+"""The container of OpenClaw's runs: its isolation from the agent, its end, and supported engines and images."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def project(request: pytest.FixtureRequest, bench: Bench, monkeypatch: pytest.Mo
 
 
 def by_docker_program(below: Path) -> Tier:
-    """The stub programs in containers that docker's own program makes."""
+    """Return the stub programs in containers made by docker's own program."""
     return Tier(below, {"image": stub_image(), "docker_cli": shutil.which("docker")}, time_out=2, many=4)
 
 
@@ -66,14 +66,14 @@ BY_DOCKER_PROGRAM = pytest.param(by_docker_program, id="docker-program", marks=[
 
 
 def labelled(below: Path) -> list[str]:
-    """The ids of docker's containers of sessions that lie there, whatever made them."""
+    """Return the ids of all docker containers of sessions in that folder."""
     with closing(docker.from_env()) as client:
         found = client.api.containers(all=True, filters={"label": "pytest-agentbench.session"})
     return [each["Id"] for each in found if each["Labels"]["pytest-agentbench.session"].startswith(str(below))]
 
 
 def one_run(project: Project, *calls: dict[str, Any], **case: Any) -> dict[str, Any]:
-    """The artifact of a run whose agent makes these calls and succeeds."""
+    """Return the artifact of a successful run whose agent makes these calls."""
     project.case("one", "Produce report.md.", **{"checks": ANY, **case})
     project.script("one", steps(*calls))
     finished = project.run()
@@ -90,7 +90,7 @@ def test_the_container_cannot_change_files_mounted_from_the_host(project: Projec
 
 
 def test_programs_of_the_agent_are_unprivileged_on_the_host(project: Project) -> None:
-    """Nobody's, in a folder that nobody else enters; and an ordinary one where it is unpacked."""
+    """They belong to nobody, in a closed folder; unpacked ones are ordinary files."""
     project.case("one", "Produce report.md.")
     project.script("one", steps(shell(SETUID)))
     finished = project.run("--agentbench-keep-workspaces")
@@ -294,7 +294,7 @@ def test_podman_makes_the_container_and_ends_it(bench: Bench, monkeypatch: pytes
 
 @needs_root
 def test_an_ordinary_user_of_docker(project: Project) -> None:
-    """One who may use the daemon's socket. The container's user is this one."""
+    """A user who may use the daemon's socket. The container's user is the same."""
     project.case("one", "Produce report.md.")
     project.script("one", steps(REPORT, shell("id -u; mkdir closed; chmod 0 closed /tmp/home")))
     below, socket = project.tier.below, Path(os.environ["DOCKER_HOST"].removeprefix("unix://"))
@@ -316,7 +316,7 @@ def test_an_ordinary_user_of_docker(project: Project) -> None:
 
 
 def slow_and_fast(project: Project) -> None:
-    """A session in which one run takes too long and another succeeds."""
+    """Run a session in which one run takes too long and another succeeds."""
     project.profile(seconds=project.tier.time_out)
     project.case("fast", "Produce report.md.")
     project.script("fast", steps(REPORT))
@@ -328,7 +328,7 @@ def slow_and_fast(project: Project) -> None:
 
 
 class project_image:
-    """The profile's image is one of the stub's with these lines behind its FROM, meanwhile."""
+    """Replace the profile's image by the stub's with these lines after its FROM, for the block."""
 
     def __init__(self, project: Project, *lines: str) -> None:
         self._project, self._lines = project, lines

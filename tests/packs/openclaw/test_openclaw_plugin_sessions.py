@@ -1,4 +1,4 @@
-"""Whole sessions of OpenClaw cases on the stubs: how many at once, workers, ends before the end, what others read."""
+"""Whole sessions of OpenClaw cases on the stubs: concurrency, workers, early ends, and reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def tier(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tier]:
-    """Its sessions' files lie below its folder, by which its containers are known; see test_openclaw_plugin.py."""
+    """Yield a tier whose folder has its sessions' files and identifies its containers; see test_openclaw_plugin.py."""
     with tempfile.TemporaryDirectory(prefix="oc-") as folder:
         (sessions := Path(folder, "t")).mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(sessions))

@@ -1,4 +1,4 @@
-"""What OpenClaw writes in its own way, as the gateway of a run is told."""
+"""The peculiarities of OpenClaw's requests, in the policy of a run's gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON reply of a turn is found among log lines, whatever they hold, and nothing else is taken for one."""
+"""The JSON reply of a turn is found among log lines of any content, and nothing else is read as one."""
 
 from __future__ import annotations
 

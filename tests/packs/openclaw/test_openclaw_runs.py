@@ -1,4 +1,4 @@
-"""What a run of OpenClaw is made with: its agent, what of that is its identity, and the folder it begins with."""
+"""The inputs of an OpenClaw run: its agent, the agent's identity, and the initial workspace."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BLOCK = {"agent_id": "writer", "image": "openclaw:1", "timeout_seconds": 60}
 
 
 class Project:
-    """A config root with agents, and what a session makes of it."""
+    """A config root with agents, and the objects that a session makes from it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -86,7 +86,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Callable[[], OpenClawRuns]]:
-    """Makes what the runs of one session share."""
+    """Return the shared state of the runs of one session."""
     opened: list[Workspaces] = []
 
     def begin() -> OpenClawRuns:
@@ -210,7 +210,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def begun(runs: OpenClawRuns, plan: Plan, over: Path | None = None, *, prompt_file: bool = False) -> dict[str, str]:
-    """What a run's workspace begins with."""
+    """Return the initial files of a run's workspace."""
     with runs.folder(agent_of(runs, plan, "c"), over, prompt_file) as folder:
         return contents(folder)
 

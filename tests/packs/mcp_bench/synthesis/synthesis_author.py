@@ -1,4 +1,4 @@
-"""An endpoint on loopback that makes tasks as it is told, and a project to make them in."""
+"""Serve a model on loopback that writes scripted tasks, and make a project for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHINESE = {"请设计一个工具之间": "generation", "请把这个详细任�
 
 
 def task(scenario: str, **changed: object) -> str:
-    """The reply to a request for a task."""
+    """Return the reply to a request for a task."""
     reply = {
         "dependency_analysis": "Timetable:departures gives the train that Timetable:ticket_price needs.",
         "task_description": f"{scenario}: find a cheap train with Timetable:departures, and convert with Exchange.",
@@ -38,14 +38,14 @@ def task(scenario: str, **changed: object) -> str:
 
 
 def scores(solvability: object, utility: object) -> str:
-    """The reply to a request for an assessment."""
+    """Return the reply to a request for an assessment."""
     feedback = {"solvability_feedback": "about the tools", "utility_feedback": "about the need"}
     return json.dumps({**feedback, "solvability_score": solvability, "utility_score": utility})
 
 
 @dataclass
 class Author:
-    """What the model replies at each stage to a prompt. Scenarios are called as `draft_of` says."""
+    """A model with a reply for each stage and prompt. Scenarios are named by `draft_of`."""
 
     generation: Callable[[str], str] = lambda prompt: task(f"Trip {draft_of(prompt)}")
     fuzzing: Callable[[str], str] = lambda prompt: f"I'm off on trip {scenario_of(prompt)}, what would that cost me?"
@@ -53,7 +53,7 @@ class Author:
     asked: list[tuple[str, str]] = field(default_factory=list)
 
     def __call__(self, body: dict) -> dict:
-        """The reply to a request, which is kept in `asked`: its stage and prompt."""
+        """Return the reply to a request. Its stage and prompt are added to `asked`."""
         prompt = body["messages"][1]["content"]
         [stage] = [stage for start, stage in {**ENGLISH, **CHINESE}.items() if prompt.startswith(start)]
         self.asked.append((stage, "\n".join(message["content"] for message in body["messages"])))
@@ -65,21 +65,21 @@ class Author:
 
 
 def scenario_of(prompt: str) -> str:
-    """What the task in a prompt says of itself."""
+    """Return the scenario of the task in a prompt."""
     found = re.search(r"Trip ([\w-]+)", prompt)
     assert found is not None, prompt
     return found[1]
 
 
 def draft_of(prompt: str) -> str:
-    """The number of the task that is asked for, and how many reasons were against its former drafts."""
+    """Return the number of the requested task, and the number of reasons against its earlier drafts."""
     number = re.search(r"This is task (\d+) of", prompt)
     reasons = re.search(r" reasons>>>\n((?:- .*\n)*)", prompt)
     return f"{number[1] if number else 1}-{reasons[1].count(chr(10)) if reasons else 0}"
 
 
 class Done(NamedTuple):
-    """How a call of the command ended."""
+    """The result of a call of the command."""
 
     returncode: int
     stdout: str
@@ -87,7 +87,7 @@ class Done(NamedTuple):
 
 
 class Maker:
-    """A folder with servers and a model whose endpoint the author answers."""
+    """A folder with servers, and a model whose endpoint is the author."""
 
     def __init__(self, folder: Path, author: Author) -> None:
         self.folder, self.author = folder, author
@@ -115,16 +115,16 @@ class Maker:
         self.endpoint.__exit__(*exc)
 
     def options(self, *options: str, servers: str | None = "Timetable,Exchange") -> list[str]:
-        """What the command is given to make tasks of this folder."""
+        """Return the options that make tasks of this folder."""
         chosen = [] if servers is None else ["--servers", servers]
         return ["mcp", "synthesize", "--model", "author", *chosen, *options]
 
     def command(self, *options: str) -> list[str]:
-        """The command line of a process that makes tasks of this folder."""
+        """Return the command line of a process that makes tasks of this folder."""
         return [sys.executable, "-m", "pytest_agentbench.cli", *self.options(*options)]
 
     def make(self, *options: str, servers: str | None = "Timetable,Exchange") -> Done:
-        """Runs the command to its end, in this process."""
+        """Run the command to its end in this process."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
@@ -134,14 +134,14 @@ class Maker:
         return Done(status, out.getvalue(), err.getvalue())
 
     def tasks(self) -> list[dict]:
-        """The tasks in the file."""
+        """Return the tasks in the file."""
         if not self.file.exists():
             return []
         document = json.loads(self.file.read_text(encoding="utf-8"))
         return [task for group in document["server_tasks"] for task in group["tasks"]]
 
     def verdicts(self) -> Iterator[dict]:
-        """How drafts ended, as their file has it."""
+        """Return the verdicts on drafts, from their file."""
         for line in self.drafts.read_text(encoding="utf-8").splitlines():
             kept = json.loads(line)
             if kept["kind"] == "verdict":

@@ -1,4 +1,4 @@
-"""Catalogues and tasks that the tests of synthesis share."""
+"""Catalogues and tasks for the tests of synthesis."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ GIT = Catalogue("Git", (tool("Git", "git_log", "Shows the commit logs"), tool("G
 
 
 def real_tasks() -> list[tuple[str, dict[str, str]]]:
-    """The server and the task, of the 56 tasks of MCP-Bench."""
+    """Return the server and the task for each of the 56 tasks of MCP-Bench."""
     document = json.loads((DATA / "mcpbench_tasks_single_runner_format.json").read_text(encoding="utf-8"))
     return [(group["server_name"], task) for group in document["server_tasks"] for task in group["tasks"]]
 
 
 def real_catalogues() -> dict[str, Catalogue]:
-    """What 26 of their servers list; a catalogue without tools for the others."""
+    """Return the tool lists of 26 of their servers, and empty catalogues for the others."""
     document = json.loads((DATA / "tool_catalogue_live_252.json").read_text(encoding="utf-8"))
     tools: dict[str, list[ServerTool]] = defaultdict(list)
     for entry in document.values():

@@ -1,4 +1,4 @@
-"""What the model is sent: material of others delimited and bounded, our own words in paragraphs."""
+"""Requests to the model delimit and bound untrusted material, and have our own words in paragraphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models reply, and what they are told."""
+"""Replies of models, and the mistakes that are reported to them."""
 
 from __future__ import annotations
 

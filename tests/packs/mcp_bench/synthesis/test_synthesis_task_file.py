@@ -1,4 +1,4 @@
-"""The task file: what others wrote in it stays, and a file of something else is never written to."""
+"""The task file keeps the content of others, and a file of another form is never written."""
 
 from __future__ import annotations
 
