@@ -25,7 +25,7 @@ _LONGEST_NAME = 60
 _LARGEST_CASE = 4_000_000
 """Bytes of a test.yaml; the loader accepts a little more."""
 _LETTER_ONLY = "Answer with the letter only."
-_CHOICE = "multiple_choice"
+_CHOICE, _JUDGED = "multiple_choice", "llm_judgement"
 PREDICTIONS = "predictions.jsonl"
 
 
@@ -94,7 +94,7 @@ def _write_all(gathered: FileContents, folder: Path, stem: str) -> WrittenFolder
         _write_lines(
             folder / PREDICTIONS, ({"id": name, "prediction": _join_answers(draft)} for name, draft in answered)
         )
-    judged = sum(bool(draft.expectations) or _asks_judge(draft.metric) for draft in written.values())
+    judged = sum(bool(draft.expectations) or (draft.metric or {}).get("name") == _JUDGED for draft in written.values())
     return WrittenFolder(len(cases), len(written) - len(cases), len(answered), judged)
 
 
@@ -170,14 +170,10 @@ def _make_row(name: str, draft: Draft) -> dict[str, Any]:
     if draft.tags:
         row["tags"] = list(draft.tags)
     if draft.checks:
-        row["evaluator"] = _make_evaluator(draft.checks[0])
+        args = dict(draft.checks[0]["declarative"])
+        row["evaluator"] = {"func": args.pop("kind"), "args": args}
     row["metadata"] = _make_metadata(draft)
     return row
-
-
-def _make_evaluator(check: Mapping[str, Any]) -> dict[str, Any]:
-    spec = dict(check["declarative"])
-    return {"func": spec.pop("kind"), "args": spec}
 
 
 def _make_metadata(draft: Draft) -> dict[str, Any]:
@@ -285,11 +281,8 @@ def _list_case_messages(draft: Draft) -> Iterable[Mapping[str, str]]:
     return [*draft.messages[:last], {**draft.messages[last], "content": text}, *draft.messages[last + 1 :]]
 
 
-def _asks_judge(metric: Mapping[str, Any] | None) -> bool:
-    return metric is not None and metric["name"] == "llm_judgement"
-
-
 def _make_prediction_id(name: str, draft: Draft, stem: str) -> str:
+    # A row's id is its name in the file; the id of a test.yaml is unique in a project.
     if _is_row(draft):
         return name
     return f"{stem}-{name}"

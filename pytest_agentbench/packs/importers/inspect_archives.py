@@ -89,6 +89,7 @@ class EvalArchive:
         sample = self._read_object(parts[_SHELL])
         if "metadata.json" in parts:
             sample["metadata"] = self._read_object(parts["metadata.json"])
+        # The limit is for all chunks together: an archive may have any number of them.
         attachments: dict[str, Any] = {}
         remaining = MAX_MEMBER
         for part, name in parts.items():

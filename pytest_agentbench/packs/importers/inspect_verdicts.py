@@ -14,6 +14,7 @@ from pytest_agentbench.packs.importers.inspect_samples import Task
 _SECONDS = 2.0
 """Seconds that the search for a pattern in one answer may take."""
 _COMPUTED = ("numeric_match", "f1_score", "multiple_choice")
+# Inspect's values: correct, incorrect, no answer. "P", partially correct, is no verdict.
 _VALUES = {"C": True, "I": False, "N": False}
 
 

@@ -174,6 +174,7 @@ def add_assertion(assertion: Mapping[str, Any], value: Any, criteria: Criteria) 
     if weight == 0:
         raise UnmappedError(f"{type_name} has weight 0, so it decides nothing; every check here decides")
     parsed = _Assertion(kind, type_name != kind, value, assertion.get("threshold"), weight)
+    # An assertion may become several checks, all of which get its name.
     before = len(criteria.checks)
     notes = _MAPPED[kind](parsed, criteria) or ()
     if (name := nonblank_text(assertion.get("metric"))) is not None:

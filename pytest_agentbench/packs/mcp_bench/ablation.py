@@ -160,6 +160,7 @@ class Judging:
 
     def __init__(self, judges: Sequence[AskedJudge], profile: EvaluationProfile, output: Path) -> None:
         self.judges = judges
+        # Changed only on the event loop, so that concurrent requests need no lock.
         self.asked = self.reused = 0
         self._usages: list[Usage] = []
         self._redactor = Redactor()

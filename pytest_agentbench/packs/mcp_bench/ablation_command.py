@@ -151,7 +151,7 @@ def run(args: argparse.Namespace) -> int:
     ratings = read_ratings(args.human) if args.human is not None else []
     cases = _find_tasks(args.cases)
     root = enclosing_root(cases[0].path)
-    profile = _load_profile(root, args.profile)
+    profile = EvaluationProfile.default() if args.profile is None else root.evaluation_profile(args.profile)
     judges = _resolve_judges(root, profile, args.judge)
     tasks = list_stored_tasks(cases, args.output)[: args.runs]
     if not tasks:
@@ -200,12 +200,6 @@ def _find_tasks(paths: list[Path]) -> list[Case]:
             f"{', '.join(map(str, paths))}: found no MCP task, expected files of tasks (docs/mcp-bench.md)"
         )
     return cases
-
-
-def _load_profile(root: ConfigRoot, name: str | None) -> EvaluationProfile:
-    if name is not None:
-        return root.evaluation_profile(name)
-    return EvaluationProfile.default()
 
 
 def _resolve_judges(root: ConfigRoot, profile: EvaluationProfile, names: Sequence[str]) -> list[AskedJudge]:

@@ -53,6 +53,7 @@ class _Column:
 def tables(models: Models, published: PublishedFile | None = None) -> list[Table]:
     """Return all tables that have data; the first three with the published results."""
     counts = sorted({int(count) for _, tool_use in models for count in tool_use["by_servers"]})
+    totals = [(name, tool_use["total"]) for name, tool_use in models]
     candidates = [
         _make_leaderboard("Table 3: all tasks", models, "total", published),
         _make_leaderboard("Table 4: tasks with a single server", models, "single_server", published),
@@ -61,7 +62,7 @@ def tables(models: Models, published: PublishedFile | None = None) -> list[Table
             "Table 6: rounds and tool calls per task, by the number of servers", models, counts, _effort_columns
         ),
         _make_servers_table("Overall score, by the number of servers", models, counts, _overall_columns),
-        _make_further_table("Further figures, all tasks", models),
+        _make_table("Further figures, all tasks", _FURTHER, totals, "Rates in percent."),
     ]
     return [table for table in candidates if table.rows]
 
@@ -87,10 +88,6 @@ def _make_servers_table(
     all_columns = [column for count in counts for column in columns(count_text(count, "server"), _group_of(str(count)))]
     all_columns += columns("all", lambda tool_use: tool_use["total"])
     return _make_table(title, all_columns, models, f"Means with their {_INTERVAL}s over tasks.")
-
-
-def _make_further_table(title: str, models: Models) -> Table:
-    return _make_table(title, _FURTHER, [(name, tool_use["total"]) for name, tool_use in models], "Rates in percent.")
 
 
 def _make_table(title: str, columns: Sequence[_Column], rows: Sequence[tuple[str, Group]], note: str) -> Table:

@@ -153,6 +153,7 @@ class _Reader:
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
         self.text = text
+        # `_line` is the line of the offset `_seen`, the beginning of the current task. Both only grow.
         self._seen, self._line = 0, 1
         self._firsts: dict[str, int] = {}
 

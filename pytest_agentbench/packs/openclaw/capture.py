@@ -136,6 +136,7 @@ def _is_any(name: str, patterns: tuple[str, ...]) -> bool:
 def _read(source: Workspace, path: str) -> tuple[bytes, bool]:
     """Return the file's content, and whether its owner may execute it. Raises PathRefusedError if it is too large."""
     with source.open_read(path) as file:
+        # One byte more than allowed reveals a file that is too large, also one that grows meanwhile.
         content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise PathRefusedError(f"{path!r}: larger than {MAX_FILE_BYTES // 2**20} MB")

@@ -93,7 +93,9 @@ def make_openclaw_config(
     accepts it, and the container is the sandbox. `identity` is never written.
     """
     fragments, ref = agent.file.openclaw, model_ref(model)
-    defaults = {name: value for name, value in fragments.agents_defaults.items() if not _is_old_sandbox(name, value)}
+    defaults = dict(fragments.agents_defaults)
+    if isinstance(defaults.get("sandbox"), str):
+        del defaults["sandbox"]
     return {
         "agents": {
             "defaults": {
@@ -150,10 +152,6 @@ def _is_openrouter(model: Model) -> bool:
     from pytest_agentbench.models.routes import OPENROUTER_URL
 
     return model.base_url is not None and model.base_url.rstrip("/") == OPENROUTER_URL
-
-
-def _is_old_sandbox(name: str, value: object) -> bool:
-    return name == "sandbox" and isinstance(value, str)
 
 
 CONTROL = "/run/agentbench"

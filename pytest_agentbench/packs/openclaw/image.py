@@ -138,7 +138,9 @@ def run(args: argparse.Namespace) -> int:
         if made is not None and not args.rebuild:
             reason = _why_outdated(made, tag, args.version, args.base, base)
             if reason is None:
-                print(f"{tag} is up to date: {_describe_contents(made)}")
+                labels = made.labels
+                parts = f"openclaw {labels[_LABEL]}, Node {labels.get(_NODE)}, on {labels.get(_BASE)}"
+                print(f"{tag} is up to date: {parts}")
                 return 0
             _tell(f"{tag} is built again: {reason}")
         _build_image(builder, tag, args.version, args.base, base)
@@ -216,10 +218,6 @@ def _read_version(builder: ImageBuilder, name: str) -> str:
             f"--version\n{last}"
         )
     return output.strip()
-
-
-def _describe_contents(made: LocalImage) -> str:
-    return f"openclaw {made.labels[_LABEL]}, Node {made.labels.get(_NODE)}, on {made.labels.get(_BASE)}"
 
 
 def _tell(line: str) -> None:

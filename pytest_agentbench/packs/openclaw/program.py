@@ -126,11 +126,7 @@ def _select_account(meta: Mapping[str, Any]) -> dict[str, Any]:
         "timeout_phase": meta.get("timeoutPhase"),
         "aborted": meta.get("aborted"),
     }
-    return {name: value for name, value in account.items() if value is not None and _is_small(value)}
-
-
-def _is_small(value: Any) -> bool:
-    return len(json.dumps(value)) <= _SHOWN
+    return {name: value for name, value in account.items() if value is not None and len(json.dumps(value)) <= _SHOWN}
 
 
 def _join_texts(payloads: list[Mapping[str, Any]]) -> str:

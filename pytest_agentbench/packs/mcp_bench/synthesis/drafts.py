@@ -80,6 +80,7 @@ class Drafts:
 
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # The descriptor stays open until the end, because it holds the lock; O_APPEND keeps earlier lines.
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
         except OSError as error:
             raise _unwritable(path, error) from error

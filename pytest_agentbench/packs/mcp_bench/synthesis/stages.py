@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated
 
@@ -159,11 +158,6 @@ def read_generated(text: str, catalogues: Sequence[Catalogue]) -> Generated:
         dependency_analysis=reply.dependency_analysis,
         dependencies=graph,
     )
-
-
-def reply_reader(catalogues: Sequence[Catalogue]) -> partial[Generated]:
-    """Return `read_generated` for these servers."""
-    return partial(read_generated, catalogues=catalogues)
 
 
 def _map_names_to_ids(catalogues: Sequence[Catalogue]) -> Mapping[str, str]:

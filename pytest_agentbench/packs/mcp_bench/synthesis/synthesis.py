@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from pytest_agentbench.errors import ConfigError, UnwritableError
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Generated, Kind, Quality, Reason, Stage, Verdict
@@ -25,8 +26,8 @@ from pytest_agentbench.packs.mcp_bench.synthesis.stages import (
     make_gate_request,
     make_generation_request,
     read_fuzzy,
+    read_generated,
     read_quality,
-    reply_reader,
 )
 from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job, TaskFile
 from pytest_agentbench.packs.mcp_bench.wording import SynthesisWording
@@ -169,7 +170,7 @@ class Synthesis:
         problems = _list_former_reasons(former, ("generation", "gate"))
         messages = make_generation_request(self._wording, job, others, problems)
         place = Place(job.task_id, draft, "generation")
-        generated = await self._asking(place, messages, TASK_FORMAT, reply_reader(job.catalogues))
+        generated = await self._asking(place, messages, TASK_FORMAT, partial(read_generated, catalogues=job.catalogues))
         existing = self._file.texts("task_description")
         return generated, tuple(find_detailed_problems(generated, job.catalogues, existing))
 
