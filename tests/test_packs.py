@@ -64,32 +64,3 @@ def test_nothing_outside_packs_names_a_pack() -> None:
             if found := sorted(set(pattern.findall(text))):
                 naming[relative(path)] = found
     assert naming == {}
-
-
-@cache
-def circles(paths: tuple[Path, ...]) -> list[list[str]]:
-    """Groups of modules of which each leads to the others by imports."""
-    modules = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in paths}
-    graph = {name: (imported(path) & modules.keys()) - {name} for name, path in modules.items()}
-    reached: dict[str, set[str]] = {}
-    for name in graph:
-        seen, waiting = set[str](), [*graph[name]]
-        while waiting:
-            if (at := waiting.pop()) not in seen:
-                seen.add(at)
-                waiting += graph[at]
-        reached[name] = seen
-    groups = {frozenset(other for other in reached[name] if name in reached[other]) for name in graph}
-    return sorted(sorted(group) for group in groups if group)
-
-
-@pytest.mark.parametrize(
-    "room", ["records", "config", "sources", "store", "models", "workspaces", "tools", "runners", "checks", "engine"]
-)
-def test_no_module_of_a_room_imports_itself_by_a_detour(room: str) -> None:
-    inside = [
-        group
-        for group in circles(tuple(path for path in MODULES if path.suffix == ".py"))
-        if f"pytest_agentbench.{room}." in str(group)
-    ]
-    assert inside == []
