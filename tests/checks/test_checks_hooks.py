@@ -350,14 +350,14 @@ def test_a_hook_sees_its_case_and_the_workspace_and_writes_neither(run_hook, tmp
 
 COMPARES = """
 def check(artifact, context):
-    left, expected = context.workspace / "answer.txt", context.case_folder / "expected.txt"
+    expected = (context.case_folder / "expected.txt").read_text()
     own = (context.workspace / "folder" / "own").read_text()
-    return {"passed": left.exists() and left.read_text() == expected.read_text(), "message": own}
+    answers = [context.workspace / folder / f"answer{number}.txt" for folder in (".", "locked") for number in range(3)]
+    return {"passed": any(each.exists() and each.read_text() == expected for each in answers), "message": own}
 """
 
 
-@pytest.mark.parametrize("leads_to", ["{case}/expected.txt", "out/expected.txt", "folder/../out/expected.txt"])
-def test_an_answer_that_is_a_link_to_the_expected_file_does_not_count(run_hook, tmp_path, leads_to):
+def test_an_answer_that_is_a_link_to_the_expected_file_does_not_count(run_hook, tmp_path):
     (tmp_path / "case" / "expected.txt").write_text("42")
     workspace = tmp_path / "workspace"
     (workspace / "out").symlink_to(tmp_path / "case")
@@ -365,13 +365,14 @@ def test_an_answer_that_is_a_link_to_the_expected_file_does_not_count(run_hook, 
     (workspace / "kept").write_text("kept")
     (workspace / "folder" / "own").symlink_to("../kept")
     (workspace / "locked").mkdir()
+    targets = [f"{tmp_path}/case/expected.txt", "out/expected.txt", "folder/../out/expected.txt"]
     for folder in (workspace, workspace / "locked"):
-        (folder / "answer.txt").symlink_to(leads_to.format(case=tmp_path / "case"))
+        for number, target in enumerate(targets):
+            (folder / f"answer{number}.txt").symlink_to(target)
     (workspace / "locked").chmod(0o300)
-    for source in (COMPARES, COMPARES.replace('"answer.txt"', '"locked/answer.txt"')):
-        result = run_hook(source)
-        assert (result.outcome, result.message) == ("failed", "kept")
-    assert (workspace / "answer.txt").is_symlink()
+    result = run_hook(COMPARES)
+    assert (result.outcome, result.message) == ("failed", "kept")
+    assert all((workspace / f"answer{number}.txt").is_symlink() for number in range(3))
 
 
 FORGES = """

@@ -200,33 +200,34 @@ def test_a_judge_that_breaks_its_contract_is_an_error_that_keeps_the_run(bench, 
     assert [c["outcome"] for c in row["checks"]] == ["passed"]
 
 
-@pytest.mark.parametrize(
-    "returned",
-    [
-        "None",
-        "True",
-        "'passed'",
-        "Verdict('ok', 'fine')",
-        "Verdict('failed', None)",
-        "Verdict('failed', 'x', expected=3)",
-    ],
-)
-def test_a_check_that_returns_something_else_is_an_error_beside_the_other_results(bench, returned):
-    bench.agent(f"""
+def test_a_check_that_returns_something_else_is_an_error_beside_the_other_results(bench):
+    bench.agent("""
 import pytest
 from pytest_agentbench import Verdict
 
 def pytest_agentbench_checks():
-    return {{"odd": lambda spec, context: {returned}}}
+    values = [
+        None,
+        True,
+        'passed',
+        Verdict('ok', 'fine'),
+        Verdict('failed', None),
+        Verdict('failed', 'x', expected=3),
+    ]
+    return {f"odd{number}": lambda spec, context, value=value: value for number, value in enumerate(values)}
 
 @pytest.fixture(scope="session")
 def agentbench_runner():
     return lambda case: "Paris"
 """)
-    bench.case("one", deterministic_checks=[check("good", kind="regex_match", pattern="P"), check("odd", kind="odd")])
-    row = bench.run().runs["one[agent]"]
-    assert row["outcome"] == "error"
-    assert [c["outcome"] for c in row["checks"]] == ["passed", "error"]
+    good = check("good", kind="regex_match", pattern="P")
+    for number in range(6):
+        bench.case(f"case{number}", deterministic_checks=[good, check("odd", kind=f"odd{number}")])
+    rows = bench.run().runs
+    assert len(rows) == 6
+    for row in rows.values():
+        assert row["outcome"] == "error"
+        assert [c["outcome"] for c in row["checks"]] == ["passed", "error"]
 
 
 def test_a_hook_that_returns_nothing_adds_nothing(bench):
@@ -236,21 +237,27 @@ def test_a_hook_that_returns_nothing_adds_nothing(bench):
     assert bench.run("--model=demo").outcomes == {"one[demo]": "passed"}
 
 
-@pytest.mark.parametrize("metric", ["'1'", "None", "2", "float('nan')", "1 / 0"])
-def test_a_metric_outside_its_range_is_an_error_never_a_score(bench, metric):
-    bench.agent(f"""
+def test_a_metric_outside_its_range_is_an_error_never_a_score(bench):
+    bench.agent("""
 import pytest
 
 def pytest_agentbench_metrics():
-    return {{"odd": lambda ground_truth, prediction: {metric}}}
+    return {
+        "text": lambda ground_truth, prediction: '1',
+        "none": lambda ground_truth, prediction: None,
+        "two": lambda ground_truth, prediction: 2,
+        "nan": lambda ground_truth, prediction: float('nan'),
+        "broken": lambda ground_truth, prediction: 1 / 0,
+    }
 
 @pytest.fixture(scope="session")
 def agentbench_runner():
     return lambda case: "Paris"
 """)
-    bench.case("one", reference="x", metrics=[{"name": "odd", "threshold": 0.5}])
-    row = bench.run().runs["one[agent]"]
-    assert row["outcome"] == "error"
+    names = ["text", "none", "two", "nan", "broken"]
+    for name in names:
+        bench.case(name, reference="x", metrics=[{"name": name, "threshold": 0.5}])
+    assert bench.run().outcomes == {f"{name}[agent]": "error" for name in sorted(names)}
 
 
 @pytest.mark.parametrize("returned", ["5", "b'Paris'", "['Paris']"])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 HEAD = "import pytest\n"
@@ -168,8 +170,7 @@ def test_letters(agentbench_run, word):
 @pytest.mark.parametrize(
     ("mark", "message"),
     [
-        ("'noe'", "no case 'noe' below"),
-        ("'noe'", "did you mean 'one'?"),
+        ("'noe'", r"no case 'noe' below.*did you mean 'one'\?"),
         ("", "expected one case id or path of a test.yaml"),
         ("'one', 'wrong'", "expected one case id or path of a test.yaml"),
     ],
@@ -177,7 +178,7 @@ def test_letters(agentbench_run, word):
 def test_a_wrong_mark_is_an_error_that_says_what_is_expected(project, mark, message):
     finished = marked(project, "(agentbench_run): pass", mark)
     assert finished.exit == 2
-    assert message in finished.text
+    assert re.search(message, finished.text)
     assert "test_marked.py::test_it" in finished.text
     assert "Traceback" not in finished.text
 

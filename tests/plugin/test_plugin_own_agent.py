@@ -20,9 +20,8 @@ def agent(bench, source, *, returns="agent", scope="session", folder=""):
     return bench.agent(HEAD + source + fixture, folder=folder)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
+def test_an_agent_is_any_callable(bench):
+    sources = [
         "def agent(case):\n    return 'Paris'",
         "async def agent(case):\n    await asyncio.sleep(0)\n    return 'Paris'",
         "class Agent:\n    async def __call__(self, case): return 'Paris'\nagent = Agent()",
@@ -30,13 +29,11 @@ def agent(bench, source, *, returns="agent", scope="session", folder=""):
         "def agent(case, context):\n    context.trace.final_output('Paris')",
         "def agent(case):\n    return RunOutput(output='Paris')",
         "async def later(): return 'Paris'\ndef agent(case):\n    return later()",
-    ],
-    ids=["function", "async", "async-class", "class", "context", "run-output", "returns-awaitable"],
-)
-def test_an_agent_is_any_callable(bench, source):
-    agent(bench, source)
-    bench.case("one")
-    assert bench.run().outcomes == {"one[agent]": "passed"}
+    ]
+    for number, source in enumerate(sources):
+        agent(bench, source, folder=f"cases/{number}")
+        bench.case(f"case{number}", folder=f"cases/{number}")
+    assert bench.run().outcomes == {f"case{number}[agent]": "passed" for number in range(7)}
 
 
 def test_usage_and_calls_reported_by_an_agent_are_kept(bench):
@@ -76,20 +73,19 @@ def test_an_agents_exception_is_an_error_with_its_own_frames(bench):
         assert internal not in finished.text
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
-@pytest.mark.parametrize(
-    "raised",
-    ["SystemExit(3)", "KeyboardInterrupt()", "asyncio.CancelledError()", "StopIteration()", "GeneratorExit()"],
-)
-def test_an_exception_that_ends_processes_is_an_error_of_one_run(bench, raised, kind):
-    source = f"def agent(case):\n    if case.case_id == 'bad': raise {raised}\n    return 'Paris'"
-    agent(bench, source if kind == "sync" else source.replace("def", "async def"))
-    for case_id in ("bad", "first", "good"):
-        bench.case(case_id)
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_an_exception_that_ends_processes_is_an_error_of_one_run(bench, kind):
+    agent(bench, f"{kind} agent(case):\n    if 'Case' not in case.title: raise eval(case.title)\n    return 'Paris'")
+    raised = ["SystemExit(3)", "KeyboardInterrupt()", "asyncio.CancelledError()", "StopIteration()", "GeneratorExit()"]
+    for number, exception in enumerate(raised):
+        bench.case(f"{number}bad", title=exception)
+        bench.case(f"{number}good")
     finished = bench.run()
     assert finished.exit == 1
-    assert finished.outcomes == {"bad[agent]": "error", "first[agent]": "passed", "good[agent]": "passed"}
-    assert raised.split("(")[0].split(".")[-1] in finished.text
+    for number, exception in enumerate(raised):
+        assert finished.outcomes[f"{number}bad[agent]"] == "error"
+        assert finished.outcomes[f"{number}good[agent]"] == "passed"
+        assert exception.split("(")[0].split(".")[-1] in finished.runs[f"{number}bad[agent]"]["message"]
 
 
 def test_a_wrong_return_value_is_the_agents_failure(bench):

@@ -343,43 +343,40 @@ def test_a_judge_scores_predictions_but_none_that_is_missing(bench):
     assert (model["scripted"], model["predictions"]) == (False, "preds.json")
 
 
-@pytest.mark.parametrize(
-    "declarative",
-    [
+def test_checks_of_more_than_the_answer_are_errors_for_predictions(bench):
+    checks = [
         {"kind": "tool_called", "name": "web_search"},
         {"kind": "tool_not_called", "name": "web_search"},
         {"kind": "max_seconds", "seconds": 60},
         {"kind": "max_cost_usd", "usd": 1},
         {"kind": "file_exists", "path": "report.md"},
         {"kind": "regex_match", "pattern": "Paris", "path": "report.md"},
-    ],
-    ids=lambda declarative: declarative["kind"],
-)
-def test_checks_of_more_than_the_answer_are_errors_for_predictions(bench, declarative):
-    bench.case("one", deterministic_checks=[{"check_id": "it", "declarative": declarative}])
+    ]
+    ids = [f"case{number}" for number in range(len(checks))]
+    for case_id, declarative in zip(ids, checks, strict=True):
+        bench.case(case_id, deterministic_checks=[{"check_id": "it", "declarative": declarative}])
     bench.case("two")
-    finished = predicted(bench, {"one": "Paris", "two": "Paris"})
-    assert finished.outcomes == {"one[preds]": "error", "two[preds]": "passed"}
-    assert "predictions contain only answers" in finished.text
+    finished = predicted(bench, dict.fromkeys([*ids, "two"], "Paris"))
+    assert finished.outcomes == {f"{case_id}[preds]": "error" for case_id in ids} | {"two[preds]": "passed"}
+    for case_id in ids:
+        assert "predictions contain only answers" in finished.runs[f"{case_id}[preds]"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("declarative", "outcome"),
-    [
+def test_tool_checks_are_decided_by_the_calls_of_a_prediction(bench):
+    checks = [
         ({"kind": "tool_called", "name": "search"}, "passed"),
         ({"kind": "tool_called", "name": "search", "arguments": {"q": "y"}}, "failed"),
         ({"kind": "tool_not_called", "name": "search"}, "failed"),
         ({"kind": "tool_call_count", "count": 1}, "passed"),
         ({"kind": "max_turns", "count": 1}, "error"),
         ({"kind": "file_exists", "path": "report.md"}, "error"),
-    ],
-    ids=lambda value: value["kind"] if isinstance(value, dict) else value,
-)
-def test_tool_checks_are_decided_by_the_calls_of_a_prediction(bench, declarative, outcome):
-    bench.case("one", deterministic_checks=[{"check_id": "it", "declarative": declarative}])
+    ]
+    outcomes = {f"case{number}": outcome for number, (_, outcome) in enumerate(checks)}
+    for case_id, (declarative, _) in zip(outcomes, checks, strict=True):
+        bench.case(case_id, deterministic_checks=[{"check_id": "it", "declarative": declarative}])
     call = {"name": "search", "arguments": {"q": "x"}}
-    finished = predicted(bench, {"one": [{"output": "Paris", "tool_calls": [call]}]})
-    assert finished.outcomes == {"one[preds]": outcome}
+    finished = predicted(bench, {case_id: [{"output": "Paris", "tool_calls": [call]}] for case_id in outcomes})
+    assert finished.outcomes == {f"{case_id}[preds]": outcome for case_id, outcome in outcomes.items()}
 
 
 @pytest.mark.slow

@@ -243,9 +243,9 @@ def budgets(bench: Bench) -> Bench:
     return bench
 
 
-def budget_case(bench: Bench, **fields: object) -> None:
+def budget_case(bench: Bench, case_id: str = "one", **fields: object) -> None:
     checks = [{"check_id": "b", "declarative": {"kind": "within_budget"}}]
-    bench.case("one", metadata={"says": "It is Paris"}, deterministic_checks=checks, **fields)
+    bench.case(case_id, metadata={"says": "It is Paris"}, deterministic_checks=checks, **fields)
 
 
 @pytest.mark.slow
@@ -261,21 +261,20 @@ def test_a_part_is_written_as_a_section_of_a_test_case(budgets: Bench) -> None:
     assert budgets.run().outcomes == {"one[agent]": "passed"}
 
 
-@pytest.mark.parametrize(
-    ("fields", "problem"),
-    [
+def test_errors_in_a_case_part_contain_their_place(budgets: Bench) -> None:
+    problems = [
         ({"budget": {"words": 0}}, "test.yaml:2:10: budget.words: found 0, expected at least 1"),
         ({"budget": {"word": 3}}, "budget.word: unknown field; did you mean 'words'?"),
         ({"budget": {"template": "none.txt"}}, "budget.template: found 'none.txt', expected an existing file"),
         ({"budget": {"template": "../../../x"}}, "budget.template: found '../../../x', which leaves"),
         ({"bugdet": {}}, "test.yaml:1:1: bugdet: unknown field; did you mean 'budget'?"),
         ({"mcp_task": {"servers": []}}, "mcp_task: unknown field"),
-    ],
-)
-def test_errors_in_a_case_part_contain_their_place(budgets: Bench, fields: dict, problem: str) -> None:
-    budget_case(budgets, **fields)
-    text = budgets.run().text
-    assert problem in text, text
+    ]
+    for number, (fields, _) in enumerate(problems):
+        budget_case(budgets, f"case{number}", **fields)
+    lines = budgets.run().text.splitlines()
+    for number, (_, problem) in enumerate(problems):
+        assert any(f"case{number}/test.yaml:" in line and problem in line for line in lines), (number, lines)
 
 
 def test_a_conftest_in_a_folder_adds_too(project: Bench) -> None:
