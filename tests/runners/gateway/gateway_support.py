@@ -216,7 +216,7 @@ async def served(
     gateway = Gateway(requests, model, trace, parameters, over_budget, policy)
     path = folder / "model.sock"
     path.unlink(missing_ok=True)
-    transport = httpx2.AsyncHTTPTransport(uds=str(path))
+    transport = httpx2.AsyncHTTPTransport(verify=False, uds=str(path))  # loading certificates takes 23 ms
     try:
         async with (
             gateway.serving(path),

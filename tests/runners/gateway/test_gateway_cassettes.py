@@ -41,7 +41,7 @@ async def run_agent(model: Model, folder: Path, mode: CassetteMode, spoken: Spok
     requests = Requests("a_case", client, RunnerSettings(retries=0), trace)
     gateway, socket = Gateway(requests, model, trace, {}, policy=POLICY), folder / f"{mode}.sock"
     socket.unlink(missing_ok=True)
-    transport = httpx2.AsyncHTTPTransport(uds=str(socket))
+    transport = httpx2.AsyncHTTPTransport(verify=False, uds=str(socket))  # loading certificates takes 23 ms
     try:
         async with gateway.serving(socket), httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
             with gateway.turn("Go."):

@@ -100,7 +100,7 @@ async def passing(
     gateway = Gateway(requests, model, trace, parameters or {}, policy=policy)
     path = folder / "model.sock"
     path.unlink(missing_ok=True)
-    transport = httpx2.AsyncHTTPTransport(uds=str(path))
+    transport = httpx2.AsyncHTTPTransport(verify=False, uds=str(path))  # loading certificates takes 23 ms
     try:
         async with gateway.serving(path), httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
             with gateway.turn("Go."):
