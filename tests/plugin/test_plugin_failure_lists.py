@@ -77,19 +77,20 @@ def test_the_bound_holds_in_every_style_of_traceback(bench, style):
     assert "    3 x [<lambda>] metric exact_match: " in text
 
 
+@pytest.mark.parametrize("page", [(), pytest.param(("--agentbench-html=page.html",), marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("number", "shown"), [("0", 0), ("2", 2), ("all", 5), (None, 5)])
-def test_an_option_says_how_many_failures_are_shown(bench, number, shown):
+def test_an_option_says_how_many_failures_are_shown(bench, number, shown, page):
     bench.agent()
     bench.questions(5, answer="Rome")
     if number is not None:
         bench.write("pytest.ini", f"[pytest]\nagentbench_show_failures = {number}\n")
-    text = bench.run("--agentbench-html=page.html").text
+    text = bench.run(*page).text
     assert len(headings(text)) == shown
     assert ("--agentbench-show-failures all" in text) == (shown < 5)
     if shown < 5:
         before, _, after = text.partition("= FAILURES =" if shown else "further failures")
         assert "exit status 1" in before
-        for path in (bench.path / "outputs" / "report.json", bench.path / "page.html"):
+        for path in (bench.path / "outputs" / "report.json", *([bench.path / "page.html"] if page else [])):
             assert str(path) in before
             assert str(path) in after
 

@@ -55,17 +55,23 @@ def test_a_run_that_prints_without_end_keeps_the_beginning(bench):
     assert "the end" not in text
 
 
-@pytest.mark.parametrize("phase", ["setup", "call", "teardown"])
-def test_hooks_of_a_conftest_print_into_their_phase(bench, phase):
-    more = f"""
+def test_hooks_of_a_conftest_print_into_their_phase(bench):
+    phases = ("setup", "call", "teardown")
+    more = "".join(
+        f"""
 def pytest_runtest_{phase}(item):
-    print("hook of", item.name)
-    logging.getLogger().warning("log of %s", item.name)
+    print("{phase} hook of", item.name)
+    logging.getLogger().warning("{phase} log of %s", item.name)
 """
+        for phase in phases
+    )
     dataset(bench, more=more)
-    done = bench.run("-rP")
-    assert done.text.count("hook of") == done.text.count("log of") == COUNT
-    assert done.text.count(f"Captured stdout {phase}") == done.text.count(f"Captured log {phase}") == COUNT
+    text = bench.run("-rP").text
+    for phase in phases:
+        assert text.count(f"{phase} hook of") == text.count(f"{phase} log of") == COUNT
+        assert text.count(f"Captured stdout {phase}") == text.count(f"Captured log {phase}") == COUNT
+        for shown in text.split(f"Captured stdout {phase}")[1:]:
+            assert shown.splitlines()[1].startswith(f"{phase} hook of")
 
 
 @pytest.mark.slow
@@ -157,9 +163,14 @@ def around():
     assert [word in (bench.path / "log.txt").read_text() for word in ("made", "ended")] == [True, True]
 
 
-@pytest.mark.parametrize("plugin", ["capture", "logging", "unraisableexception", "threadexception"])
-def test_a_session_without_a_plugin_that_guards_phases(bench, plugin):
+GUARDS = ["capture", "logging", "unraisableexception", "threadexception"]
+
+
+@pytest.mark.parametrize(
+    "plugins", [GUARDS, *(pytest.param([plugin], marks=pytest.mark.slow) for plugin in GUARDS)], ids=" ".join
+)
+def test_a_session_without_a_plugin_that_guards_phases(bench, plugins):
     dataset(bench, "print('said by', case.case_id)")
-    done = bench.run("-p", f"no:{plugin}")
+    done = bench.run(*(f"-pno:{plugin}" for plugin in plugins))
     assert len(done.outcomes) == COUNT
     assert [*done.outcomes.values()].count("failed") == 2
