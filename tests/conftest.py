@@ -8,7 +8,8 @@ from hypothesis import settings
 
 pytest_plugins = ["pytester"]
 os.environ.pop("GITHUB_ACTIONS", None)  # the tests' own sessions write no annotations and summaries of the outer CI job
-settings.register_profile("any machine", deadline=None)  # on a busy machine the duration of an example means nothing
+# On a busy machine the duration of an example means nothing. A session draws 50 examples, and the next one others
+settings.register_profile("any machine", deadline=None, max_examples=50)
 settings.load_profile("any machine")
 for number in (signal.SIGHUP, signal.SIGINT):
     if signal.getsignal(number) is signal.SIG_IGN:  # nohup, `&`. Child processes inherit SIG_IGN, but no handler
