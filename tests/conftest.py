@@ -1,7 +1,10 @@
+import compileall
 import gc
 import os
 import signal
+import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -44,6 +47,10 @@ def pytest_make_collect_report(
 @pytest.hookimpl(tryfirst=True)  # pytest groups items by fixtures afterwards, from the same order in all workers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path)
+    # Sessions that tests start read bytecode of modules without rewritten assertions, and write none. Without it each
+    # of them compiles the package: 4 s instead of 1 s
+    if WORKER == "gw0" and not sys.dont_write_bytecode:
+        compileall.compile_dir(Path(__file__).parents[1] / "pytest_agentbench", quiet=1)
     # A module that a test writes twice within a second, in as many bytes, would run from the first one's bytecode. Not
     # set before tests are collected, so that their imports are compiled once for all processes
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
