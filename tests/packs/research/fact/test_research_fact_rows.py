@@ -90,7 +90,7 @@ def test_a_page_that_cannot_be_compared_fails_the_report_and_leaves_the_others_c
 LONG = "It is told at length. " * 9_000
 
 
-@pytest.mark.parametrize(("at", "part"), [(0, 1), (59_990, 2), (100_000, 2), (173_990, 3), (len(LONG), 4)])
+@pytest.mark.parametrize(("at", "part"), [(0, 1), (59_990, 2), (173_990, 3), (len(LONG), 4)])
 def test_evidence_is_found_anywhere_in_a_long_page(
     at: int, part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
