@@ -33,14 +33,16 @@ def marked(bench, body, mark="'one'", **files):
     return bench.run("tests")
 
 
-@pytest.mark.parametrize(
-    "mark",
-    ["'one'", "'../cases/one/test.yaml'", "'../cases/one'", "'cases/facts.fr'"],
-    ids=["id", "file", "folder", "row"],
-)
-def test_a_mark_names_a_case_by_id_or_path(project, mark):
-    finished = marked(project, "(agentbench_run):\n    assert agentbench_run.output == 'Paris'", mark)
-    assert finished.outcomes == {"test_it[agent]": "passed"}
+def test_a_mark_names_a_case_by_id_or_path(project):
+    marks = {"id": "one", "file": "../cases/one/test.yaml", "folder": "../cases/one", "row": "cases/facts.fr"}
+    tests = [
+        f"@pytest.mark.agentbench({mark!r})\ndef test_{name}(agentbench_run):\n"
+        "    assert agentbench_run.output == 'Paris'\n"
+        for name, mark in marks.items()
+    ]
+    project.write("tests/test_marked.py", HEAD + "".join(tests))
+    finished = project.run("tests")
+    assert finished.outcomes == {f"test_{name}[agent]": "passed" for name in marks}
     assert finished.exit == 0
 
 
