@@ -97,7 +97,7 @@ class ResearchSection(ReportSection):
             lines[model] = ", ".join(parts)
         return "research reports scored with defaults", lines
 
-    def row_properties(self, found: Mapping[str, Any]) -> Mapping[str, object]:
+    def row_properties(self, entry: Mapping[str, Any]) -> Mapping[str, object]:
         """Return nothing: the row has it."""
         return {}
 

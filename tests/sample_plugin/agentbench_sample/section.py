@@ -39,9 +39,9 @@ class BrevitySection(ReportSection):
         words = [row["brevity"]["words"] for row in rows if row.get("brevity")]
         return {"mean_words": sum(words) / len(words)} if words else None
 
-    def figures(self, found: Mapping[str, Any]) -> Mapping[str, float | None]:
+    def figures(self, entry: Mapping[str, Any]) -> Mapping[str, float | None]:
         """Return the mean, for the page."""
-        return found
+        return entry
 
     def summary(self, models: Sequence[tuple[str, Mapping[str, Any]]], dash: str) -> tuple[str, Mapping[str, str]]:
         """Return a line for each model, for the terminal."""
