@@ -140,6 +140,8 @@ def _read_fingerprint_input(contents: Contents, run: str) -> dict[str, Any]:
 
 
 def _read_document(contents: Contents, name: str) -> dict[str, Any]:
+    from pytest_agentbench.store.documents import make_read_error
+
     path = contents.output / name
     try:
         content = contents.documents.read(name)
@@ -147,7 +149,7 @@ def _read_document(contents: Contents, name: str) -> dict[str, Any]:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         found = json.loads(content)
     except OSError as error:
-        raise InfrastructureError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise make_read_error(path, error) from error
     except (ValueError, RecursionError) as error:
         raise InfrastructureError(f"{path}: is no JSON: {error}") from error
     if not isinstance(found, dict):

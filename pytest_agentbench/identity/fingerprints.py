@@ -25,11 +25,11 @@ SCHEMA_VERSION = 2
 
 _TRANSPORT = frozenset({"timeout_seconds", "retries", "outage_seconds", "stall_seconds", "stream", "batch"})
 
+# Values of sections and parts that a document does not have. Fingerprints cover them, so a change here changes every
+# fingerprint of a run profile, a judge or a rubric.
 _PROFILE_SECTIONS: dict[str, Any] = {"planner": None, "task_text": "fuzzy", "openclaw": None}
 _JUDGE_SECTIONS: dict[str, Any] = {"mcp_tasks": {"shuffle": "axes", "language": "en"}}
 _CASE_PARTS: dict[str, Any] = {"mcp_task": None}
-# Values of sections and parts that a document does not have. Fingerprints cover them, so a change here changes every
-# fingerprint of a run profile, a judge or a rubric.
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
 

@@ -20,7 +20,7 @@ from pytest_agentbench.reports.table import (
     write_row,
     write_titles,
 )
-from pytest_agentbench.terminal_text import visible_line
+from pytest_agentbench.terminal_text import count_text, visible_line
 
 SHOWN = 12
 """Maximum number of groups shown; the weakest if there are more."""
@@ -118,7 +118,9 @@ def write_human(reporter: Terminal, report: Report, style: Style) -> None:
             reporter.write_line(f"  {line}")
     if (between := human["between_annotators"]) is not None:
         alpha = _format_score(between["alpha_verdicts"], style)
-        reporter.write_line(f"  between annotators: Krippendorff's alpha {alpha} over {_count_runs(between['runs'])}")
+        reporter.write_line(
+            f"  between annotators: Krippendorff's alpha {alpha} over {count_text(between['runs'], 'run')}"
+        )
     if (note := _left_out(human["left_out"])) is not None:
         reporter.write_line(f"  {note}", yellow=True)
 
@@ -131,8 +133,8 @@ def _human_lines(judge: Mapping[str, Any], style: Style) -> list[str]:
     same = judge["both_passed"] + judge["both_failed"]
     rates = {who: format_percent(rate) for who, rate in judge["pass_rate"].items()}
     return [
-        f"{name}: same verdict on {same} of {_count_runs(judge['n'])} ({format_percent(judge['agreement'])}), "
-        f"kappa {_format_score(judge['kappa'], style)}{_format_interval(judge['kappa_ci95'], style)}",
+        f"{name}: same verdict on {same} of {count_text(judge['n'], 'run')} ({format_percent(judge['agreement'])}), "
+        f"kappa {_format_score(judge['kappa'], style)}{_format_interval(judge['kappa_ci95'])}",
         f"  people pass {rates['people']}, the judge {rates['judge']}{_describe_scores(judge['scores'], style)}",
     ]
 
@@ -140,7 +142,8 @@ def _human_lines(judge: Mapping[str, Any], style: Style) -> list[str]:
 def _describe_scores(scores: Mapping[str, Any] | None, style: Style) -> str:
     if scores is None:
         return ""
-    return f"; scores of {_count_runs(scores['n'])}: weighted kappa {_format_score(scores['weighted_kappa'], style)}"
+    kappa = _format_score(scores["weighted_kappa"], style)
+    return f"; scores of {count_text(scores['n'], 'run')}: weighted kappa {kappa}"
 
 
 def _left_out(counts: Mapping[str, int]) -> str | None:
@@ -156,14 +159,10 @@ def _left_out(counts: Mapping[str, int]) -> str | None:
     return None
 
 
-def _format_interval(interval: list[float] | None, style: Style) -> str:
+def _format_interval(interval: list[float] | None) -> str:
     if interval is None:
         return ""
     return f" (95 % CI {interval[0]:.2f} to {interval[1]:.2f})"
-
-
-def _count_runs(n: int) -> str:
-    return f"{n} run{'' if n == 1 else 's'}"
 
 
 _NAME_WIDTH = 32
@@ -191,19 +190,17 @@ def _repetition_line(model: Any, style: Style) -> str | None:
     most = max(model["pass_at_k"], key=int)
     parts = [f"pass@{most} {model['pass_at_k'][most]:.2f}, pass^{most} {model['pass_hat_k'][most]:.2f}"]
     parts = parts if most != "1" else []
-    flaky = model["flaky_cases"]
-    parts += [f"{flaky} case{'' if flaky == 1 else 's'} passed and failed"]
+    parts.append(f"{count_text(model['flaky_cases'], 'case')} passed and failed")
     return f"{style.clip(model['model_id'], _NAME_WIDTH)}: {'; '.join(parts)}"
 
 
 def _vote_line(judge: Any, style: Style) -> str:
-    runs = f"{judge['repeated']:,} run{'' if judge['repeated'] == 1 else 's'}"
     parts = [f"alpha {_format_score(judge['alpha'], style)}"]
     parts += [f"CV {judge['cv_percent']:.1f} %"] if judge["cv_percent"] is not None else []
     parts += [f"{format_percent(judge['agreement'])} of pairs agree"] if judge["agreement"] is not None else []
     if (swap := judge["order_swap"]) is not None:
         parts += [f"{swap['changed']:,} of {swap['pairs']:,} pairs change with the order"]
-    return f"{_name(judge, style)}: {', '.join(parts)}; several votes on {runs}"
+    return f"{_name(judge, style)}: {', '.join(parts)}; several votes on {count_text(judge['repeated'], 'run')}"
 
 
 def _panel_lines(judges: list[Any], style: Style) -> Iterator[str]:
@@ -213,9 +210,8 @@ def _panel_lines(judges: list[Any], style: Style) -> Iterator[str]:
         # A panel's figures are the same for each of its judges: shown once.
         if (panel := judge["between"]) is not None and judge["profile"] not in panels:
             panels.add(judge["profile"])
-            runs = f"{panel['runs']:,} run{'' if panel['runs'] == 1 else 's'}"
             alpha = _format_score(panel["alpha"], style)
-            yield f"between {len(panel['judges'])} judges: alpha {alpha} over {runs}"
+            yield f"between {len(panel['judges'])} judges: alpha {alpha} over {count_text(panel['runs'], 'run')}"
 
 
 def _name(judge: Any, style: Style) -> str:

@@ -19,7 +19,7 @@ from pydantic_core import PydanticSerializationError
 
 from pytest_agentbench.bounded.files import FileRefusedError
 from pytest_agentbench.bounded.folders import slug
-from pytest_agentbench.errors import InfrastructureError, UnwritableError
+from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.identity.fingerprints import (
     canonical_json,
     evaluation_profile_input,
@@ -36,6 +36,7 @@ from pytest_agentbench.store.database import Documents, open_documents
 from pytest_agentbench.store.documents import (
     Signer,
     list_kept_files,
+    make_read_error,
     match_evaluation,
     match_run,
     parse_evaluation,
@@ -355,7 +356,7 @@ class ModelStore:
             raise UnwritableError(explain_unwritable(self.output, error)) from error
 
     def claim(self, run_fingerprint: str) -> AbstractAsyncContextManager[None]:
-        """Hold the run's lock among all sessions on the output folder: see `files.claim`."""
+        """Return a context that holds the run's lock among all sessions on the output folder: see `claims.claim`."""
         return claim(self.output, run_fingerprint)
 
     def find_run(
@@ -403,7 +404,7 @@ class ModelStore:
                 folder, (f"{kind}_{repetition}.json", f"{kind}_{name_superseded(repetition, wanted)}.json")
             )
         except OSError as error:  # the run may be there: nobody should pay for it again
-            raise InfrastructureError(f"{self.output}/{folder}: cannot be read: {error.strerror or error}") from error
+            raise make_read_error(f"{self.output}/{folder}", error) from error
 
     def refuse_newer(self, case_id: str, repetition: int) -> None:
         """Raise InfrastructureError if a newer version's run or evaluation occupies the place of a new one."""

@@ -278,17 +278,16 @@ class Documents:
                     found.update(leaf for (leaf,) in rows)
         return sorted(filter(is_name, found))
 
-    def list_leaves(self) -> Iterator[str]:
-        """Yield the folders of all documents in the database, in order."""
+    def list_leaves(self) -> list[str]:
+        """Return the folders of all documents in the database, in order."""
         with self._lock:
             if (database := self._open()) is None:
-                return
+                return []
             rows = self._select_all(
                 database,
                 "SELECT DISTINCT f.path || '/' || d.leaf FROM folders f JOIN documents d ON d.folder = f.id ORDER BY 1",
             )
-        for (folder,) in rows:
-            yield folder
+        return [folder for (folder,) in rows]
 
     def read_folder(self, folder: str) -> list[tuple[str, int, bytes | None]]:
         """Return name, time of modification (ns) and content of a folder's documents in the database.
@@ -304,7 +303,7 @@ class Documents:
                 one = f"{_VIEW} AND name = ?"
                 found = (self._select(database, one, f"{folder}/{name}") for name in self.names(folder))
                 rows = [row for row in found if row is not None]
-        return [(name, modified, content) for name, modified, content in rows]
+        return rows
 
     @property
     def exist(self) -> bool:
@@ -595,7 +594,7 @@ class Documents:
         Return None too if its folder is not known, or the row is on a damaged page.
         """
         if path.count("/") < 2:
-            return None  # a file that a session left in the output folder itself, or a lock
+            return None  # a file that a session left in the output folder itself
         folder, leaf, name = _split(path)
         try:
             known = self._folder(database, folder)

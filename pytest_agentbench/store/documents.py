@@ -24,7 +24,7 @@ from pytest_agentbench.records.evaluation import Evaluation, JudgeResult
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.store.database import open_documents
 from pytest_agentbench.store.output_folder import RUNS
-from pytest_agentbench.terminal_text import visible
+from pytest_agentbench.terminal_text import count_text, visible
 
 # Signatures of stored records (HMAC-SHA256), for stores that others can write to: nobody can forge one without the key.
 #
@@ -65,7 +65,7 @@ class Signer:
         """Return the number of refused records as a sentence, or None."""
         if not self.refused:
             return None
-        counts = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in self.refused.items())
+        counts = ", ".join(count_text(count, kind) for kind, count in self.refused.items())
         return f"{counts} of the store had no signature of --agentbench-store-key's key and were not taken"
 
     def _signature(self, kind: Kind, record: bytes) -> bytes:

@@ -13,8 +13,7 @@ from pytest_agentbench.store.database import Documents, is_name
 
 def lay_out(documents: Documents, target: str | None = None) -> int:
     """Write all documents to their places in the layout, below `target` or the output folder; return their number."""
-    folders = [*documents.list_leaves()]
-    return sum(_lay_out_folder(documents, folder, target or documents.output) for folder in folders)
+    return sum(_lay_out_folder(documents, folder, target or documents.output) for folder in documents.list_leaves())
 
 
 def lay_out_used(documents: Documents, others: Iterable[str] = ()) -> int:

@@ -217,7 +217,7 @@ def _unread_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[s
 
 
 def _describe_problem(problem: Mapping[str, Any], annotated_line: int | None) -> str:
-    """Describe the problem, with its line unless the line is `shown` already."""
+    """Describe the problem, with its line unless that is `annotated_line`."""
     line, message = problem["line"], str(problem["message"])
     if line in (None, annotated_line):
         return message

@@ -94,7 +94,7 @@ def folded(summary: str, block: Block) -> Block:
 
 
 def folding_list(head: str, items: Sequence[str], open_items: int, rest: str) -> list[Block]:
-    """Return a list whose first `shown` items are open; the others are folded behind a line with their number."""
+    """Return a list whose first `open_items` items are open; the others are folded behind a line with their number."""
     if not items:
         return []
     blocks = [Block(f"{head}\n" if head else "", items[:open_items])]
@@ -391,10 +391,10 @@ def _percent(rate: float | None) -> str:
     return format_percent(rate)
 
 
-def _range(interval: Sequence[float] | None, scale: float, text: str, unit: str = "") -> str:
+def _range(interval: Sequence[float] | None, scale: float, form: str, unit: str = "") -> str:
     if interval is None:
         return STYLE.dash
-    low, high = (text.format(bound * scale) for bound in interval)
+    low, high = (form.format(bound * scale) for bound in interval)
     return f"{low} to {high}{unit}"
 
 

@@ -22,7 +22,7 @@ from pytest_agentbench.reports.table import (
     write_row,
     write_titles,
 )
-from pytest_agentbench.terminal_text import visible_line
+from pytest_agentbench.terminal_text import count_text, visible_line
 
 if TYPE_CHECKING:
     from pytest_agentbench.reports.comparison.results import Measure, ModelComparison
@@ -57,7 +57,7 @@ def summary(model: ModelComparison, models: int) -> str:
         return f"{name}: no case has a verdict on both sides."
     rates = f"{format_percent(measure.baseline)} -> {format_percent(measure.current)}"
     said = (
-        f"{name}: pass rate {rates} over {_cases(measure.cases)} "
+        f"{name}: pass rate {rates} over {count_text(measure.cases, 'case')} "
         f"({_evidence(measure, models)}): {VERDICTS[measure.verdict or 'nothing_compared']}."
     )
     return " ".join([said, *_limits(measure)])
@@ -109,7 +109,7 @@ def left_out(cases: Mapping[str, Any], named: int) -> Iterator[str]:
     for key, title in titles.items():
         if names := cases[key]:
             more = f" and {len(names) - named} more" if named < len(names) else ""
-            yield f"{_cases(len(names))} {title}: {', '.join(names[:named])}{more}"
+            yield f"{count_text(len(names), 'case')} {title}: {', '.join(names[:named])}{more}"
 
 
 def p_text(p_value: float) -> str:
@@ -156,12 +156,6 @@ def _in_unit(name: str, value: float) -> str:
     return format_number(value)
 
 
-def _cases(cases: int) -> str:
-    if cases == 1:
-        return "1 case"
-    return f"{cases} cases"
-
-
 def _evidence(measure: Measure, models: int) -> str:
     assert measure.difference is not None
     assert measure.p_value is not None
@@ -178,7 +172,7 @@ def _limits(measure: Measure) -> Sequence[str]:
     """Return the difference that the cases could have shown, if they showed none."""
     if measure.verdict in ("worse", "better"):
         return []
-    cases = _cases(measure.cases)
+    cases = count_text(measure.cases, "case")
     if measure.detectable is None:
         found = [f"{cases} cannot show any difference."]
     else:
