@@ -17,9 +17,7 @@ from pytest_agentbench.records.evaluation import CheckResult, Evaluation, Metric
 from pytest_agentbench.records.run import EndReason, RunArtifact, RunnerEvent, Usage
 from pytest_agentbench.reports.sections import row_sections, sections_in
 from pytest_agentbench.reports.table import describe_skipped
-from pytest_agentbench.statistics.estimates import (
-    finite,
-)
+from pytest_agentbench.statistics.estimates import finite
 from pytest_agentbench.terminal_text import sendable
 
 Row = Mapping[str, Any]
@@ -68,7 +66,10 @@ def run_row(
     `engine.judged_by`. `end_reason` replaces the artifact's if there is no artifact.
     """
     thresholds = case.thresholds
-    metrics = [*name_metrics(evaluation.metrics)] if evaluation is not None else []
+    metrics: list[tuple[str, MetricResult]] = []
+    checks: Sequence[CheckResult] = ()
+    if evaluation is not None:
+        metrics, checks = [*name_metrics(evaluation.metrics)], evaluation.checks
     return {
         "nodeid": sendable(nodeid),
         "case_id": sendable(case.case_id),
@@ -82,18 +83,18 @@ def run_row(
         "must_pass": case.must_pass,
         "thresholds": thresholds and {"pass_rate": thresholds.pass_rate, "pass_hat_k": thresholds.pass_hat_k},
         "outcome": outcome,
-        "status": artifact.status if artifact is not None else None,
+        "status": artifact and artifact.status,
         "end_reason": artifact.end_reason if artifact is not None else end_reason,
         **_row_detail(artifact),
-        "checks": [_check_row(result) for result in evaluation.checks] if evaluation is not None else [],
+        "checks": [_check_row(result) for result in checks],
         **_metric_scores(metrics),
         "judge": _judge_scores(evaluation),
         **_votes(case, "" if predictions is not None else model, evaluation, metrics),
         **row_sections(case, evaluation),
-        "final_score": finite(evaluation.final_score) if evaluation is not None else None,
-        "usage": _token_counts(artifact.usage) if artifact is not None else None,
+        "final_score": evaluation and finite(evaluation.final_score),
+        "usage": artifact and _token_counts(artifact.usage),
         "cost_usd": {
-            "run": _known_cost(artifact.usage) if artifact is not None else None,
+            "run": artifact and _known_cost(artifact.usage),
             "judge": _judge_cost(artifact, evaluation),
         },
         **_at_least(artifact, evaluation),
@@ -102,7 +103,7 @@ def run_row(
         "reused": reused,
         "evaluation_reused": evaluation_reused,
         "cassette": _cassette_state(artifact, evaluation),
-        "fingerprint": _sendable_text(artifact.fingerprint) if artifact is not None else None,
+        "fingerprint": artifact and _sendable_text(artifact.fingerprint),
         "artifact": _sendable_text(artifact_path),
         "evaluation": _sendable_text(evaluation_path),
         "measure": measure,
@@ -112,12 +113,15 @@ def run_row(
 
 
 def _subject(model: Model | str, predictions: str | None) -> dict[str, Any]:
-    entry = model if isinstance(model, Model) else None
+    if isinstance(model, Model):
+        name, label, scripted = model.model_id, model.label, model.scripted
+    else:
+        name, label, scripted = model, None, False
     return {
-        "model_id": sendable(model.model_id if isinstance(model, Model) else model),
-        "label": _sendable_text(entry.label) if entry is not None else None,
-        "scripted": entry is not None and entry.scripted,
-        "own_agent": entry is None,
+        "model_id": sendable(name),
+        "label": _sendable_text(label),
+        "scripted": scripted,
+        "own_agent": not isinstance(model, Model),
         "predictions": _sendable_text(predictions),
     }
 
@@ -146,8 +150,7 @@ def _row_detail(artifact: RunArtifact | None) -> dict[str, Any]:
 
 def _judge_scores(evaluation: Evaluation | None) -> dict[str, float | None] | None:
     """Return the judge's scores, 0-10, its expectations 0-1."""
-    judge = evaluation.judge if evaluation is not None else None
-    if judge is None:
+    if evaluation is None or (judge := evaluation.judge) is None:
         return None
     return {
         "overall": finite(judge.overall),
@@ -234,8 +237,9 @@ STREAM_TIMES = ("ttft_seconds", "first_text_seconds", "output_tokens_per_second"
 
 def _stream_times(artifact: RunArtifact | None) -> dict[str, Any]:
     """Return each measurement of a run's streamed replies, or {} if no reply was streamed."""
-    events = artifact.trace if artifact is not None else ()
-    replies = [event.data for event in events if isinstance(event, RunnerEvent) and event.name == "reply"]
+    if artifact is None:
+        return {}
+    replies = [event.data for event in artifact.trace if isinstance(event, RunnerEvent) and event.name == "reply"]
     streamed = [data for data in replies if "ttft_seconds" in data]
     if not streamed:
         return {}
@@ -273,11 +277,8 @@ def _metric_scores(results: Sequence[tuple[str, MetricResult]]) -> dict[str, Any
         if isinstance(agreed, int | float) and 0 <= agreed <= 1:
             agreement[name] = float(agreed)
     run_on = [name for name, result in results if result.details.get("run_on") is True]
-    return {
-        "metrics": scores,
-        **({"agreement": agreement} if agreement else {}),
-        **({"run_on": run_on} if run_on else {}),
-    }
+    optional = {"agreement": agreement, "run_on": run_on}
+    return {"metrics": scores, **{name: value for name, value in optional.items() if value}}
 
 
 def _verdicts_of_models(artifact: RunArtifact | None, judged: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -313,11 +314,17 @@ def _token_counts(usage: Usage) -> dict[str, float | None]:
     if usage.cache_write_tokens:
         counts["cache_write_tokens"] = usage.cache_write_tokens
         counts["cache_write_1h_tokens"] = usage.cache_write_1h_tokens
-    # An endpoint may answer with any number, and one of 300 digits would take JSON and every sum along
-    tokens = {name: count if count is not None and 0 <= count < _ABSURD else None for name, count in counts.items()}
+    tokens: dict[str, float | None] = {name: _plausible(count) for name, count in counts.items()}
     if usage.cached_tokens or usage.cache_write_tokens:
-        return {**tokens, "uncached_cost_usd": finite(usage.uncached_cost_usd)}
-    return {**tokens}
+        tokens["uncached_cost_usd"] = finite(usage.uncached_cost_usd)
+    return tokens
+
+
+def _plausible(count: int | None) -> int | None:
+    # An endpoint may answer with any number, and one of 300 digits would take JSON and every sum along
+    if count is None or not 0 <= count < _ABSURD:
+        return None
+    return count
 
 
 def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> float | None:
@@ -347,7 +354,7 @@ def _at_least(artifact: RunArtifact | None, evaluation: Evaluation | None) -> di
     if all(usage.unsettled is None for usage in (*run, *judge)):
         return {}
     _, *counts = run[0].known if run else (None, None, None)
-    tokens_in, tokens_out = (count if count is not None and 0 <= count < _ABSURD else None for count in counts)
+    tokens_in, tokens_out = map(_plausible, counts)
     total = None if tokens_in is None and tokens_out is None else (tokens_in or 0) + (tokens_out or 0)
     cost = {"run": _certain_cost(run), "judge": _certain_cost(judge)}
     return {"at_least": {"cost_usd": cost, "tokens": {"input": tokens_in, "output": tokens_out, "total": total}}}
@@ -405,16 +412,11 @@ def groupable_fields(metadata: Mapping[str, Any]) -> dict[str, str]:
 def _groupable_text(value: object) -> str | None:
     match value:
         case bool():
-            if value:
-                return "true"
-            return "false"
-        case str():
-            text = sendable(value.strip()) if len(value) <= _LONGEST_VALUE else ""
-            return text or None
-        case int():
-            if abs(value) < _LARGEST_NUMBER:
-                return str(value)
-            return None
+            return str(value).lower()
+        case str() if len(value) <= _LONGEST_VALUE:
+            return sendable(value.strip()) or None
+        case int() if abs(value) < _LARGEST_NUMBER:
+            return str(value)
         case float():
             return repr(value)
     return None

@@ -151,7 +151,7 @@ class _Told:
 
 def agent_span(artifact: RunArtifact, model: Model | None, *, content: bool) -> SpanFacts:
     """Return the span of the whole run. With `content` it has the messages that the agent was given, and its answer."""
-    told, answered, error = _Told(), artifact.provider, artifact.error
+    told, answered, message = _Told(), artifact.provider, None
     agent = artifact.model["model_id"] if model is None else artifact.runner_type
     finish = answered.get("finish_reason")
     told.add("gen_ai", {"operation.name": "invoke_agent", "agent.name": agent, "conversation.id": artifact.run_id})
@@ -159,7 +159,9 @@ def agent_span(artifact: RunArtifact, model: Model | None, *, content: bool) -> 
     told.add("gen_ai", {"response.model": answered.get("model"), "response.finish_reasons": finish and [str(finish)]})
     told.add("gen_ai.usage", _tokens(artifact.usage))
     told.add("server", _server(model))
-    told.add("error", {"type": error.code if error is not None else None})
+    if artifact.error is not None:
+        told.add("error", {"type": artifact.error.code})
+        message = artifact.error.message
     told.add("test", {"case.name": artifact.case_id, "suite.name": artifact.suite_id})
     told.add(
         "agentbench",
@@ -179,10 +181,7 @@ def agent_span(artifact: RunArtifact, model: Model | None, *, content: bool) -> 
     )
     if content:
         told.add("gen_ai", _conversation(artifact))
-    seconds = artifact.duration_seconds
-    return SpanFacts(
-        f"invoke_agent {agent}", 0.0, seconds, told.attributes, error=error.message if error is not None else None
-    )
+    return SpanFacts(f"invoke_agent {agent}", 0.0, artifact.duration_seconds, told.attributes, error=message)
 
 
 def call_spans(artifact: RunArtifact, model: Model | None, *, content: bool) -> Iterator[SpanFacts]:
@@ -199,12 +198,15 @@ def _chats(artifact: RunArtifact, model: Model | None) -> Iterator[SpanFacts]:
         if request.name != "request" or "number" not in request.data:
             continue
         reply = replies.get(request.data["number"])
-        told, failed = _Told(), artifact.error if reply is None else None
+        told, message, end = _Told(), None, artifact.duration_seconds
         told.add("gen_ai", {"operation.name": "chat", **_asked(artifact, model)})
         told.add("server", _server(model))
-        told.add("error", {"type": failed.code if failed is not None else None})
+        if reply is None and artifact.error is not None:
+            told.add("error", {"type": artifact.error.code})
+            message = artifact.error.message
         told.add("agentbench.gateway", {name: request.data.get(name) for name in ("dialect", "mode")})
         if reply is not None:
+            end = reply.at
             finish = reply.data.get("finish_reason")
             told.add("gen_ai.response", {"id": reply.data.get("response_id"), "finish_reasons": finish and [finish]})
             told.add("agentbench", {name: reply.data.get(name) for name in ("attempts", "ttft_seconds")})
@@ -212,10 +214,10 @@ def _chats(artifact: RunArtifact, model: Model | None) -> Iterator[SpanFacts]:
         yield SpanFacts(
             f"chat {told.attributes.get('gen_ai.request.model', '')}".rstrip(),
             request.at,
-            max(request.at, reply.at if reply is not None else artifact.duration_seconds),
+            max(request.at, end),
             told.attributes,
             calls_out=True,
-            error=failed.message if failed is not None else None,
+            error=message,
         )
 
 
@@ -239,17 +241,19 @@ def _tools(artifact: RunArtifact, content: bool) -> Iterator[SpanFacts]:
     for call in artifact.tool_calls:
         # In order, for some models number their calls anew in each reply
         result = results[call.call_id].pop(0) if results[call.call_id] else None
-        told, failed = _Told(), result is None or result.is_error
+        told, error_type, error, content_of_result = _Told(), None, None, None
+        if result is None:
+            error_type, error = "no_result", "no result"
+        else:
+            content_of_result = result.content
+            if result.is_error:
+                error_type, error = "tool_error", "the tool answered with an error"
         told.add("gen_ai", {"operation.name": "execute_tool", "tool.type": "function", "tool.name": call.name})
         told.add("gen_ai.tool.call", {"id": call.call_id})
-        told.add("error", {"type": ("tool_error" if result is not None else "no_result") if failed else None})
+        told.add("error", {"type": error_type})
         if content:
-            asked = call.raw if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False)
-            told.add(
-                "gen_ai.tool.call",
-                {"arguments": _cut(asked), "result": _cut(result.content if result is not None else None)},
-            )
-        error = ("the tool answered with an error" if result is not None else "no result") if failed else None
+            arguments = call.raw if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False)
+            told.add("gen_ai.tool.call", {"arguments": _cut(arguments), "result": _cut(content_of_result)})
         yield SpanFacts(
             f"execute_tool {call.name}", call.at, _tool_end(call, result, artifact), told.attributes, error=error
         )
@@ -328,38 +332,38 @@ def _cut(text: str | None) -> str | None:
 
 
 EVENT = "gen_ai.evaluation.result"
+_EXPLANATION = "gen_ai.evaluation.explanation"
+_LABELS = {None: None, True: "passed", False: "failed"}
 
 
 def evaluation_events(evaluation: Evaluation, *, content: bool) -> Iterator[dict[str, Any]]:
     """Yield the attributes of each event. Explanations quote the agent's text, so they need `content`."""
-    reasons = " ".join(evaluation.reasons) if content else None
+    for event in _results(evaluation):
+        if not content:
+            event.pop(_EXPLANATION, None)
+        yield event
+
+
+def _results(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
+    reasons = " ".join(evaluation.reasons)
     yield _result("outcome", evaluation.outcome, evaluation.final_score, reasons, evaluation.error and "error")
-    for check in evaluation.checks:
-        yield _check(check, content)
-    for metric in evaluation.metrics:
-        yield _metric(metric)
+    yield from map(_check, evaluation.checks)
+    yield from map(_metric, evaluation.metrics)
     if evaluation.judge is not None:
-        yield from _judge(evaluation.judge, content)
+        yield from _judge(evaluation.judge)
 
 
-def _check(check: CheckResult, content: bool) -> dict[str, Any]:
+def _check(check: CheckResult) -> dict[str, Any]:
     error = "error" if check.outcome == "error" else None
-    return _result(f"check.{check.check_id}", check.outcome, None, check.message if content else None, error)
+    return _result(f"check.{check.check_id}", check.outcome, None, check.message, error)
 
 
 def _metric(metric: MetricResult) -> dict[str, Any]:
-    if metric.passed is None:
-        label = None
-    elif metric.passed:
-        label = "passed"
-    else:
-        label = "failed"
-    return _result(f"metric.{metric.name}", label, metric.score, None, metric.error and "error")
+    return _result(f"metric.{metric.name}", _LABELS[metric.passed], metric.score, None, metric.error and "error")
 
 
-def _judge(judge: JudgeResult, content: bool) -> Iterator[dict[str, Any]]:
-    label = "passed" if judge.passed else "failed"
-    yield _result("judge.overall", label, judge.overall, judge.summary if content else None, None)
+def _judge(judge: JudgeResult) -> Iterator[dict[str, Any]]:
+    yield _result("judge.overall", _LABELS[judge.passed], judge.overall, judge.summary, None)
     for dimension, score in judge.dimensions.items():
         yield _result(f"judge.{dimension}", None, score, None, None)
 
@@ -371,7 +375,7 @@ def _result(
         "gen_ai.evaluation.name": name,
         "gen_ai.evaluation.score.label": label,
         "gen_ai.evaluation.score.value": score,
-        "gen_ai.evaluation.explanation": explanation or None,
+        _EXPLANATION: explanation or None,
         "error.type": error,
     }
     return {key: value for key, value in facts.items() if value is not None}
