@@ -95,7 +95,7 @@ def _endpoint_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         is_variable = _FROM_VARIABLE.fullmatch(value) is not None
         if not is_variable and (value.startswith("env:") or name.lower() in _KEY_HEADERS):
-            raise ValueError(f"found a value of {name!r} in the file, expected env:VARIABLE: keys stand in no file")
+            raise ValueError(f"found a value of {name!r} in the file, expected env:VARIABLE: keys must not be in files")
     return headers
 
 
@@ -117,7 +117,7 @@ def _address(url: str) -> str:
 
 def _argument(text: str) -> str:
     if "\0" in text:
-        raise ValueError("found a NUL character, which no program can be given")
+        raise ValueError("found a NUL character, which no program accepts")
     return text
 
 

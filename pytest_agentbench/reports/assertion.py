@@ -158,9 +158,9 @@ def error_report(error: BaseException, artifact: RunArtifact | None = None, arti
     lines = [
         f"{type(error).__name__}{f' ({code})' if code else ''}: {message or 'no message'}",
         "",
-        "This says nothing about the agent: the run counts as an error, not as a failure.",
+        "This is no verdict on the agent: the run counts as an error, not as a failure.",
     ]
-    lines += [f"what to do: {advice}" for kind, advice in _ADVICE.items() if isinstance(error, kind)]
+    lines += [f"remedy: {advice}" for kind, advice in _ADVICE.items() if isinstance(error, kind)]
     if getattr(error, "retryable", False):
         lines.append("The same request may work later.")
     if artifact is not None and artifact.final_output is not None:
@@ -171,7 +171,7 @@ def error_report(error: BaseException, artifact: RunArtifact | None = None, arti
 
 
 _ADVICE: dict[type[BaseException], str] = {
-    JudgeError: "see the judge's replies beside the evaluation, or try another judge model.",
+    JudgeError: "see the judge's replies next to the evaluation, or try another judge model.",
     SandboxError: "check free space in the temporary folder and that the sandbox named in the run profile runs here.",
 }
 

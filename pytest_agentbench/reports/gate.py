@@ -161,7 +161,7 @@ def case_failures(cases: Iterable[Mapping[str, Any]]) -> list[str]:
             title = {"pass_hat_k": "pass^k"}.get(measure, "pass rate")
             if fact["met"] is None and ran:
                 sentences.append(
-                    f"{name} has no {title} ({fact['required']:.3f} is wanted): none of {ran} runs was judged."
+                    f"{name} has no {title} ({fact['required']:.3f} is wanted): no verdict on any of {ran} runs."
                 )
             elif fact["met"] is False:
                 actual, minimum = format_apart(fact["actual"], fact["required"])

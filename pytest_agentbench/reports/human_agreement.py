@@ -66,7 +66,7 @@ def read_labels(path: Path) -> list[Label]:
     labels: list[Label] = []
     problems: list[str] = []
     if path.exists() and not path.is_file():
-        raise ConfigError(f"{path}: is no file")
+        raise ConfigError(f"{path}: is not a file")
     for item in valid_items(path, read_items(path), problems):
         try:
             labels.append(Label.model_validate_json(json.dumps(item.value)))
@@ -81,7 +81,7 @@ def _describe_problems(value: object, error: ValidationError) -> list[str]:
     if isinstance(value, dict) and {"pipeline", "agreement"} <= value.keys():
         return [
             "found a rating for `agentbench mcp ablation`, expected a label of `agentbench review`; "
-            "keep the two in files of their own"
+            "keep them in separate files"
         ]
     problems = error.errors(include_url=False, include_context=False)
     return [field_problem(problem if problem["loc"] else {**problem, "loc": ("line",)}) for problem in problems]
@@ -249,7 +249,7 @@ def _why_undefined(table: Table) -> str | None:
     if not table.n:
         return "no run has a label that counts"
     verdict = "passed" if table.people_passed else "failed"
-    return f"people and the judge say {verdict} of every run, so chance alone would agree as often"
+    return f"people and the judge {verdict} every run, so chance alone would agree as often"
 
 
 def _score_agreement(opinions: Sequence[_PeopleVerdict]) -> dict[str, Any] | None:

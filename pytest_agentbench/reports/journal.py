@@ -353,7 +353,7 @@ class JournalReader:
         report = read_report(path) if path.is_file() else None
         if report is None or report["session"]["started_at"] != self.session["started_at"]:
             holder = "a later session's report" if report is not None else "none"
-            raise RowsGoneError(f"{self.path}: its session left its runs in {path}, found {holder} there")
+            raise RowsGoneError(f"{self.path}: its session wrote its runs to {path}, found {holder} there")
         rows: list[Row] = report["runs"]
         return rows
 
@@ -386,7 +386,7 @@ def read_journal(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
     if not reader.session:
-        raise ConfigError(f"{path}: is no journal of a session, or of one that was killed as it began it")
+        raise ConfigError(f"{path}: is not a session's journal, or the session was killed at its start")
     report = reader.report()
     if not reader.is_over:
         what = "The session is still running" if reader.is_live() else "The session was killed"

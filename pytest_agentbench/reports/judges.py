@@ -91,23 +91,27 @@ def votes_row(
     neither is scripted.
     """
     entries = [
-        *(_judge_votes(evaluation.judge) if evaluation.judge is not None else ()),
+        *_judge_votes(evaluation.judge),
         *_metric_votes(metrics),
         *_section_votes(case, evaluation),
     ]
     # A scripted model has no maker, even if its name contains one.
-    judged = model.requested_model if isinstance(model, Model) and not model.scripted else None
+    judged = ""
+    if isinstance(model, Model) and not model.scripted:
+        judged = model.requested_model
     for votes in entries:
         votes["profile"] = evaluation.evaluation_profile_id
-        family = common_family(judged, votes["model"]) if judged and votes["model"] and not votes["scripted"] else None
-        if family is not None:
+        have_makers = judged and votes["model"] and not votes["scripted"]
+        if have_makers and (family := common_family(judged, votes["model"])) is not None:
             votes["same_family"] = family
     if entries:
         return {"judge_votes": entries}
     return {}
 
 
-def _judge_votes(judged: JudgeResult) -> Iterator[Votes]:
+def _judge_votes(judged: JudgeResult | None) -> Iterator[Votes]:
+    if judged is None:
+        return
     from pytest_agentbench.judging.verdicts import bar_of
 
     by_judge: dict[tuple[str, str], list[JudgeIteration]] = {}
@@ -116,7 +120,9 @@ def _judge_votes(judged: JudgeResult) -> Iterator[Votes]:
     for (judge, model), iterations in by_judge.items():
         scores = [None if each.verdict is None else each.verdict.overall.score for each in iterations]
         votes = _make_votes(judge, "judge", model, iterations[0].scripted, scores, bar_of(judged.pass_threshold))
-        yield votes | ({"order": "shuffled"} if len(iterations) > 1 and iterations[0].shuffled else {})
+        if len(iterations) > 1 and iterations[0].shuffled:
+            votes["order"] = "shuffled"
+        yield votes
 
 
 def _metric_votes(metrics: Iterable[tuple[str, MetricResult]]) -> Iterator[Votes]:
@@ -202,8 +208,8 @@ def family_warnings(rows: Iterable[Mapping[str, Any]]) -> list[str]:
             if "same_family" in votes:
                 judged[votes["same_family"], votes["model"]][row["model_id"]] = None
     return [
-        f"{model} judges {', '.join(names)} of its own family ({family}): judges favour it; "
-        "take a judge of another family, or several"
+        f"{model} judges {', '.join(names)} of the same family ({family}): judges favour it; "
+        "use a judge of another family, or several"
         for (family, model), names in judged.items()
     ]
 
@@ -236,7 +242,7 @@ def _judge_entry(judge: Judge, judged_runs: Sequence[JudgedRun], panels: Panels)
         "mean_score": mean(scores),
         **agreement,
         "order_swap": _order_swap(judged_runs),
-        "between": _panel_agreement(judge, panels[judge.profile, judge.hash]) if judge.source == "judge" else None,
+        "between": _panel_agreement(judge, panels[judge.profile, judge.hash]),
         "reasons": {} if agreement["alpha"] is not None else {"alpha": _EQUAL if repeated else _ALONE},
     }
 
@@ -260,7 +266,9 @@ def _known_scores(votes: Votes) -> list[float]:
 
 
 def _panel_agreement(judge: Judge, panel: Sequence[dict[Judge, float]]) -> dict[str, Any] | None:
-    """Return how far this judge and those it sat with agree, by each one's mean, over the runs that several scored."""
+    """Return how far this judge and the others of its panel agree, by each one's mean, over the runs that several
+    scored; None for a judge that is in no panel.
+    """
     shared = [judges for judges in panel if judge in judges]
     if not shared:
         return None

@@ -55,7 +55,7 @@ def write_forecast(reporter: Terminal, forecasts: Sequence[Forecast]) -> None:
         write_row(reporter, columns, row)
         if note := _describe_new(forecast):
             reporter.write_line(f"  {note}", light=True)
-    reporter.write_line("nothing was run or paid; tokens and costs are means of what is in the store")
+    reporter.write_line("nothing was run or paid; tokens and costs are means of stored runs")
 
 
 def _format_expected(expected: Expected, format_number: Callable[[float], str], style: Style) -> str:
@@ -70,8 +70,8 @@ def _describe_new(forecast: Forecast) -> str:
     what = f"{forecast.new} of {forecast.to_run} runs are of cases that never ran on this model"
     unknown = forecast.run_usd.unknown == forecast.to_run and forecast.new == forecast.to_run
     if unknown:
-        return f"{what}: what they take is unknown"
-    return f"{what}: its mean stands in"
+        return f"{what}: their tokens and costs are unknown"
+    return f"{what}: the model's mean is used"
 
 
 BAR = 16

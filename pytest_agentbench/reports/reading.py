@@ -161,7 +161,7 @@ def _problem(document: Any) -> str | None:
 
 def _bad_run(runs: Any) -> str | None:
     if not isinstance(runs, list):
-        return "runs: is no list"
+        return "runs: not a list"
     mistakes = (run_mistake(run, f"runs[{number}]") for number, run in enumerate(runs))
     return next(filter(None, mistakes), None)
 

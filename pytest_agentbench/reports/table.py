@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
-from pytest_agentbench.terminal_text import defuse_ci_commands, visible_line
+from pytest_agentbench.terminal_text import count_text, defuse_ci_commands, visible_line
 
 Markup = dict[str, bool]
 Segment = tuple[str, Markup]
@@ -69,6 +69,12 @@ class Style(NamedTuple):
             return "≥"
         return ">="
 
+    def mark_sum(self, text: str, *, exact: bool) -> str:
+        """Return the text of a sum, after the sign `at_least` unless the sum is exact."""
+        if exact:
+            return text
+        return self.at_least + text
+
     def clip(self, content: str, width: int) -> str:
         """Return at most `width` cells of text that others wrote."""
         # Cut before it is made visible: an answer may be megabytes of one line
@@ -121,8 +127,11 @@ def _write_line(reporter: Terminal, columns: Sequence[Column], cells: Sequence[S
             reporter.write(blanks)
         for part, markup in segments:
             reporter.write(part, **markup)
-        if column is not columns[-1]:
-            reporter.write((blanks if column.align == "<" else "") + "  ")
+        if column is columns[-1]:
+            break
+        if column.align == "<":
+            reporter.write(blanks)
+        reporter.write("  ")
     reporter.line("")
 
 
@@ -153,9 +162,12 @@ def line_up(rows: Sequence[Sequence[str]], *, least: Sequence[int] = (), gap: in
 
 def rate_colour(rate: float, minimum: float | None) -> Markup:
     """Return green, yellow or red; only green or red if the gate has a minimum."""
-    if minimum is not None:
-        return {"green" if rate >= minimum else "red": True}
-    return {"green" if rate >= GOOD else "yellow" if rate >= FAIR else "red": True}
+    good, fair = (GOOD, FAIR) if minimum is None else (minimum, minimum)
+    if rate >= good:
+        return {"green": True}
+    if rate >= fair:
+        return {"yellow": True}
+    return {"red": True}
 
 
 def rate_cell(rate: float | None, minimum: float | None, style: Style) -> list[Segment]:
@@ -207,7 +219,7 @@ def cost_text(entry: Any, style: Style) -> str:
     exact = None not in entry["cost_usd"].values()
     if not exact and not any(numbers):
         return style.dash
-    return ("" if exact else style.at_least) + format_money(sum(numbers))
+    return style.mark_sum(format_money(sum(numbers)), exact=exact)
 
 
 def tokens_text(model: Any, style: Style) -> str:
@@ -216,7 +228,7 @@ def tokens_text(model: Any, style: Style) -> str:
     if numbers == [None, None]:
         return style.dash
     exact = None not in (model["tokens"]["input"], model["tokens"]["output"])
-    return ("" if exact else style.at_least) + format_count(sum(value or 0 for value in numbers))
+    return style.mark_sum(format_count(sum(value or 0 for value in numbers)), exact=exact)
 
 
 def judged_text(model: Any) -> str:
@@ -232,8 +244,10 @@ def judged_text(model: Any) -> str:
 def model_marks(model: Any) -> list[str]:
     """Return notes on a model's figures: who answered, and which runs are reused or from cassettes."""
     marks = [mark for name, mark in _MARKS.items() if model[name]]
-    marks += [f"predictions from {visible_line(model['predictions'])}"] if model["predictions"] else []
-    marks += [f"{model['reused']} of {model['runs']} runs reused{_rejudged_text(model)}"] if model["reused"] else []
+    if model["predictions"]:
+        marks.append(f"predictions from {visible_line(model['predictions'])}")
+    if model["reused"]:
+        marks.append(f"{model['reused']} of {model['runs']} runs reused{_rejudged_text(model)}")
     if model.get("usage_source") == "gateway_partial":
         marks.append("tokens as far as requests went through the gateway")
     if cache := model.get("cache"):
@@ -283,13 +297,14 @@ def _rejudged_text(entry: Any) -> str:
 def totals_lines(totals: Any, style: Style) -> list[str]:
     """Return the number of runs by outcome, and their cost if known."""
     parts = [f"{totals[name]} {name}" for name in ("passed", "failed", "skipped") if totals[name]]
-    parts += [f"{totals['reused']} reused{_rejudged_text(totals)}"] if totals["reused"] else []
+    if totals["reused"]:
+        parts.append(f"{totals['reused']} reused{_rejudged_text(totals)}")
     if totals["errors"]:
         parts.append(f"{totals['errors']} error{'s' if totals['errors'] > 1 else ''}")
     line = f"{totals['runs']} run{'s' if totals['runs'] != 1 else ''}: {', '.join(parts)}"
     certain, exact = totals["at_least"]["cost_usd"], totals["cost_usd"]
     parts_shown = [
-        f"{part} {'' if exact[part] is not None else style.at_least}{format_money(certain[part])}"
+        f"{part} {style.mark_sum(format_money(certain[part]), exact=exact[part] is not None)}"
         for part in certain
         if certain[part]
     ]
@@ -303,8 +318,8 @@ def grading_line(runs: Sequence[Any]) -> str | None:
     in_process = sum(any(check.get("graded") == "in process" for check in run["checks"]) for run in runs)
     if not in_process:
         return None
-    counted = f"{in_process} run{'s' if in_process > 1 else ''}"
-    return f"graded in process: {counted}, by tests that the solution could change; `apart: true` keeps it out of there"
+    runs = count_text(in_process, "run")
+    return f"graded in process: {runs}, by tests that the solution could change; `apart: true` prevents that"
 
 
 def describe_skipped(row: Any) -> str | None:
@@ -312,7 +327,7 @@ def describe_skipped(row: Any) -> str | None:
     skipped = sum(check["outcome"] == "skipped" for check in row["checks"])
     total = len(row["checks"])
     if skipped:
-        return f"{skipped} of {total} check{'s' if total > 1 else ''} skipped"
+        return f"{skipped} of {count_text(total, 'check')} skipped"
     return None
 
 
@@ -324,7 +339,7 @@ def skipped_lines(runs: Sequence[Any]) -> list[str]:
             reason = next(check["message"] for check in run["checks"] if check["outcome"] == "skipped")
             counted[run["outcome"], skipped, reason] += 1
     lines = [
-        f"{count} run{'s' if count > 1 else ''} {outcome}, {skipped}: {visible_line(reason)}"
+        f"{count_text(count, 'run')} {outcome}, {skipped}: {visible_line(reason)}"
         for (outcome, skipped, reason), count in counted.most_common(_MOST_SKIPPED)
     ]
     more = sum(counted.values()) - sum(count for _, count in counted.most_common(_MOST_SKIPPED))
@@ -340,14 +355,29 @@ def _paid_now_text(totals: Any, style: Style) -> str:
     certain = totals["at_least"].get("spent_usd", exact)
     if None in certain.values():
         return ""
-    paid, at_least = sum(certain.values()), style.at_least if None in exact.values() else ""
+    amount, is_complete = sum(certain.values()), None not in exact.values()
+    paid = style.mark_sum(format_money(amount), exact=is_complete)
     if totals["reused"] or totals["replayed"]:
-        return f"; of that paid now: {at_least}{format_money(paid)}"
+        return f"; of that paid now: {paid}"
     is_exact = None not in totals["cost_usd"].values()
     cost = sum(value or 0.0 for value in totals["at_least"]["cost_usd"].values())
-    if paid <= cost * 1.001 and not (at_least and is_exact):
+    if amount <= cost * 1.001 and (is_complete or not is_exact):
         return ""
-    return f"; paid in this session, cancelled runs included: {at_least}{format_money(paid)}"
+    return f"; paid in this session, cancelled runs included: {paid}"
+
+
+def model_name(model: Any) -> str:
+    """Return the id of a model's entry, followed by its label if that differs."""
+    if model["label"] in (None, model["model_id"]):
+        return str(model["model_id"])
+    return f"{model['model_id']} ({model['label']})"
+
+
+def and_more(total: int, listed: int) -> str:
+    """Return " and 3 more" if a list of `total` entries ends after `listed` ones, else ""."""
+    if total <= listed:
+        return ""
+    return f" and {total - listed} more"
 
 
 def clip_cells(text: str, width: int, dots: str = "...") -> str:

@@ -213,7 +213,7 @@ def _lock(lock: Callable[[], bool], folder: str) -> bool:
     # NFS without lockd, and some FUSE mounts: go on without locks, as an error would keep people from their only disk.
     if folder not in _lockless:
         _lockless.add(folder)
-        _log.warning("%s: the file system has no locks, so two sessions there at once may pay for a run twice", folder)
+        _log.warning("%s: the file system has no locks, so two concurrent sessions may pay for the same run", folder)
     return True
 
 

@@ -144,7 +144,7 @@ def check_files(path: str) -> None:
         except FileNotFoundError:
             continue
         if not stat.S_ISREG(status.st_mode):  # SQLite would follow a link, and wait for ever at a pipe
-            raise ConfigError(f"{name}: is no plain file. {_ADVICE}")
+            raise ConfigError(f"{name}: is not a regular file. {_ADVICE}")
         if suffix == "-journal":
             raise ConfigError(
                 f"{name}: found a rollback journal, expected none: no version of pytest-agentbench leaves one, and "
@@ -233,7 +233,7 @@ def _check_schema(database: sqlite3.Connection, path: str) -> None:
         execute(database, "COMMIT")
     except DamagedError as error:
         raise ConfigError(
-            f"{path}: {error.strerror}. Save what can be read with `agentbench store repair --output "
+            f"{path}: {error.strerror}. Save the readable documents with `agentbench store repair --output "
             f"{os.path.dirname(path)}`, move the file away, or name another folder with --agentbench-output"
         ) from error
     if application == _APPLICATION and version > VERSION:
@@ -246,7 +246,9 @@ def _check_schema(database: sqlite3.Connection, path: str) -> None:
     expected = [_describe(name, statement) for name, statement in _SCHEMA.items()]
     if sorted(found) != sorted(expected) or application != _APPLICATION:
         strange = sorted({name for _, name, _, _ in {*found} ^ {*expected}} or {"application_id"})[0]
-        raise ConfigError(f"{path}: found {strange!r} other than expected: it is no store of results. {_ADVICE}")
+        raise ConfigError(
+            f"{path}: found {strange!r} other than expected: the database is not a store of results. {_ADVICE}"
+        )
 
 
 def _describe(name: str, statement: str) -> tuple[str, str, str, str]:

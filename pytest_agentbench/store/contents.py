@@ -108,7 +108,7 @@ class Contents:
         self._profiles: dict[str, list[str]] = {}
         if not is_output(output):
             raise ConfigError(
-                f"{output}: found no {DATABASE} and no folder {RUNS} in it, expected an output folder of sessions"
+                f"{output}: found neither {DATABASE} nor a folder {RUNS}, expected an output folder of sessions"
             )
 
     def runs(self) -> Iterator[Folder]:

@@ -395,12 +395,12 @@ class Documents:
         if database is not None:
             row = (time.time_ns(), kept, self._folder(database, folder), leaf, name)
             if not execute(database, _REPLACE, row).rowcount:
-                raise DamagedError("an index names a row that is not there")
+                raise DamagedError("an index names a missing row")
             self._note(path)
         if database is not None and kept is not None:
             self._removed[path] = None
         if self._passes_by and self.read(path) != content:
-            raise DamagedError("it takes no change of a document that it holds")
+            raise DamagedError("a stored document cannot be replaced")
 
     def add(self, path: str, content: bytes) -> bool:
         """Store a document and return True, or return False if one exists."""
@@ -534,9 +534,9 @@ class Documents:
                 return None
             if shared:  # it was copied here, or is of a version that knew no better
                 self.warn(
-                    f"{self._path}: several machines may write to this file system, where a database is safe for one "
-                    "alone: let no other write there meanwhile, or go on in a folder that `agentbench store export "
-                    "--files DIR` makes of it, with --agentbench-output=DIR"
+                    f"{self._path}: several machines may write to this file system, but a database is safe "
+                    "for only one: let no other machine write to it, or copy it with `agentbench store export "
+                    "--files DIR` and continue with --agentbench-output=DIR"
                 )
             self._as_files = False
         known = os.path.lexists(self._path) and os.lstat(self._path).st_size > 0
@@ -555,7 +555,7 @@ class Documents:
             elif known or error.errno not in (*NO_LOCKS_HERE, errno.EIO):
                 raise
             else:
-                self._keep_files("the file system has no locks, so two sessions there at once may pay for a run twice")
+                self._keep_files("the file system has no locks, so two concurrent sessions may pay for the same run")
                 for name in ("", "-wal", "-shm"):
                     with contextlib.suppress(OSError):
                         os.unlink(f"{self._path}{name}")
@@ -582,8 +582,8 @@ class Documents:
         except FileNotFoundError:
             pass
         self.warn(
-            f"{self._path}: was removed or moved while it was in use: what it held is not in {self.output} any more; "
-            "what comes is stored in a new one"
+            f"{self._path}: was removed or moved while it was in use: its results are not in {self.output} any more; "
+            "new results are stored in a new database"
         )
         self.close()
         self._has_files.clear()
@@ -622,7 +622,7 @@ class Documents:
             self.is_damaged = True
             self._has_files.clear()  # other processes may have stored files in place of damaged rows
             self.warn(
-                f"{self._path}: is damaged ({error.strerror}): what cannot be read counts as not stored. "
+                f"{self._path}: is damaged ({error.strerror}): unreadable documents count as not stored. "
                 f"Save the rest with `agentbench store repair --output {self.output}`"
             )
 

@@ -66,7 +66,7 @@ class Signer:
         if not self.refused:
             return None
         counts = ", ".join(count_text(count, kind) for kind, count in self.refused.items())
-        return f"{counts} of the store had no signature of --agentbench-store-key's key and were not taken"
+        return f"{counts} of the store had no signature of --agentbench-store-key's key and were ignored"
 
     def _signature(self, kind: Kind, record: bytes) -> bytes:
         return hmac.new(self._key, _PURPOSE + kind.encode() + b" " + record, hashlib.sha256).hexdigest().encode()

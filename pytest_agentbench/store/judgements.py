@@ -118,7 +118,7 @@ class Judgements:
             try:
                 await held.enter_async_context(claim(str(self.output), key))
             except InfrastructureError:
-                self._warn_not_writable("it takes no lock")
+                self._warn_not_writable("it cannot be locked")
             yield
 
     def keep(self, key: str, model: str, verdict: AnswerVerdict | JudgeVerdict | KeptReply) -> None:
@@ -142,7 +142,9 @@ class Judgements:
     def _warn_not_writable(self, reason: str) -> None:
         if self.output not in _not_writable:
             _not_writable.add(self.output)
-            _log.warning("%s: judgements cannot be kept there, so they will be paid again: %s", self.output, reason)
+            _log.warning(
+                "%s: judgements cannot be stored, so later sessions pay for them again: %s", self.output, reason
+            )
 
     def _make_upload(self, key: str) -> Upload:
         from pytest_agentbench.store.remote import Upload

@@ -58,12 +58,12 @@ class DamagedError(OSError):
 def explain_unwritable(folder: str, error: OSError) -> str:
     """Return the message for an output folder that takes no more files."""
     if isinstance(error, DamagedError):
-        advice = f"save what can be read with `agentbench store repair --output {folder}`"
+        advice = f"save the readable documents with `agentbench store repair --output {folder}`"
     elif error.errno in (errno.EMFILE, errno.ENFILE):
         advice = "allow more open files (ulimit -n), or ask for less at once with --agentbench-concurrency"
     else:
         advice = "make room or give write permission there, or name another folder with --agentbench-output"
-    return f"cannot write to {folder}: {error.strerror or error}. What was written before is kept; {advice}"
+    return f"cannot write to {folder}: {error.strerror or error}. Earlier results are kept; {advice}"
 
 
 def refuse_links(output: Path) -> None:

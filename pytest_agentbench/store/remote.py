@@ -118,7 +118,7 @@ class FolderStore:
 
 def _require_marker(root: Path) -> None:
     if not _is_plain(root, MARKER):
-        raise ConnectionError(f"{root} is not there any more, or not what it was: found no {MARKER} in it")
+        raise ConnectionError(f"{root} was removed or replaced: found no {MARKER}")
 
 
 def _write_object(root: Path, name: str, data: bytes) -> None:
@@ -404,7 +404,7 @@ class Remote:
             raise DamagedObjectError(f"{self.url}/{name}: {error.strerror}") from error
         except Exception as error:
             said = self._describe_failure(error)
-            problem = f"--agentbench-store {self.url} cannot be asked for what is paid already: {said}"
+            problem = f"--agentbench-store {self.url} cannot be searched for paid runs: {said}"
             raise UnreachableError(problem) from error
         sender.known.add(name)
         return content
@@ -425,7 +425,7 @@ class Remote:
         objects, sender, self._objects, self._sender = self._objects, self._sender, None, None
         if objects is None or sender is None:
             return None
-        waiting = "waiting until {} in the store {}; after Ctrl-C, a later session sends what is missing there"
+        waiting = "waiting until {} in the store {}; after Ctrl-C, a later session sends the missing results"
         unsent, error = sender.finish(lambda count: say(waiting.format(_count_results(count), self.url)))
         objects.close()
         if error is None:
@@ -435,8 +435,8 @@ class Remote:
     def describe_unsent(self, what: str = "some results are", why: str = "") -> str:
         """Return the message for results that are not there."""
         return (
-            f"{what} not in the store {self.url}{why}. The output folder keeps what is missing there; a later session "
-            "on it with the same --agentbench-store sends it"
+            f"{what} not in the store {self.url}{why}. The output folder keeps them; a later session on it with "
+            "the same --agentbench-store sends them"
         )
 
     def _require_open(self) -> tuple[ObjectStore, Uploader]:
@@ -455,7 +455,7 @@ class Remote:
         if isinstance(error, FileNotFoundError):
             return f"{said}; make the bucket or folder, or correct the URL"
         if isinstance(error, PermissionError):
-            return f"{said}; the credentials must allow to read, write and list objects there"
+            return f"{said}; the credentials must allow to read, write and list its objects"
         if "credential" in f"{kind} {said}".lower() and self._scheme in CREDENTIALS:
             return f"{said}; set {CREDENTIALS[self._scheme]}"
         if isinstance(error, OSError):
@@ -484,7 +484,7 @@ def _describe_foreign(marker: bytes) -> str | None:
     try:
         version = json.loads(marker)["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return "found something else, expected what this package writes; name another folder or prefix"
+        return "found other content, expected a store of this package; name another folder or prefix"
     if version == VERSION:
         return None
     return f"found schema_version {version!r}, expected {VERSION}; use the version of pytest-agentbench that wrote it"

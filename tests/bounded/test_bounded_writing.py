@@ -78,4 +78,4 @@ def test_a_folder_is_made_once_with_its_parents(tmp_path):
 )
 def test_the_advice_depends_on_the_reason_of_a_failed_write(error, advice):
     said = explain_unwritable("out", OSError(error, os.strerror(error)))
-    assert said.startswith(f"cannot write to out: {os.strerror(error)}. What was written before is kept; {advice}")
+    assert said.startswith(f"cannot write to out: {os.strerror(error)}. Earlier results are kept; {advice}")

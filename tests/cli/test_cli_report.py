@@ -147,7 +147,7 @@ def test_of_two_sessions_at_once_the_report_that_is_there_counts(report, tmp_pat
     assert "2 runs: 1 passed, 1 failed" in report()[1]
     (tmp_path / "outputs" / "report.json").unlink()
     code, said = report()
-    assert (code, "its session left its runs in" in said, "found none there" in said) == (1, True, True)
+    assert (code, "its session wrote its runs to" in said, "found none there" in said) == (1, True, True)
 
 
 @pytest.mark.slow

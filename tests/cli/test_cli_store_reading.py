@@ -25,7 +25,7 @@ LONG_AGO = time.time() - 3600
 def test_a_folder_that_is_no_store_is_named(store, tmp_path, command):
     code, out, err = store(*command, "--output", tmp_path)
     assert (code, out) == (1, "")
-    assert err == f"{tmp_path}: found no store.sqlite and no folder runs in it, expected an output folder of sessions\n"
+    assert err == f"{tmp_path}: found neither store.sqlite nor a folder runs, expected an output folder of sessions\n"
 
 
 # -- why

@@ -152,7 +152,7 @@ def test_a_servers_folder_is_relative_to_the_file_that_declares_it(tmp_path, wri
         ),
         (
             r'{A: {command: x, args: ["a\0b"]}}',
-            ["2:34: servers.A.args[0]: found a NUL character, which no program can be given"],
+            ["2:34: servers.A.args[0]: found a NUL character, which no program accepts"],
         ),
     ],
 )

@@ -123,7 +123,7 @@ def test_single_settings_of_a_dialect_are_overridden():
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"headers": {"api-key": "sk-live-0123456789"}}, "keys stand in no file"),
+        ({"headers": {"api-key": "sk-live-0123456789"}}, "keys must not be in files"),
         ({"headers": {"X-Team": "env:not a name"}}, "expected env:VARIABLE"),
         ({"headers": {"bad name": "x"}}, "HTTP does not allow"),
         ({"dialect": "opnai"}, "'openai'"),

@@ -43,7 +43,7 @@ def test_without_a_history_the_costs_are_unknown(paid):
     rows, text = forecast(finished)
     assert (finished.exit, finished.report, endpoint.requests) == (0, None, [])
     assert rows == {"local": ["3", "0", "3", "0", "-", "-", "$0.0000"]}
-    assert "3 of 3 runs are of cases that never ran on this model: what they take is unknown" in text
+    assert "3 of 3 runs are of cases that never ran on this model: their tokens and costs are unknown" in text
     assert "SKIPPED (not run: this is a dry run)" in finished.text
     assert not (bench.path / "outputs/runs").exists()
     assert not (bench.path / "outputs/store.sqlite").exists()
@@ -57,7 +57,7 @@ def test_new_cases_are_expected_to_cost_the_mean_of_stored_runs(paid):
     rows, text = forecast(finished)
     assert len(endpoint.requests) == 2
     assert rows == {"local": ["6", "2", "4", "0", "60", "$4.00", "$0.0000"]}
-    assert "2 of 4 runs are of cases that never ran on this model: its mean stands in" in text
+    assert "2 of 4 runs are of cases that never ran on this model: the model's mean is used" in text
 
 
 @pytest.mark.slow

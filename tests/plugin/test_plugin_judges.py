@@ -80,7 +80,7 @@ def test_votes_of_two_judges_become_their_agreement(project: Bench) -> None:
 @pytest.mark.slow
 def test_a_judge_of_the_same_maker_is_warned_of_also_where_all_is_reused_and_merged(project: Bench) -> None:
     warning = (
-        "gpt-4o judges small of its own family (OpenAI): judges favour it; take a judge of another family, or several"
+        "gpt-4o judges small of the same family (OpenAI): judges favour it; use a judge of another family, or several"
     )
     for part in (1, 2):
         shard = (f"--agentbench-shard={part}/2", f"--agentbench-json=part-{part}.json")

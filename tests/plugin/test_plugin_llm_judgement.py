@@ -266,7 +266,7 @@ def test_an_outage_is_an_error_and_its_cost_is_unknown(bench):
         judge_model(bench, endpoint, prices=PRICES)
         finished = bench.run()
     assert finished.outcomes == {"one[agent]": "error", "two[agent]": "failed"}  # what fails is certain
-    assert "This says nothing about the agent" in finished.text
+    assert "This is no verdict on the agent" in finished.text
     assert "Incorrect API key provided" in finished.text
     assert finished.runs["one[agent]"]["cost_usd"]["judge"] is None
     assert finished.report["totals"]["cost_usd"]["judge"] is None

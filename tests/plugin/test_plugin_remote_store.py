@@ -329,7 +329,7 @@ def test_results_that_cannot_be_brought_are_kept_and_brought_later(project, fold
     store = f"--agentbench-store=file://{folder}"
     project.agent(that_removes(folder))
     finished = project.run(store, *on("first"))
-    said = f"2 results are not in the store file://{folder}: {folder} is not there any more, or not what it was"
+    said = f"2 results are not in the store file://{folder}: {folder} was removed or replaced"
     assert finished.exit == 1
     assert f"warning: {said}" in finished.text
     assert any(warning.startswith(said) for warning in finished.report["session"]["warnings"])
@@ -479,7 +479,7 @@ def test_a_server_that_goes_away_stops_the_session_before_more_is_paid(bench, s3
         "xray[agent]": "error",
         "yankee[agent]": "skipped",
     }
-    problem = "--agentbench-store s3://bench/prefix cannot be asked for what is paid already: EndpointConnectionError"
+    problem = "--agentbench-store s3://bench/prefix cannot be searched for paid runs: EndpointConnectionError"
     assert problem in finished.runs["xray[agent]"]["message"]
     assert problem in finished.runs["yankee[agent]"]["message"]
     assert any("not in the store s3://bench/prefix" in text for text in finished.report["session"]["warnings"])

@@ -62,7 +62,7 @@ def test_a_run_that_was_edited_or_is_not_signed_is_made_again_and_told(signed, a
     assert again.outcomes == {"rome[agent]": "failed"}
     assert (again.runs["rome[agent]"]["reused"], runs(signed)) == (False, 2)
     [told] = again.report["session"]["warnings"]
-    assert " of the store had no signature of --agentbench-store-key's key and were not taken" in told
+    assert " of the store had no signature of --agentbench-store-key's key and were ignored" in told
     assert "run" in told.partition(" of the store")[0]
 
 
@@ -103,7 +103,7 @@ def test_a_shared_store_gives_signed_results_only(signed, tmp_path_factory):
     signed.run(*KEYED, url, "--agentbench-output", "third")
     report = json.loads((signed.path / "third/report.json").read_text())
     assert (report["runs"][0]["reused"], report["runs"][0]["outcome"], runs(signed)) == (False, "failed", 2)
-    assert "were not taken" in report["session"]["warnings"][0]
+    assert "were ignored" in report["session"]["warnings"][0]
 
 
 @pytest.mark.parametrize(

@@ -156,8 +156,8 @@ def test_infrastructure_errors_say_what_happened_and_what_to_do():
     assert report.splitlines() == [
         "ProviderError (rate_limited): model 'gpt4o': HTTP 429. Lower limits.max_concurrency.",
         "",
-        "This says nothing about the agent: the run counts as an error, not as a failure.",
+        "This is no verdict on the agent: the run counts as an error, not as a failure.",
         "The same request may work later.",
         "trace until then: run_1.json",
     ]
-    assert "what to do:" in error_report(JudgeError("no judge run gave a verdict"))
+    assert "remedy:" in error_report(JudgeError("no judge run gave a verdict"))

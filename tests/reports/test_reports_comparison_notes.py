@@ -34,7 +34,7 @@ def test_another_judge_or_rubric_is_said(changed):
     rows = outcomes("ppp")
     current = [*judged(rows[:1], **{changed: "cc" * 8}), *judged(rows[1:2]), rows[2]]
     assert compared(judged(rows), current)["notes"] == [
-        f"1 of 2 judged cases of gpt4o have another {changed} than in the baseline: what differs may be that."
+        f"1 of 2 judged cases of gpt4o have another {changed} than in the baseline: that may explain a difference."
     ]
 
 
@@ -72,13 +72,13 @@ def test_runs_that_are_the_baselines_own_are_no_evidence_and_said_to_be_none():
     assert some.startswith("2 of 4 runs of gpt4o came from the store with the baseline's fingerprints: nothing that")
     assert all_ == (
         "4 of 4 runs of gpt4o came from the store with the baseline's fingerprints: they are most likely the "
-        "baseline's own runs, and say nothing about a difference. Run again with --agentbench-no-reuse."
+        "baseline's own runs, and show no difference. Run again with --agentbench-no-reuse."
     )
 
 
 def test_scripted_answers_are_not_compared_with_a_models_unsaid():
     found = compared(outcomes("pp", DEMO), outcomes("pp"))
-    assert "demo of a.json answered from scripts: it is no model." in found["notes"]
+    assert "demo of a.json answered from scripts: it is not a model." in found["notes"]
 
 
 @pytest.mark.parametrize(("command", "told"), [(["cases", "--lf"], True), (["cases", "-k", "lf"], False)])

@@ -46,12 +46,12 @@ def test_a_row_for_each_model_with_what_is_known(monkeypatch):
         "= agentbench: dry run",
         "model      runs  reused  to run  to judge  tokens   run cost  judge cost",
         "gpt4o       500     420      80        95    1.2M      $1.25     $0.5000",
-        "  5 of 80 runs are of cases that never ran on this model: its mean stands in",
+        "  5 of 80 runs are of cases that never ran on this model: the model's mean is used",
         "two-roots     4       0       4         4    >=90  >=$0.5000           -",
-        "  2 of 4 runs are of cases that never ran on this model: its mean stands in",
+        "  2 of 4 runs are of cases that never ran on this model: the model's mean is used",
         "new           3       0       3         0       -          -     $0.0000",
-        "  3 of 3 runs are of cases that never ran on this model: what they take is unknown",
-        "nothing was run or paid; tokens and costs are means of what is in the store",
+        "  3 of 3 runs are of cases that never ran on this model: their tokens and costs are unknown",
+        "nothing was run or paid; tokens and costs are means of stored runs",
     ]
 
 

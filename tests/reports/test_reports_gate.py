@@ -67,7 +67,7 @@ def test_failed_must_pass_cases_and_thresholds_are_reported():
         "flaky [gpt4o] has a pass rate of 0.667, below its threshold 0.900.",
         "flaky [gpt4o] has a pass^k of 0.000, below its threshold 1.000.",
         "vital [gpt4o] must pass: 0 of 1 runs passed.",
-        "dark [gpt4o] has no pass rate (0.500 is wanted): none of 1 runs was judged.",
+        "dark [gpt4o] has no pass rate (0.500 is wanted): no verdict on any of 1 runs.",
     ]
 
 

@@ -161,7 +161,7 @@ def test_nesting_that_no_parser_takes_is_broken_and_not_fatal(stored):
 def test_a_report_cannot_name_files_outside_of_the_output_folder(stored, path):
     stored.add()
     (stored.output.parent / "secret.json").write_text('{"key": "hidden"}')
-    assert notes(stored, artifact=path) == [f"{path}: not read, as it does not lie in the output folder."]
+    assert notes(stored, artifact=path) == [f"{path}: not read, because it is outside the output folder."]
 
 
 @pytest.mark.parametrize("path", ["link.json", "folder/secret.json"])
@@ -170,7 +170,7 @@ def test_links_lead_to_no_file_outside_of_the_output_folder(stored, tmp_path, pa
     (tmp_path / "secret.json").write_text('{"key": "hidden"}')
     (stored.output / "link.json").symlink_to(tmp_path / "secret.json")
     (stored.output / "folder").symlink_to(tmp_path)
-    assert notes(stored, artifact=path) == [f"{path}: not read, as it does not lie in the output folder."]
+    assert notes(stored, artifact=path) == [f"{path}: not read, because it is outside the output folder."]
 
 
 def test_links_within_the_output_folder_and_to_it_are_followed(stored, tmp_path):
@@ -186,7 +186,7 @@ def test_links_within_the_output_folder_and_to_it_are_followed(stored, tmp_path)
 def test_an_impossible_file_name_is_noted(stored, path):
     stored.add()
     (stored.output / "link").symlink_to(stored.output / "runs")
-    assert "is no name of a file" in notes(stored, artifact=path)[0]
+    assert "is not a file name" in notes(stored, artifact=path)[0]
 
 
 def test_a_fifo_in_place_of_a_run_does_not_hang(stored):
@@ -203,7 +203,7 @@ def test_a_run_that_another_has_taken_the_place_of_is_found_aside(stored):
     mine = place.read_text()
     other = json.loads(mine)
     place.write_text(json.dumps({**other, "fingerprint": "f" * 64}))
-    assert "another run has taken its place" in notes(stored)[0]
+    assert "another run has replaced it" in notes(stored)[0]
     place.with_name(f"{place.stem}.{'0' * 8}.json").write_text(mine)
     assert detail(stored)["run"]["trace"][0]["content"] == "mine"
     assert notes(stored) == []

@@ -161,7 +161,7 @@ def test_without_labels_there_is_nothing():
 def test_an_unknown_kappa_has_its_reason():
     [judge] = results([judged_row("r1", True)], [label("r1", "passed")])["human"]["judges"]
     assert (judge["kappa"], judge["kappa_ci95"]) == (None, None)
-    assert "passed of every run" in judge["kappa_undefined"]
+    assert "passed every run" in judge["kappa_undefined"]
     [judge] = results([judged_row("r1", True)], [label("r2", "passed")])["human"]["judges"]
     assert judge["kappa_undefined"] == "no run has a label that counts"
     assert (judge["agreement"], judge["pass_rate"]) == (None, {"people": None, "judge": None})

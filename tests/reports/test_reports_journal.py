@@ -211,8 +211,8 @@ def test_events_of_a_newer_version_are_passed_over(journal):
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("", "is no journal of a session"),
-        ("{}\n", "is no journal of a session"),
+        ("", "is not a session's journal"),
+        ("{}\n", "is not a session's journal"),
         ('{"event":"begin","seconds":0,"journal":2,"session":{}}\n', "journal: found version 2, expected 1"),
     ],
 )

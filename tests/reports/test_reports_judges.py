@@ -247,8 +247,8 @@ def test_a_judge_of_the_judged_models_family_is_warned_of_once():
     (judge,) = judges_of(*rows)
     assert (judge["runs"], judge["same_family"]) == (4, 3)
     assert family_warnings(rows) == [
-        "gpt-4o-mini judges gpt4o, o3 of its own family (OpenAI): judges favour it; "
-        "take a judge of another family, or several"
+        "gpt-4o-mini judges gpt4o, o3 of the same family (OpenAI): judges favour it; "
+        "use a judge of another family, or several"
     ]
 
 

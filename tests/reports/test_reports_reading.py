@@ -106,7 +106,7 @@ def test_the_first_bad_run_is_named(refused, change, said):
 
 @pytest.mark.parametrize("runs", [None, {}, "many", 3])
 def test_runs_that_are_no_list_are_said(refused, runs):
-    assert refused({**build_report(ROWS[:1], {}), "runs": runs}) == "runs: is no list"
+    assert refused({**build_report(ROWS[:1], {}), "runs": runs}) == "runs: not a list"
 
 
 def test_a_run_that_is_no_object_is_said(refused):

@@ -76,7 +76,7 @@ def test_no_link_is_followed(tmp_path, name):
     (tmp_path / "mine").write_bytes(b"")
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / name).symlink_to(tmp_path / "mine")
-    with pytest.raises(ConfigError, match="is no plain file"):
+    with pytest.raises(ConfigError, match="is not a regular file"):
         open_documents(tmp_path / "outputs").put(RUN, b"{}")
     assert (tmp_path / "mine").read_bytes() == b""
 

@@ -102,7 +102,7 @@ def test_journal_paths_that_are_not_plain_files_are_refused_at_once(output, caps
     place.unlink(missing_ok=True)
     make(kind, place)
     assert main(LOOKS["verify"]) == 1
-    assert f"store.sqlite{suffix}: is no plain file" in capsys.readouterr().err
+    assert f"store.sqlite{suffix}: is not a regular file" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not hasattr(os, "chown") or os.geteuid() != 0, reason="needs files of two users")

@@ -86,5 +86,5 @@ def test_a_folder_that_takes_no_file_is_said_once(tmp_path, caplog):
         for number in range(3):
             Judgements(folder).keep(fingerprint(number), "judge", YES)
     [record] = caplog.records
-    assert "judgements cannot be kept there" in record.getMessage()
+    assert "judgements cannot be stored" in record.getMessage()
     assert Judgements(folder).find(KEY) is None

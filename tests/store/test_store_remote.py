@@ -412,14 +412,14 @@ def test_failed_uploads_are_counted(url, shared):
         remote.offer(parcel)
     said = remote.close()
     assert said is not None
-    assert said.startswith(f"{3 + 2 * BATCH} results are not in the store {url}: {shared} is not there any more, or ")
+    assert said.startswith(f"{3 + 2 * BATCH} results are not in the store {url}: {shared} was removed or replaced")
 
 
 def test_a_folder_whose_mount_is_gone_is_no_store_without_results(url, shared, machine):
     there = machine("a")
     shared.rename(shared.with_name("mounted"))
     shared.mkdir()
-    with pytest.raises(UnreachableError, match=r"cannot be asked for what is paid already: .* is not there any more"):
+    with pytest.raises(UnreachableError, match=r"cannot be searched for paid runs: .* was removed or replaced"):
         there.pull()
     there.run()
     shared.rmdir()

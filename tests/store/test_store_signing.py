@@ -54,5 +54,5 @@ def test_refused_records_are_counted_by_kind():
     signer = Signer("key")
     for kind in ("run", "vote", "run"):
         signer.accepts(kind, RECORD)
-    said = "2 runs, 1 vote of the store had no signature of --agentbench-store-key's key and were not taken"
+    said = "2 runs, 1 vote of the store had no signature of --agentbench-store-key's key and were ignored"
     assert signer.describe_refused() == said

@@ -173,7 +173,7 @@ def write_job_summary(report: Mapping[str, Any], places: Places, path: Path) -> 
         # Other steps of the job write to this file too, and GitHub refuses all of it for a byte too many
         room = SUMMARY - taken
         if room < 10_000:
-            raise UnwritableError(f"{path}: the step's summary holds {taken:,} bytes already, GitHub takes 1 MiB")
+            raise UnwritableError(f"{path}: the step's summary already has {taken:,} bytes; GitHub's limit is 1 MiB")
         with path.open("ab") as file:
             file.write(f"\n{report_markdown(report, places, room - 1)}".encode())
     except OSError as error:

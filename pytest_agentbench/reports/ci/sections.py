@@ -262,7 +262,7 @@ def failures(report: Mapping[str, Any], places: Places) -> list[Block]:
 def errors(report: Mapping[str, Any], places: Places) -> list[Block]:
     """Return the cases that infrastructure kept from a verdict."""
     cases = troubles(report, "error")
-    head = f"### {count_text(len(cases), 'case')} ended in errors\n\nThese say nothing about the agent."
+    head = f"### {count_text(len(cases), 'case')} ended in errors\n\nThese are no verdicts on the agent."
     return folding_list(head, [_case_lines(case, "⚠️", places) for case in cases], SHOWN, "more ended in errors")
 
 

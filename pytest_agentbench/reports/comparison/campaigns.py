@@ -116,7 +116,7 @@ def build_campaign(report: Mapping[str, Any], name: str | None = None, model: st
         if model is None or row["model_id"] == model:
             groups[row["model_id"]][case_key(row)].append(row)
     if model is not None and not groups:
-        names = ", ".join(dict.fromkeys(row["model_id"] for row in report["runs"])) or "no run at all"
+        names = ", ".join(dict.fromkeys(row["model_id"] for row in report["runs"])) or "no run"
         raise ConfigError(f"{name}#{model}: found no run of a model {model!r}; the report has {names}")
     session = report["session"]
     return Campaign(

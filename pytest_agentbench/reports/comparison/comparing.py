@@ -44,12 +44,12 @@ def notes(baseline: Campaign, current: Campaign, matched: Sequence[tuple[str, st
     for old, new in matched:
         if (old in baseline.scripted) != (new in current.scripted):
             scripted, model = (baseline, old) if old in baseline.scripted else (current, new)
-            yield f"{model} of {scripted.label} answered from scripts: it is no model."
+            yield f"{model} of {scripted.label} answered from scripts: it is not a model."
     for side in (baseline, current):
         if chosen := [option for option in side.command if option in _BY_OUTCOME]:
             yield (
-                f"The cases of {side.label} were chosen by how they ended before ({chosen[0]}): whatever is said of "
-                "the difference here holds for no other cases, and failed ones may pass by chance alone."
+                f"The cases of {side.label} were chosen by how they ended before ({chosen[0]}): the difference "
+                "applies to no other cases, and failed cases may pass by chance alone."
             )
     for kind in dict.fromkeys([*baseline.profiles, *current.profiles]):
         before, now = baseline.profiles.get(kind), current.profiles.get(kind)
@@ -110,7 +110,7 @@ def _describe_reuse(model_id: str, taken: int, runs: int) -> str:
     if taken < runs:
         return f"{came}: nothing that they depend on changed, so they are most likely the same runs."
     return (
-        f"{came}: they are most likely the baseline's own runs, and say nothing about a difference. Run again with "
+        f"{came}: they are most likely the baseline's own runs, and show no difference. Run again with "
         "--agentbench-no-reuse."
     )
 
@@ -124,8 +124,8 @@ def _describe_other_measures(model_id: str, pairs: Sequence[tuple[CaseRuns, Case
     ):
         if changed:
             yield (
-                f"{changed} of {len(both)} judged cases of {model_id} have another {what} than in the baseline: what "
-                "differs may be that."
+                f"{changed} of {len(both)} judged cases of {model_id} have another {what} than in the baseline: that "
+                "may explain a difference."
             )
     measured = [(before, after) for before, after in pairs if before.measures and after.measures]
     # A changed judge or rubric changes the measure too. It is reported above, so it is left out here.
@@ -133,7 +133,7 @@ def _describe_other_measures(model_id: str, pairs: Sequence[tuple[CaseRuns, Case
     if changed := sum(before.measures != after.measures for before, after in same_judged):
         yield (
             f"{changed} of {len(measured)} cases of {model_id} are not decided as in the baseline: their checks, "
-            "metrics, thresholds or reference answers changed, or the evaluation profile; what differs may be that."
+            "metrics, thresholds, reference answers or evaluation profile changed; that may explain a difference."
         )
 
 

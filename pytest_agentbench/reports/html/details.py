@@ -129,10 +129,10 @@ def _stored_run(row: Row, output: Path | None, notes: list[str]) -> Stored | Non
         # is pruned.
         found = _read_document(f"{path.removesuffix('.json')}.{wanted[:8]}.json", output, [])
         if found is None or found[0].get("fingerprint") != wanted:
-            notes.append(f"{path}: another run has taken its place since this report was made.")
+            notes.append(f"{path}: another run has replaced it since this report was made.")
             return None
     if not _is_that_draw(row, found[0]):
-        notes.append(f"{path}: the case was run again since this report was made; what follows is the later run.")
+        notes.append(f"{path}: the case was run again since this report was made; the later run is shown.")
     return found
 
 
@@ -155,10 +155,10 @@ def _stored_evaluation(row: Row, run: Mapping[str, Any] | None, output: Path | N
     document = found[0]
     of = document.get("run_id")
     if run is not None and of is not None and of != run.get("run_id"):
-        notes.append(f"{path}: the verdict that is stored there now is on another run.")
+        notes.append(f"{path}: the stored verdict is now on another run.")
         return None
     if document.get("final_score") != row.get("final_score"):
-        notes.append(f"{path}: the run was judged again since this report was made; what follows is the later verdict.")
+        notes.append(f"{path}: the run was judged again since this report was made; the later verdict is shown.")
     return found
 
 
@@ -169,7 +169,7 @@ def _read_document(path: str, output: Path | None, notes: list[str]) -> Stored |
         return None
     try:
         if not lies_below(str(output), path):
-            notes.append(f"{path}: not read, as it does not lie in the output folder.")
+            notes.append(f"{path}: not read, because it is outside the output folder.")
             return None
         content = open_documents(output).read(path)
         if content is None:
@@ -179,7 +179,7 @@ def _read_document(path: str, output: Path | None, notes: list[str]) -> Stored |
         notes.append(f"{path}: cannot be read in {output}: {error.strerror or error}.")
         return None
     except ValueError as error:
-        notes.append(f"{path}: is no name of a file: {error}.")
+        notes.append(f"{path}: is not a file name: {error}.")
         return None
     try:
         document = from_json(content, cache_strings="keys")
@@ -422,7 +422,7 @@ def _write(folder: Path, chunks: Iterable[str]) -> list[str]:
             write_atomically(str(folder), name, f'agentbenchChunk("{name}","{text}");\n'.encode("ascii"))
         except OSError as error:
             raise UnwritableError(
-                f"{folder / name}: the page's details cannot be written there: {error.strerror or error}; "
+                f"{folder / name}: the page's details cannot be written: {error.strerror or error}; "
                 "name another place for the page with --agentbench-html"
             ) from error
         names.append(name)

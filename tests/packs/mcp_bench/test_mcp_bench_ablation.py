@@ -270,7 +270,7 @@ def test_a_missing_judge_task_or_store_is_an_error(ablation, tmp_path):
     assert "found no judge; name models with --judge" in ablation()[2]
     (tmp_path / "empty").mkdir()
     assert "found no MCP task" in ablation("empty", "--judge", "one")[2]
-    assert "found no store.sqlite and no folder runs in it" in ablation("--output", "nowhere", "--judge", "one")[2]
+    assert "found neither store.sqlite nor a folder runs" in ablation("--output", "nowhere", "--judge", "one")[2]
 
 
 def test_problems_of_the_ratings_have_their_line(ablation, tmp_path, endpoint):
