@@ -176,7 +176,7 @@ def run_fingerprint_input(
 
 
 def drop_transport(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return runner settings without those of the transport, which change no result."""
+    """Return runner settings without transport settings, which change no result."""
     return {name: value for name, value in settings.items() if name not in _TRANSPORT}
 
 
@@ -245,9 +245,7 @@ def _server_input(server: McpServer) -> dict[str, Any]:
 
 
 def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
-    """Return the settings of an evaluation profile that affect every evaluation: resolved judges, prompt, anchors,
-    policy, metrics.
-    """
+    """Return the settings that affect every evaluation: judges, prompt, anchors, policy, metrics."""
     names = {"evaluation_profile_id", "title", "metadata", "judge_system_prompt_path", "judge_system_prompt"}
     names |= (profile.model_extra or {}).keys()
     # Fields at their default are left out
@@ -297,7 +295,7 @@ class VerdictInputs:
     """
 
     def __init__(self, covered: Plain) -> None:
-        """`covered` is the `evaluation_input` of no run."""
+        """Set up the input of verdicts; `covered` is the `evaluation_input` without a run."""
         self.covered = covered
         self._head = canonical_json(Plain({name: covered[name] for name in covered.keys() - _LAST}))[:-1]
 

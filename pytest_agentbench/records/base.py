@@ -223,9 +223,7 @@ class RecordWithParts(Record):
 
 
 class CasePart(Record):
-    """A part that a system adds to a case, and its answers for the engine. Subclasses override the methods that
-    apply.
-    """
+    """Part of a case that a pack adds, and its answers for the engine. Subclasses override methods."""
 
     is_section: ClassVar[bool] = False
     """Whether a test.yaml may have the part, as a section of its name, which is then in the run's fingerprint.
@@ -243,21 +241,17 @@ class CasePart(Record):
 
     @property
     def deciders(self) -> tuple[str, ...]:
-        """Return the names of the means that decide the case in place of checks, metrics and judges; () if those
-        decide.
-        """
+        """Return the names of the graders that replace checks, metrics and judges, or () for none."""
         return ()
 
     @property
     def asked_texts(self) -> tuple[str, ...]:
-        """Return the texts that the agent may be asked instead of the case's messages; none: it is asked these."""
+        """Return texts that replace the messages of the case for the agent, or () to use the messages."""
         return ()
 
     @property
     def required_calls(self) -> Mapping[str, Collection[str]] | None:
-        """Return the calls that must succeed before each tool, by ids or plain names of tools; None if none are
-        declared.
-        """
+        """Return the calls that must succeed before each tool, by ids or names of tools; None if undeclared."""
         return None
 
     @property
@@ -267,7 +261,7 @@ class CasePart(Record):
 
     @property
     def is_answered(self) -> bool:
-        """Return whether its answer is stored already, so that no runner is asked for one."""
+        """Return whether its answer is stored, so that no runner is asked."""
         return False
 
     def offered_servers(self, case_id: str, profile: Any, declared: Collection[str]) -> Collection[str]:
@@ -278,7 +272,7 @@ class CasePart(Record):
         return ()
 
     def optional_servers(self, case_id: str, profile: Any, declared: Collection[str]) -> Collection[str]:
-        """Return the offered MCP servers that a run goes on without if they are missing here or do not start."""
+        """Return the optional MCP servers: a run continues without them if they are missing or do not start."""
         return ()
 
     def excluded_tools(self, profile: Any) -> Mapping[str, tuple[str, ...]]:

@@ -104,7 +104,7 @@ EndpointHeaders = Annotated[dict[str, str], AfterValidator(_endpoint_headers)]
 
 
 def header_variable(value: str) -> str | None:
-    """Return the variable that a header of an endpoint takes its value from, None for a value that is written out."""
+    """Return the variable whose value an endpoint's header has, or None for a literal value."""
     found = _FROM_VARIABLE.fullmatch(value)
     return found and found[1]
 
@@ -342,7 +342,7 @@ class Expectation(Record):
 
 
 class Expectations(Record):
-    """Hard ones are critical; soft ones earn partial credit."""
+    """Expectations for the judge: hard ones are critical; soft ones earn partial credit."""
 
     hard_expectations: tuple[Expectation, ...] = ()
     """Mandatory expectations; with `require_hard`, an unmet one fails the case."""

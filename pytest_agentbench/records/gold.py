@@ -66,14 +66,14 @@ def read_gold(value: Any) -> Gold:
 
 
 def gold_text(gold: Gold) -> str:
-    """Return the answer as one text, for people and for models that are asked."""
+    """Return the answer as one text, for people and in prompts."""
     if isinstance(gold, str):
         return gold
     return gold.text
 
 
 def gold_reply(gold: Gold) -> str:
-    """Return a reply that gives the answer: of several right ones the first, or all of them, a line each."""
+    """Return a correct reply: the first of several alternatives, or all required answers, one per line."""
     if isinstance(gold, str):
         return gold
     return gold.reply

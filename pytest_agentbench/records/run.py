@@ -387,7 +387,7 @@ class RunArtifact(Record):
 
     @property
     def ending(self) -> str | None:
-        """Return how the run ended in a few words; None for a plain answer, and if nobody knows."""
+        """Return the end of the run in a few words; None for a plain answer or an unknown end."""
         # Of each kind of runner event the number of the request that its last one is of
         last = {event.name: event.data.get("number") for event in self.trace if isinstance(event, RunnerEvent)}
         if CALL_AS_TEXT in last:

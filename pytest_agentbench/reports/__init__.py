@@ -1,5 +1,5 @@
-"""Reports: what a session found, for people (terminal, assertion reports, live progress) and for programs
-(report.json, user properties, JUnit, the gate).
+"""Reports of a session for people (terminal, assertion reports, live progress) and for programs (report.json, user
+properties, JUnit, the gate).
 
 Others use: assertion, charts, ci.document, ci.sections, comparison.campaigns, comparison.comparing,
 comparison.results, comparison.wording, datasets, ends, export, failure_lists, gate, html.details, html.page,

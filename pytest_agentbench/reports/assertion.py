@@ -16,7 +16,7 @@ from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeR
 from pytest_agentbench.records.gold import gold_text
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.reports.sections import sections_of
-from pytest_agentbench.reports.table import clip_cells, format_apart, format_number, pad_cells
+from pytest_agentbench.reports.table import and_more, clip_cells, format_apart, format_number, pad_cells
 from pytest_agentbench.statistics.estimates import mean_of
 from pytest_agentbench.terminal_text import sendable, visible_line
 
@@ -35,7 +35,7 @@ def collection_problems(nodeid: str, text: str, root: Path) -> list[dict[str, An
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     matches = [match for line in lines if (match := _PROBLEM.fullmatch(line))]
     if not matches:
-        last_line = lines[-1] if lines else "cannot be collected"
+        last_line = (lines or ["cannot be collected"])[-1]
         return [{"file": nodeid.partition("::")[0], "line": None, "message": sendable(last_line, _LONGEST)}]
     return [
         {
@@ -98,9 +98,7 @@ class Fault:
 
 
 def faults(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> list[Fault]:
-    """Return all reasons why the run failed (status, checks, metrics, judge), or the given reasons if none of these
-    failed.
-    """
+    """Return the faults of a run (status, checks, metrics, judge), or the evaluation's reasons if there is none."""
     reasons_found = [*_status_faults(case, artifact)]
     reasons_found += [_check_fault(result) for result in evaluation.checks if result.outcome in ("failed", "error")]
     reasons_found += [
@@ -112,9 +110,7 @@ def faults(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> list[Fa
 
 
 def headline(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> str:
-    """Return the first fault in one line, and how many there are besides: for pytest's short summary and a row's
-    message.
-    """
+    """Return the first fault in one line and the number of others, for pytest's summary and a row's message."""
     run_faults = faults(case, artifact, evaluation)
     if not run_faults:
         return "failed"
@@ -126,27 +122,23 @@ def headline(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> str:
 def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, artifact_path: str | None) -> str:
     """Return the assertion report of a run that the agent failed."""
     run_faults, first = faults(case, artifact, evaluation), headline(case, artifact, evaluation)
-    # A single fault that fits into the first line is not repeated.
-    alone = len(run_faults) == 1 and run_faults[0].message is not None and run_faults[0].sentence == first
-    details = (
-        [f"    {line}" for line in _describe_fault(run_faults[0])[1:]] if alone else ["", *_align_faults(run_faults)]
-    )
+    if len(run_faults) == 1 and run_faults[0].message is not None and run_faults[0].sentence == first:
+        # The whole fault is in the first line already: only its reason and values follow
+        lines = [first, *(f"    {line}" for line in _describe_fault(run_faults[0])[1:])]
+    else:
+        lines = [first, "", *_align_faults(run_faults)]
     evidence = [
         f"    {_shorten_line(line)}"
         for section in sections_of(case, evaluation).values()
         for line in section.evidence(evaluation)
     ]
-    lines = [first, *details, *(["", "evidence:", *evidence] if evidence else [])]
+    if evidence:
+        lines += ["", "evidence:", *evidence]
+    lines += ["", *_broken_tool_lines(artifact), *_asking_lines(artifact)]
     # A run that failed by its end has it among its faults
-    ended = [_shorten_line(f"ended: {artifact.ending}")] if artifact.status == "success" and artifact.ending else []
-    lines += [
-        "",
-        *_broken_tool_lines(artifact),
-        *_asking_lines(artifact),
-        *ended,
-        *_answer_lines(artifact.final_output),
-        *_change_lines(artifact),
-    ]
+    if artifact.status == "success" and artifact.ending:
+        lines.append(_shorten_line(f"ended: {artifact.ending}"))
+    lines += [*_answer_lines(artifact.final_output), *_change_lines(artifact)]
     if artifact_path is not None:
         lines.append(f"full trace: {visible_line(artifact_path)}")
     return "\n".join(lines)
@@ -154,13 +146,15 @@ def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, ar
 
 def error_report(error: BaseException, artifact: RunArtifact | None = None, artifact_path: str | None = None) -> str:
     """Return pytest's text for an infrastructure error: the cause, the remedy, the events recorded until then."""
-    code, message = getattr(error, "code", None), _shorten_lines(str(error), _ERROR_LINES)
+    kind = type(error).__name__
+    if code := getattr(error, "code", None):
+        kind += f" ({code})"
     lines = [
-        f"{type(error).__name__}{f' ({code})' if code else ''}: {message or 'no message'}",
+        f"{kind}: {_shorten_lines(str(error), _ERROR_LINES) or 'no message'}",
         "",
         "This is no verdict on the agent: the run counts as an error, not as a failure.",
     ]
-    lines += [f"remedy: {advice}" for kind, advice in _ADVICE.items() if isinstance(error, kind)]
+    lines += [f"remedy: {advice}" for base, advice in _ADVICE.items() if isinstance(error, base)]
     if getattr(error, "retryable", False):
         lines.append("The same request may work later.")
     if artifact is not None and artifact.final_output is not None:
@@ -179,8 +173,9 @@ _ADVICE: dict[type[BaseException], str] = {
 def _status_faults(case: Case, artifact: RunArtifact) -> Iterator[Fault]:
     if artifact.status == "success" or artifact.status in case.expects_status:
         return
-    error = artifact.error
-    message = f"{artifact.status} ({error.code}): {error.message}" if error is not None else artifact.status
+    message: str = artifact.status
+    if artifact.error is not None:
+        message += f" ({artifact.error.code}): {artifact.error.message}"
     yield Fault("run", "status", expected="success", actual=message)
 
 
@@ -221,9 +216,10 @@ def _judge_faults(case: Case, evaluation: Evaluation, judge: JudgeResult) -> Ite
         yield from _final_score_faults(evaluation, parts, judge)
     elif not judge.passed:
         score, minimum = format_apart(judge.overall, 10 * judge.pass_threshold, digits=1)
-        parts = ", ".join(f"{name} {format_number(value)}" for name, value in judge.dimensions.items())
-        unmet = _describe_unmet(case, judge)
-        message = f"scored {score}, at least {minimum} of 10 is wanted{unmet}{f' ({parts})' if parts else ''}"
+        message = f"scored {score}, at least {minimum} of 10 is wanted{_describe_unmet(case, judge)}"
+        if judge.dimensions:
+            scores = (f"{name} {format_number(value)}" for name, value in judge.dimensions.items())
+            message += f" ({', '.join(scores)})"
         yield Fault("judge", "overall", message, reason=judge.summary.strip() or None)
     if case.require_hard:
         for text in judge.unmet_hard:
@@ -231,22 +227,19 @@ def _judge_faults(case: Case, evaluation: Evaluation, judge: JudgeResult) -> Ite
 
 
 def _describe_unmet(case: Case, judge: JudgeResult) -> str:
-    """Return the expectations that count against the run: hard ones below 1, soft ones that most of the verdicts
-    deny.
-    """
-    verdicts = [each.verdict for each in judge.iterations if each.verdict is not None]
+    """Return the unmet expectations: hard ones below 1, soft ones that most verdicts deny."""
+    verdicts = [iteration.verdict for iteration in judge.iterations if iteration.verdict is not None]
     met: dict[int, list[float]] = {}
-    for each in (said for verdict in verdicts for said in verdict.expectations if said.kind == "soft"):
-        met.setdefault(each.index, []).append(each.met)
+    for expectation_met in (met_of for verdict in verdicts for met_of in verdict.expectations if met_of.kind == "soft"):
+        met.setdefault(expectation_met.index, []).append(expectation_met.met)
     soft = [
         expectation.text
         for index, expectation in enumerate(case.expectations.soft_expectations)
         if (scores := met.get(index)) and mean_of(scores) < 0.5
     ]
     unmet = [clip_cells(text, _EXPECTATION) for text in (*judge.unmet_hard, *soft)]
-    more = f" and {len(unmet) - _EXPECTATIONS} more" if len(unmet) > _EXPECTATIONS else ""
     if unmet:
-        return f"; not met: {'; '.join(unmet[:_EXPECTATIONS])}{more}"
+        return f"; not met: {'; '.join(unmet[:_EXPECTATIONS])}{and_more(len(unmet), _EXPECTATIONS)}"
     return ""
 
 
@@ -278,8 +271,11 @@ def _align_faults(run_faults: list[Fault]) -> list[str]:
 
 
 def _describe_fault(fault: Fault) -> list[str]:
-    lines = [_shorten_line(fault.message)] if fault.message is not None else []
-    lines += _wrap_text("reason:", fault.reason) if fault.reason is not None else []
+    lines = []
+    if fault.message is not None:
+        lines.append(_shorten_line(fault.message))
+    if fault.reason is not None:
+        lines += _wrap_text("reason:", fault.reason)
     if fault.expected is None and fault.actual is None:
         return lines or ["failed"]
     expected, actual = _skip_common_start(fault.expected or "-", fault.actual or "-")
@@ -293,9 +289,9 @@ def _shorten_line(text: str) -> str:
 
 def _wrap_text(label: str, text: str) -> list[str]:
     """Return a labelled text of a few sentences, on two lines at most."""
-    shown = visible_line(" ".join(text[: 4 * WIDTH].split()))
-    lines = textwrap.wrap(shown, WIDTH, max_lines=2, placeholder=" ...")
-    return [f"{label if at == 0 else '':10}{line}" for at, line in enumerate(lines)]
+    sentences = visible_line(" ".join(text[: 4 * WIDTH].split()))
+    lines = textwrap.wrap(sentences, WIDTH, max_lines=2, placeholder=" ...")
+    return [f"{head:10}{line}" for head, line in zip((label, ""), lines, strict=False)]
 
 
 def _skip_common_start(expected: str, actual: str) -> tuple[str, str]:
@@ -308,14 +304,15 @@ def _skip_common_start(expected: str, actual: str) -> tuple[str, str]:
 
 def _answer_lines(answer: str | None) -> list[str]:
     """Return the answer's last lines."""
-    if answer is None or not answer.strip():
-        return ["answer: none" if answer is None else "answer: blank"]
+    if answer is None:
+        return ["answer: none"]
+    if not answer.strip():
+        return ["answer: blank"]
     lines = answer.rstrip().splitlines()
-    last_lines = [f"    {_shorten_line(line)}".rstrip() for line in lines[-ANSWER_LINES:]]
-    return [
-        f"answer (last {len(last_lines)} of {len(lines)} lines):" if len(lines) > len(last_lines) else "answer:",
-        *last_lines,
-    ]
+    head = "answer:"
+    if len(lines) > ANSWER_LINES:
+        head = f"answer (last {ANSWER_LINES} of {len(lines)} lines):"
+    return [head, *(f"    {_shorten_line(line)}".rstrip() for line in lines[-ANSWER_LINES:])]
 
 
 def _broken_tool_lines(artifact: RunArtifact) -> list[str]:
@@ -346,7 +343,8 @@ def _change_lines(artifact: RunArtifact) -> list[str]:
             lines.append(f"... and {len(changes) - position} more changes")
             break
         lines += block
-    lines += [artifact.changes_untold] if artifact.changes_untold is not None else []
+    if artifact.changes_untold is not None:
+        lines.append(artifact.changes_untold)
     if lines:
         return ["workspace:", *(f"    {_shorten_line(line)}" for line in lines)]
     return []

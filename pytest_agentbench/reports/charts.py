@@ -97,7 +97,12 @@ def score_against(report: Mapping[str, Any], against: str) -> Chart:
     the models with an unknown figure and those with too few judged cases for a mean.
     """
     scored = any(model["mean_score"] is not None for model in report["models"])
-    y, interval = ("mean_score", "score_ci95") if scored else ("pass_rate", "pass_rate_ci95")
+    if scored:
+        y, interval, figure = "mean_score", "score_ci95", "Mean score"
+        vertical = {"field": y, "type": "quantitative", "title": "Mean score, 0 to 10", "scale": {"domain": [0, 10]}}
+    else:
+        y, interval, figure = "pass_rate", "pass_rate_ci95", "Pass rate"
+        vertical = {**_RATE, "scale": {"domain": [0, 1]}}
     x, title = {"cost": ("cost_usd", "Mean cost of a run, USD"), "time": ("seconds", "Mean time of a run, s")}[against]
     # Not the model's total by its runs: one run of unknown cost would leave the model without a place
     costs = _run_costs(report)
@@ -110,14 +115,9 @@ def score_against(report: Mapping[str, Any], against: str) -> Chart:
             few.append(name)
         else:
             values.append({"model": name, x: at, y: model[y], **_interval_ends(model[interval]), "runs": model["runs"]})
-    what = "Mean score" if scored else "Pass rate"
-    if scored:
-        vertical = {"field": y, "type": "quantitative", "title": "Mean score, 0 to 10", "scale": {"domain": [0, 10]}}
-    else:
-        vertical = {**_RATE, "scale": {"domain": [0, 1]}}
     horizontal = {"field": x, "type": "quantitative", "axis": {"tickCount": 6}, **_scale_axis(title, values, x)}
     spec = {
-        **_spec(f"{what} against {against}", values),
+        **_spec(f"{figure} against {against}", values),
         "height": 280,
         "encoding": {"x": horizontal},
         "layer": [
@@ -131,8 +131,8 @@ def score_against(report: Mapping[str, Any], against: str) -> Chart:
     if few:
         note += f" Not drawn, for fewer than {FEWEST_JUDGED} of its cases were judged: {', '.join(few)}."
     if lacking:
-        note += f" Not drawn, for its {against} or its {what.lower()} is unknown: {', '.join(lacking)}."
-    return Chart(f"score-{against}", f"{what} against {against}", note, spec)
+        note += f" Not drawn, for its {against} or its {figure.lower()} is unknown: {', '.join(lacking)}."
+    return Chart(f"score-{against}", f"{figure} against {against}", note, spec)
 
 
 def _scale_axis(title: str, values: Values, field: str) -> dict[str, Any]:
@@ -210,9 +210,11 @@ def _name_models(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, 
 
 
 def _shorten_name(name: str) -> str:
-    """Return a shortened name for a chart: the library takes minutes to lay out a million letters."""
+    """Return a name of bounded length: the library takes minutes to lay out a million letters."""
     # The middle is left out: models of one family begin alike, and differ at the end
-    return visible(name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2]}…{name[-LONGEST_NAME // 2 :]}")
+    if len(name) > LONGEST_NAME:
+        name = f"{name[: LONGEST_NAME // 2]}…{name[-LONGEST_NAME // 2 :]}"
+    return visible(name)
 
 
 def _run_costs(report: Mapping[str, Any]) -> dict[str, float]:
@@ -261,16 +263,17 @@ def _whiskers(along: str, channel: Mapping[str, Any], values: Values) -> list[Sp
 def _points(encoding: Mapping[str, Any], *, legend: bool = True) -> Spec:
     """Return a mark for each value; colour and shape distinguish models."""
     names = {"orient": "bottom", "title": None, "labelLimit": 220, "symbolLimit": 60}
-    told = {**_BY_MODEL, "legend": names if legend else None}
+    by_model = {**_BY_MODEL, "legend": names if legend else None}
     return {
         "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
-        "encoding": {**encoding, "color": told, "shape": told},
+        "encoding": {**encoding, "color": by_model, "shape": by_model},
     }
 
 
 def _tooltip(*fields: str) -> list[dict[str, Any]]:
     formats = {"pass_rate": ".1%", "mean_score": ".2f", "cost_usd": "$.4f", "seconds": ".2f"}
-    return [{"field": name, **({"format": formats[name]} if name in formats else {})} for name in fields]
+    entries = ({"field": name, "format": formats.get(name)} for name in fields)
+    return [{key: value for key, value in entry.items() if value is not None} for entry in entries]
 
 
 _WIDTH, _NOTE = 640, 100

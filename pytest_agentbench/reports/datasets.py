@@ -82,7 +82,9 @@ def _score_of(row: Row, scorer: str | None) -> float | None:
 
 
 def _entry(row: Row, scorer: str | None) -> Entry:
-    score, passed = (_score_of(row, scorer), row["outcome"] == "passed") if has_verdict(row) else (None, None)
+    score = passed = None
+    if has_verdict(row):
+        score, passed = _score_of(row, scorer), row["outcome"] == "passed"
     return Entry(row["fields"], row["tags"], score, passed, case_key(row))
 
 

@@ -23,9 +23,7 @@ def list_dropped(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def end_warnings(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield which models gave many blank answers, which asked themselves further questions, and which were asked
-    otherwise than others.
-    """
+    """Yield sentences on models with many blank answers, with replies that run on, and with refused parameters."""
     ends: dict[str, Counter[str | None]] = defaultdict(Counter)
     dropped: dict[str, set[str]] = defaultdict(set)
     run_on: Counter[str] = Counter()

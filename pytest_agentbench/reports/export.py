@@ -77,7 +77,9 @@ def columns(report: Mapping[str, Any]) -> list[Column]:
         for name in _list_names(rows, key):
             values = [row[key].get(name) for row in rows if row.get(key) is not None]
             kind = section.column_kinds.get(name, "number")
-            table_columns.append(Column(f"{key}.{name}", kind if _fits(kind, values) else "text", (key, name)))
+            if not _fits(kind, values):
+                kind = "text"
+            table_columns.append(Column(f"{key}.{name}", kind, (key, name)))
     groups = [group["field"] for dataset in report["datasets"] for group in dataset["breakdown"]]
     fields = [name for name in dict.fromkeys(groups) if name != TAG]
     return table_columns + [Column(f"field.{name}", "text", ("fields", name)) for name in fields]
@@ -190,7 +192,8 @@ def _with_checks(row: Mapping[str, Any]) -> dict[str, Any]:
 def _read_value(row: Mapping[str, Any], column: Column) -> Any:
     current: Any = row
     for key in column.path:
-        current = None if current is None else current.get(key)
+        if current is not None:
+            current = current.get(key)
     if column.kind == "text" and not isinstance(current, str | None):
         return json.dumps(current, ensure_ascii=False)
     if current is None or column.kind not in _NUMBERS:

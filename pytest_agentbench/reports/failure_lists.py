@@ -81,7 +81,9 @@ class ShortLists:
         stats, config = terminalreporter.stats, terminalreporter.config
         errors, failures = stats.get("error", []), stats.get("failed", [])
         total = sum(_problem_of(report) is not None for report in [*errors, *failures])
-        most = (SHOWN if total > MANY else total) if self.most is None else self.most
+        most = self.most
+        if most is None:
+            most = SHOWN if total > MANY else total
         folded = _fold(errors) if terminalreporter.verbosity < 2 else [[report] for report in errors]
         short = {"error": self._first([[_with_count(group), *group[1:]] for group in folded], most)}
         short["failed"] = self._first([[report] for report in failures], most)
@@ -114,7 +116,9 @@ class ShortLists:
             if report.when == "teardown" and report.sections:
                 texts = [section for section in report.sections if "teardown" in section[0]]
                 printed.setdefault(report.nodeid, []).extend(texts)
-        for name in names if printed else ():
+        if not printed:
+            return
+        for name in names:
             short[name] = [
                 _with_sections(report, printed.get(report.nodeid)) for report in short.get(name, stats.get(name, ()))
             ]
@@ -156,7 +160,9 @@ def _list_places(written: Mapping[str, Path]) -> list[str]:
     """Return sentences on where every failure is."""
     report, page = (written.get(name) for name in ("report", "page"))
     places = [str(path) for path in (report, page) if path is not None]
-    lines = [f"each failure is in {' and '.join(places)}"] if places else []
+    lines = []
+    if places:
+        lines.append(f"each failure is in {' and '.join(places)}")
     if page is None and report is not None:
         lines.append(f"agentbench report {report} --html page.html writes the page")
     return [*lines, "--agentbench-show-failures all shows them here, N the first N"]
@@ -178,8 +184,10 @@ def _fold(errors: Sequence[Any]) -> list[list[Any]]:
     """Return the errors in groups of equal ones, each in the order of its first."""
     groups: dict[Any, list[Any]] = {}
     for report in errors:
-        problem = _problem_of(report)
-        kind = (problem[0], as_alike(problem[1])) if problem is not None and problem[1] else report.nodeid
+        kind: Any = report.nodeid
+        model_id, message = _problem_of(report) or ("", None)
+        if message:
+            kind = model_id, as_alike(message)
         groups.setdefault(kind, []).append(report)
     return list(groups.values())
 

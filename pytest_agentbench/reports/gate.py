@@ -21,7 +21,9 @@ def case_key(row: Mapping[str, Any]) -> CaseKey:
     """
     # The node id and not the case id alone: files of several folders may name their cases alike
     place, variant = row["nodeid"].rpartition("[")[0], row.get("variant")
-    return place if variant is None else f"{place}[{variant}]", row["case_id"]
+    if variant is not None:
+        place = f"{place}[{variant}]"
+    return place, row["case_id"]
 
 
 def has_verdict(row: Mapping[str, Any]) -> bool:
@@ -149,8 +151,7 @@ def describe_shortfall(counts: Counts, min_completion: float) -> str | None:
 
 
 def case_failures(cases: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence for each `cases[]` entry of report.json that must pass and did not, or misses its own
-    threshold."""
+    """Return a sentence for each `cases[]` entry that must pass and did not, or misses its own threshold."""
     sentences = []
     for case in cases:
         name, ran = f"{case['case_id']} [{case['model_id']}]", case["repetitions"] - case["skipped"]

@@ -84,7 +84,7 @@ def _describe_problems(value: object, error: ValidationError) -> list[str]:
             "keep them in separate files"
         ]
     problems = error.errors(include_url=False, include_context=False)
-    return [field_problem(problem if problem["loc"] else {**problem, "loc": ("line",)}) for problem in problems]
+    return [field_problem({**problem, "loc": problem["loc"] or ("line",)}) for problem in problems]
 
 
 Report = dict[str, Any]
@@ -103,10 +103,11 @@ class _PeopleVerdict:
     @property
     def passed(self) -> bool | None:
         """Return the majority's verdict, or None for a tie."""
-        votes = [1 if label.verdict == "passed" else -1 for label in self.labels]
-        if sum(votes) == 0:
+        passed = sum(label.verdict == "passed" for label in self.labels)
+        failed = len(self.labels) - passed
+        if passed == failed:
             return None
-        return sum(votes) > 0
+        return passed > failed
 
     @property
     def score(self) -> float | None:
@@ -226,14 +227,14 @@ def _agreement(judge: _LabelledJudge) -> dict[str, Any]:
         "both_failed": table.both_failed,
         "only_people_passed": table.only_people_passed,
         "only_judge_passed": table.only_judge_passed,
-        "agreement": table.agreed / n if n else None,
+        "agreement": _share(table.agreed, n),
         "agreement_ci95": pair(pass_rate_interval([(sum(a == b for a, b in group), len(group)) for group in groups])),
         "kappa": table.kappa,
         "kappa_ci95": pair(kappa_interval(groups)),
         "kappa_undefined": _why_undefined(table),
         "pass_rate": {
-            "people": table.people_passed / n if n else None,
-            "judge": table.judge_passed / n if n else None,
+            "people": _share(table.people_passed, n),
+            "judge": _share(table.judge_passed, n),
         },
         "prevalence_index": table.prevalence_index,
         "bias_index": table.bias_index,
@@ -241,6 +242,12 @@ def _agreement(judge: _LabelledJudge) -> dict[str, Any]:
         "scores": _score_agreement(judge.opinions),
         "disagreements": disagreements,
     }
+
+
+def _share(count: int, n: int) -> float | None:
+    if n:
+        return count / n
+    return None
 
 
 def _why_undefined(table: Table) -> str | None:

@@ -198,9 +198,7 @@ class Journal:
         self._append(self._line(event, **fields))
 
     def _replace(self, *lines: bytes) -> bool:
-        """Put a file of these lines in the journal's place, and return whether that could be; the rows are read on from
-        the old one.
-        """
+        """Replace the journal by these lines and return whether that worked. Rows are still read from the old file."""
         if self.path is None or self._descriptor is None or self._is_over or self.path.parent.is_symlink():
             return False
         try:
@@ -292,7 +290,7 @@ class JournalReader:
         return new
 
     def report(self) -> dict[str, Any]:
-        """Return report.json, of a session that is not over as far as it is known."""
+        """Return report.json; for a session that is not over, with the rows so far."""
         from pytest_agentbench.reports.report import build_report
 
         rows = [row for _, row in sorted(self.rows.values(), key=lambda placed: placed[0])]
@@ -349,13 +347,14 @@ class JournalReader:
     def _read_rows(self) -> list[Row]:
         from pytest_agentbench.reports.reading import read_report
 
-        path = self.path.parent.parent / REPORT
-        report = read_report(path) if path.is_file() else None
-        if report is None or report["session"]["started_at"] != self.session["started_at"]:
-            holder = "a later session's report" if report is not None else "none"
-            raise RowsGoneError(f"{self.path}: its session wrote its runs to {path}, found {holder} there")
-        rows: list[Row] = report["runs"]
-        return rows
+        path, holder = self.path.parent.parent / REPORT, "none"
+        if path.is_file():
+            report = read_report(path)
+            if report["session"]["started_at"] == self.session["started_at"]:
+                rows: list[Row] = report["runs"]
+                return rows
+            holder = "a later session's report"
+        raise RowsGoneError(f"{self.path}: its session wrote its runs to {path}, found {holder} there")
 
 
 class RowsGoneError(ConfigError):
@@ -389,9 +388,10 @@ def read_journal(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not a session's journal, or the session was killed at its start")
     report = reader.report()
     if not reader.is_over:
-        what = "The session is still running" if reader.is_live() else "The session was killed"
-        progress = f"{len(reader.rows)} of {reader.planned if reader.planned is not None else 'its'} runs are reported"
-        report["session"]["warnings"] = [*report["session"]["warnings"], f"{what}: {progress}."]
+        state = "is still running" if reader.is_live() else "was killed"
+        planned = "its" if reader.planned is None else reader.planned
+        warning = f"The session {state}: {len(reader.rows)} of {planned} runs are reported."
+        report["session"]["warnings"] = [*report["session"]["warnings"], warning]
     return report
 
 

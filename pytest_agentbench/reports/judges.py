@@ -266,9 +266,7 @@ def _known_scores(votes: Votes) -> list[float]:
 
 
 def _panel_agreement(judge: Judge, panel: Sequence[dict[Judge, float]]) -> dict[str, Any] | None:
-    """Return how far this judge and the others of its panel agree, by each one's mean, over the runs that several
-    scored; None for a judge that is in no panel.
-    """
+    """Return the agreement of a judge's panel by each judge's mean, over shared runs; None if it is in no panel."""
     shared = [judges for judges in panel if judge in judges]
     if not shared:
         return None

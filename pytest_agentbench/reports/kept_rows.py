@@ -80,7 +80,7 @@ class RowKeeper:
         self._last: tuple[int, Row] = -1, {}
 
     def keep(self, row: Row, number: int, at: int) -> KeptRow:
-        """Return a row whose text has this number, and which is at this place in the session's order."""
+        """Return the row whose text has this number, at this place in the session's order."""
         every = tuple(row)
         if (names := self._names.get(every)) is None:
             names = self._names[every] = _Names(every)

@@ -61,17 +61,17 @@ def write_forecast(reporter: Terminal, forecasts: Sequence[Forecast]) -> None:
 def _format_expected(expected: Expected, format_number: Callable[[float], str], style: Style) -> str:
     if expected.unknown and not expected.known:
         return style.dash
-    return (style.at_least if expected.unknown else "") + format_number(expected.known)
+    return style.mark_sum(format_number(expected.known), exact=not expected.unknown)
 
 
 def _describe_new(forecast: Forecast) -> str:
     if not forecast.new:
         return ""
-    what = f"{forecast.new} of {forecast.to_run} runs are of cases that never ran on this model"
+    runs = f"{forecast.new} of {forecast.to_run} runs are of cases that never ran on this model"
     unknown = forecast.run_usd.unknown == forecast.to_run and forecast.new == forecast.to_run
     if unknown:
-        return f"{what}: their tokens and costs are unknown"
-    return f"{what}: the model's mean is used"
+        return f"{runs}: their tokens and costs are unknown"
+    return f"{runs}: the model's mean is used"
 
 
 BAR = 16
@@ -126,12 +126,13 @@ class StatusLine:
         Silent in xdist's workers, under `-s` (the tests' own output comes at any time) and without a terminal reporter.
         """
         reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
-        free = reporter is not None and not hasattr(config, "workerinput") and config.getoption("capture", "no") != "no"
-        return cls(sys.__stdout__ if free else None, colour=reporter is not None and reporter.hasmarkup)
+        if reporter is None or hasattr(config, "workerinput") or config.getoption("capture", "no") == "no":
+            return cls(None)
+        return cls(sys.__stdout__, colour=reporter.hasmarkup)
 
     @property
     def live(self) -> bool:
-        """Return whether anything is drawn at all."""
+        """Return whether anything is drawn."""
         return self._terminal is not None
 
     def show(self, progress: Callable[[], Progress]) -> None:

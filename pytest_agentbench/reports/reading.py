@@ -25,9 +25,7 @@ _BOUNDS = {"minimum": "ge", "maximum": "le"}
 
 
 def compiled(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> SchemaValidator:
-    """Return the validator of a schema whose `$ref`s are among the definitions. Raises ValueError for a keyword it
-    lacks.
-    """
+    """Return the validator of a schema, whose `$ref`s are in `definitions`. Raises ValueError for unknown keywords."""
     return SchemaValidator(_core(schema, definitions))
 
 
@@ -44,11 +42,13 @@ def _core(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> CoreSche
     # Each builder removes its own keywords from `rules`. A keyword that remains at the end is not supported.
     choices = [_kind(kind, rules, definitions) for kind in kinds if kind != "null"]
     made = choices[0] if len(choices) == 1 else core_schema.union_schema(list(choices))
-    return _done(rules, core_schema.nullable_schema(made) if "null" in kinds else made)
+    if "null" in kinds:
+        made = core_schema.nullable_schema(made)
+    return _done(rules, made)
 
 
 def _kind(kind: str, rules: dict[str, Any], definitions: Mapping[str, Any]) -> CoreSchema:
-    """Return a value of one type; takes the keywords that are about it out of the rules."""
+    """Return the schema of values of one type, and remove its keywords from `rules`."""
     match kind:
         case "boolean":
             return core_schema.bool_schema(strict=True)

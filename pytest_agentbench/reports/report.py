@@ -102,7 +102,7 @@ def complete_report(report: Report, path: Path) -> Report:
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Write report.json whole or not at all: a reader, or a kill at any moment, finds the old one or the new one."""
+    """Write report.json atomically: a reader finds the old one or the new one, even after a kill."""
     from pytest_agentbench.bounded.writing import replace_file
 
     try:
@@ -140,7 +140,7 @@ def suite_properties(report: Report) -> list[tuple[str, object]]:
     properties: list[tuple[str, object]] = [
         ("agentbench.pass_rate", totals["pass_rate"]),
         ("agentbench.completion", totals["completion"]),
-        ("agentbench.gate", None if verdict["passed"] is None else "passed" if verdict["passed"] else "failed"),
+        ("agentbench.gate", {None: None, True: "passed", False: "failed"}[verdict["passed"]]),
         ("agentbench.fail_under", verdict["fail_under"]),
         ("agentbench.cost_usd.run", totals["cost_usd"]["run"]),
         ("agentbench.cost_usd.judge", totals["cost_usd"]["judge"]),
@@ -217,9 +217,7 @@ def spent_of(totals: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _sum_usage(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the money and tokens of all runs that started: null if any part is unknown. `at_least` sums the known
-    parts.
-    """
+    """Return money and tokens of all started runs, null if any part is unknown; `at_least` sums the known parts."""
     ran = [row for row in rows if row["outcome"] != "skipped"]
     usages = [row["usage"] or {} for row in ran]
     parts = {
@@ -259,7 +257,7 @@ def _cache_use(rows: Sequence[Row]) -> dict[str, Any]:
     if not any(usage["cached_tokens"] or usage.get("cache_write_tokens") for usage in usages):
         return {}
     costs = [
-        row["usage"].get("uncached_cost_usd", row["cost_usd"]["run"]) if row["usage"] else row["cost_usd"]["run"]
+        (row["usage"] or {}).get("uncached_cost_usd", row["cost_usd"]["run"])
         for row in rows
         if row["outcome"] != "skipped"
     ]
@@ -375,9 +373,7 @@ def _spread_durations(durations: Iterable[float | None]) -> dict[str, float | No
 
 
 def _spread_stream_times(rows: Iterable[Row]) -> dict[str, Any] | None:
-    """Return median and 95th percentile of each measurement over all streamed replies, or None if no reply was
-    streamed.
-    """
+    """Return median and 95th percentile of each measurement over all streamed replies; None if there is none."""
     streamed = [times for row in rows if (times := row.get("streaming")) is not None]
     if not streamed:
         return None

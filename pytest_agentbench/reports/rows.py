@@ -266,9 +266,7 @@ def _votes(
 
 
 def _metric_scores(results: Sequence[tuple[str, MetricResult]]) -> dict[str, Any]:
-    """Return scores by name, the agreement of votes if there are several, and the metrics that read a reply only up to
-    a further question.
-    """
+    """Return scores by name, agreements of votes, and metrics that read a reply only up to a further question."""
     scores: dict[str, float | None] = {}
     agreement: dict[str, float | None] = {}
     for name, result in results:

@@ -99,16 +99,12 @@ class ReportSection:
         return ()
 
     def shortfall(self, evaluation: Evaluation) -> str | None:
-        """Return the parts of a final score that is too low, for the assertion, or None if the section has no final
-        score.
-        """
+        """Return the parts of a final score that is too low, or None if the section has no final score."""
         return None
 
 
 class ReportFormat(NamedTuple):
-    """File format that `agentbench report --format NAME PATH` writes from report.json. `summary` describes it to
-    people.
-    """
+    """File format of `agentbench report --format NAME PATH`, written from report.json. `summary` describes it."""
 
     summary: str
     write: Callable[[Mapping[str, Any], Path], object]
@@ -125,11 +121,14 @@ def find_sections(names: Iterable[str]) -> dict[str, ReportSection]:
 
 def sections_of(case: Case, evaluation: Evaluation | None) -> dict[str, ReportSection]:
     """Return the sections that may have an entry for a run."""
-    return find_sections([*case.parts, *(evaluation.parts if evaluation is not None else ())])
+    names = [*case.parts]
+    if evaluation is not None:
+        names += evaluation.parts
+    return find_sections(names)
 
 
 def sections_in(entries: Iterable[Mapping[str, Any]]) -> dict[str, ReportSection]:
-    """Return the sections that entries of `runs[]` or `models[]` have something of."""
+    """Return the sections with an entry in any of these entries of `runs[]` or `models[]`."""
     names = _known()
     return find_sections({name for entry in entries for name in names if entry.get(name) is not None})
 

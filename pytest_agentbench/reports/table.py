@@ -101,7 +101,7 @@ class Column:
 
     @property
     def width(self) -> int:
-        """Return the cells that the widest entry takes."""
+        """Return the cells of the widest entry."""
         return max([count_cells(self.title), *(sum(count_cells(part) for part, _ in row) for row in self.rows)])
 
 
@@ -213,7 +213,7 @@ def subject_title(models: Sequence[Any]) -> str:
 
 
 def cost_text(entry: Any, style: Style) -> str:
-    """Return run and judge together; at least that where some of it is unknown."""
+    """Return the cost of run and judge together, marked as a minimum if some of it is unknown."""
     numbers = [value for value in entry["at_least"]["cost_usd"].values() if value is not None]
     # A sum of known zeros and unknown parts has no information: `>= $0` is not shown.
     exact = None not in entry["cost_usd"].values()
@@ -223,7 +223,7 @@ def cost_text(entry: Any, style: Style) -> str:
 
 
 def tokens_text(model: Any, style: Style) -> str:
-    """Return input and output together; at least that where some of it is unknown."""
+    """Return input and output tokens together, marked as a minimum if some of them are unknown."""
     numbers = [model["at_least"]["tokens"][part] for part in ("input", "output")]
     if numbers == [None, None]:
         return style.dash
@@ -314,7 +314,7 @@ def totals_lines(totals: Any, style: Style) -> list[str]:
 
 
 def grading_line(runs: Sequence[Any]) -> str | None:
-    """Return how many runs were graded where their solution could have changed the grade; None for none."""
+    """Return the number of runs whose solution could have changed the grade, or None."""
     in_process = sum(any(check.get("graded") == "in process" for check in run["checks"]) for run in runs)
     if not in_process:
         return None

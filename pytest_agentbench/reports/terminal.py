@@ -27,6 +27,7 @@ from pytest_agentbench.reports.table import (
     judged_text,
     make_column,
     model_marks,
+    model_name,
     pad_cells,
     rate_cell,
     skipped_lines,
@@ -46,8 +47,7 @@ _SHORTEST = 0.01
 
 
 def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[str, Path] | None = None) -> None:
-    """Write the `agentbench` section: models, groups of datasets, slowest runs, worst cases, totals, gate, written
-    files.
+    """Write the `agentbench` section: models, datasets, slowest runs, worst cases, totals, gate, written files.
 
     `-q` omits the lists. `-qq` and `--no-summary` omit everything but a failed gate, and, for a session without a run,
     its warnings.
@@ -85,7 +85,7 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
 
 
 def write_verdict(reporter: Terminal, report: Report, written: Mapping[str, Path]) -> None:
-    """Write the session's verdict before all output that takes long to print."""
+    """Write the session's verdict before output that takes long to print."""
     reporter.write_sep("=", "agentbench", cyan=True)
     for line in totals_lines(report["totals"], style_of(reporter)):
         reporter.write_line(line)
@@ -157,11 +157,8 @@ def _columns(report: Report, style: Style) -> list[Column]:
     def add(title: str, rank: int, cell: Callable[[Any], str | list[Segment]], align: str = ">") -> None:
         columns.append(make_column(title, rank, map(cell, models), align))
 
-    def name(model: Any) -> str:
-        label = "" if model["label"] in (None, model["model_id"]) else f" ({model['label']})"
-        return style.clip(model["model_id"] + label, max(_NAME_WIDTH, style.width // 4))
-
-    add(subject_title(models), 0, name, "<")
+    name_width = max(_NAME_WIDTH, style.width // 4)
+    add(subject_title(models), 0, lambda model: style.clip(model_name(model), name_width), "<")
     add("runs", 2, lambda model: str(model["runs"]))
     if any(model["errors"] for model in models):
         add("errors", 3, lambda model: [(str(model["errors"]), {"yellow": model["errors"] > 0})])
@@ -179,7 +176,7 @@ def _columns(report: Report, style: Style) -> list[Column]:
 
 
 def _add_scores(add: Callable[..., None], models: Sequence[Any], style: Style) -> None:
-    """Add the mean score where something was scored, else up to two metrics' means."""
+    """Add the mean score if any run has one, else the means of up to two metrics."""
 
     def shown(value: float | None) -> str:
         if value is None:
@@ -206,15 +203,15 @@ def _write_slowest(reporter: Terminal, report: Report, style: Style) -> None:
     reporter.line("")
     reporter.write_line("slowest runs", bold=True)
     for run in heapq.nlargest(LISTED, timed, key=lambda run: run["duration_seconds"]):
-        repetition = f" repetition {run['repetition']}" if run["repetition"] > 1 else ""
+        name = f"{run['case_id']} [{run['model_id']}]"
+        if run["repetition"] > 1:
+            name += f" repetition {run['repetition']}"
         reporter.write(f"{format_seconds(run['duration_seconds']):>9}  ")
-        reporter.line(style.clip(f"{run['case_id']} [{run['model_id']}]{repetition}", style.width - 12))
+        reporter.line(style.clip(name, style.width - 12))
 
 
 def _write_worst(reporter: Terminal, report: Report, style: Style) -> None:
-    """Write the cases that the agent failed, lowest pass rate and score first; then those that only infrastructure
-    failed, once for each kind of error.
-    """
+    """Write the failed cases, lowest pass rate and score first, then each kind of infrastructure error once."""
     bad = [case for case in report["cases"] if case["failed"] or case["errors"]]
     if not bad:
         return
@@ -228,22 +225,24 @@ def _write_worst(reporter: Terminal, report: Report, style: Style) -> None:
     worst = heapq.nsmallest(LISTED, bad, key=badness)
     messages = _messages(report, set(map(_key_of_case, worst)))
     reporter.line("")
-    more = f" ({len(worst)} of {len(bad)})" if len(bad) > len(worst) else ""
-    reporter.write_line(f"worst cases{more}", bold=True)
+    title = "worst cases"
+    if len(bad) > len(worst):
+        title += f" ({len(worst)} of {len(bad)})"
+    reporter.write_line(title, bold=True)
     names = [style.clip(f"{case['case_id']} [{case['model_id']}]", style.width // 2) for case in worst]
     width = max(map(count_cells, names))
     for case, name in zip(worst, names, strict=True):
         ran = case["repetitions"] - case["skipped"]
         if not case["failed"]:
-            came = "error"
+            outcome = "error"
         elif ran == 1:
-            came = "failed"
+            outcome = "failed"
         else:
-            came = f"{case['passed']} of {ran}"
+            outcome = f"{case['passed']} of {ran}"
         message = messages.get(_key_of_case(case), "").partition("\n")[0]
         if alike := more_alike.get(_key_of_case(case)):
             message = f"(and {alike} more) {message}"
-        reporter.write(f"{came:>9}", red=bool(case["failed"]), yellow=not case["failed"])
+        reporter.write(f"{outcome:>9}", red=bool(case["failed"]), yellow=not case["failed"])
         reporter.line(f"  {pad_cells(name, width)}  {style.clip(message, style.width - width - 14)}".rstrip())
 
 

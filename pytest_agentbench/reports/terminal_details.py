@@ -30,7 +30,7 @@ _Line = tuple[dict[str, Any], dict[str, Any]]
 
 
 def write_breakdown(reporter: Terminal, report: Report, style: Style) -> None:
-    """Write the groups of all datasets in which something was judged or scored."""
+    """Write the groups of all datasets with judged or scored runs."""
     lines = [
         (result, group)
         for result in report["datasets"]
@@ -57,7 +57,8 @@ def _weakness(line: _Line) -> tuple[float, float, float]:
     """Return a key by which surely weak groups come first: by the rate alone a lone failed item would."""
     _, group = line
     rate, score = group["pass_rate_ci95"], group["mean_score"]
-    return inf if rate is None else rate[1], inf if score is None else score, -group["items"]
+    upper_end = (rate or (inf, inf))[1]
+    return upper_end, inf if score is None else score, -group["items"]
 
 
 def _columns(lines: list[_Line], report: Report, style: Style) -> list[Column]:
@@ -84,16 +85,15 @@ def _columns(lines: list[_Line], report: Report, style: Style) -> list[Column]:
 
 
 def _scored_by(lines: list[_Line], style: Style) -> str:
-    """Return the metric's name, where all datasets shown are scored by the same one."""
+    """Return the name of the metric if it scores all datasets shown, else "score"."""
     names = {result["scored_by"] for result, _ in lines} - {None}
-    name = names.pop() if len(names) == 1 else FINAL_SCORE
-    if name == FINAL_SCORE:
+    if len(names) != 1 or FINAL_SCORE in names:
         return "score"
-    return style.clip(name, 16)
+    return style.clip(names.pop(), 16)
 
 
 def _count_items(group: dict[str, Any]) -> str:
-    """Return the number of items, and how many of them the figures are about, where that is not all."""
+    """Return the number of items, and the number of judged ones if it differs."""
     items, judged = group["items"], group["judged"]
     if judged == items:
         return str(items)
@@ -126,7 +126,9 @@ def write_human(reporter: Terminal, report: Report, style: Style) -> None:
 
 
 def _human_lines(judge: Mapping[str, Any], style: Style) -> list[str]:
-    name = judge["by"] + (f" ({', '.join(judge['models'])})" if judge["models"] else "")
+    name = judge["by"]
+    if judge["models"]:
+        name += f" ({', '.join(judge['models'])})"
     name = visible_line(name)
     if not judge["n"]:
         return [f"{name}: no run has a label that counts; agentbench review asks for them"]
@@ -169,7 +171,7 @@ _NAME_WIDTH = 32
 
 
 def write_reliability(reporter: Terminal, report: Report, style: Style) -> None:
-    """Write a line for each model whose cases have several verdicts, and for each judge that voted several times."""
+    """Write a line for each model with repeated cases, and for each judge that voted several times on a run."""
     _write(reporter, "repetitions", [line for model in report["models"] if (line := _repetition_line(model, style))])
     judges = report.get("judges", [])
     lines = [_vote_line(judge, style) for judge in judges if judge["repeated"]]
@@ -188,23 +190,26 @@ def _repetition_line(model: Any, style: Style) -> str | None:
     if model.get("flaky_cases") is None:
         return None
     most = max(model["pass_at_k"], key=int)
-    parts = [f"pass@{most} {model['pass_at_k'][most]:.2f}, pass^{most} {model['pass_hat_k'][most]:.2f}"]
-    parts = parts if most != "1" else []
+    parts = []
+    if most != "1":
+        parts.append(f"pass@{most} {model['pass_at_k'][most]:.2f}, pass^{most} {model['pass_hat_k'][most]:.2f}")
     parts.append(f"{count_text(model['flaky_cases'], 'case')} passed and failed")
     return f"{style.clip(model['model_id'], _NAME_WIDTH)}: {'; '.join(parts)}"
 
 
 def _vote_line(judge: Any, style: Style) -> str:
     parts = [f"alpha {_format_score(judge['alpha'], style)}"]
-    parts += [f"CV {judge['cv_percent']:.1f} %"] if judge["cv_percent"] is not None else []
-    parts += [f"{format_percent(judge['agreement'])} of pairs agree"] if judge["agreement"] is not None else []
+    if judge["cv_percent"] is not None:
+        parts.append(f"CV {judge['cv_percent']:.1f} %")
+    if judge["agreement"] is not None:
+        parts.append(f"{format_percent(judge['agreement'])} of pairs agree")
     if (swap := judge["order_swap"]) is not None:
         parts += [f"{swap['changed']:,} of {swap['pairs']:,} pairs change with the order"]
     return f"{_name(judge, style)}: {', '.join(parts)}; several votes on {count_text(judge['repeated'], 'run')}"
 
 
 def _panel_lines(judges: list[Any], style: Style) -> Iterator[str]:
-    """Yield a line for each profile whose judges scored the same runs, by the first of these."""
+    """Yield a line for each profile whose judges scored the same runs."""
     panels: set[str | None] = set()
     for judge in judges:
         # A panel's figures are the same for each of its judges: shown once.

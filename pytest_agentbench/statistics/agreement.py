@@ -61,7 +61,7 @@ def cv_percent(units: Units) -> float | None:
 
 
 def pairwise_agreement(units: Units, verdict: Callable[[float], object]) -> float | None:
-    """Return the share of pairs of votes on one unit that come to the same verdict, the mean over units with a pair."""
+    """Return the share of pairs of votes on one unit with equal verdicts, the mean over units with a pair."""
     shares = []
     for unit in units:
         pairs = list(combinations(map(verdict, unit), 2))

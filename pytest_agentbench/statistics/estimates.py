@@ -194,9 +194,7 @@ _ABSURD = 1e100
 
 
 def finite(value: float | None) -> float | None:
-    """Return a plain float; None for values that cannot be summed. JSON has no NaN, and execnet refuses numpy's
-    types.
-    """
+    """Return a plain float, None for NaN, infinities and huge values: JSON has no NaN, and execnet no numpy types."""
     if value is not None and isfinite(value) and abs(value) < _ABSURD:
         return float(value)
     return None

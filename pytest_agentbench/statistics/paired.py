@@ -249,7 +249,7 @@ def difference_interval(differences: Sequence[float]) -> Interval | None:
 
 
 def _changed(differences: Sequence[float]) -> list[float]:
-    """Return those that are not 0, in an order that does not depend on which side is the baseline."""
+    """Return the differences other than 0, in an order that does not depend on the baseline's side."""
     return sorted(filter(None, differences), key=abs)
 
 

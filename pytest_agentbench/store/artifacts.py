@@ -136,7 +136,7 @@ def make_way_for_evaluation(
 
 
 def mark_in_use(documents: Documents, path: str) -> None:
-    """Touch a run or verdict that was displaced when a session comes back to it: then it is no waste."""
+    """Touch a displaced run or verdict that a session uses again: then it is not waste."""
     if _SUPERSEDED_NAME.search(path):
         documents.touch(path)
 
@@ -179,9 +179,7 @@ class Writes:
         self._waiting: list[tuple[Write, asyncio.Future[str]]] = []
 
     async def make(self, write: Write) -> str:
-        """Perform the write and return its result once it is stored. Raises its error; a cancelled write is
-        performed too.
-        """
+        """Perform the write, even if cancelled, and return its result once it is stored. Raises its error."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._make_all)
@@ -315,7 +313,7 @@ class ModelStore:
         return f"{self._profile_folder(prefix, self.evaluation_settings)}/{self.model}"
 
     def _profile_folder(self, prefix: str, settings: bytes) -> str:
-        """Return `<prefix>_<fp>` with as many digits as it takes to be no other profile's folder."""
+        """Return `<prefix>_<fp>` with as many digits as distinguish it from all folders of other profiles."""
         full = fingerprint(settings)
         # Two profiles may share eight digits. The first one written keeps them, so folders of earlier sessions are
         # found again.
@@ -381,7 +379,7 @@ class ModelStore:
 
     @cached_property
     def _began_empty(self) -> bool:
-        """Return whether the store had no runs when this was first asked."""
+        """Return whether the store had no runs at the first call."""
         return not self.documents.folders(RUNS)
 
     def find_evaluation(self, artifact: RunArtifact, evaluation_fingerprint: str) -> tuple[Evaluation, str] | None:
@@ -468,9 +466,7 @@ class ModelStore:
         return write_archive(self.output, f"{self.runs}/{slug(case_id)}/run_{repetition}", run_id, pack)
 
     def write_output(self, case_id: str, repetition: int, run_id: str, name: str, content: bytes) -> str:
-        """Store a file that a run to be written has left. Return its path, relative to the output folder. Raises
-        OSError.
-        """
+        """Store a file of a run before the run is stored. Return its path in the output folder. Raises OSError."""
         return write_output(self.output, f"{self.runs}/{slug(case_id)}/run_{repetition}", run_id, name, content)
 
     async def store_evaluation(
@@ -525,7 +521,7 @@ class ModelStore:
         return path
 
     def redact_record(self, record: R) -> R:
-        """Return the record as it is stored: without secrets.
+        """Return the record without secrets, as it is stored.
 
         Texts are cut short from this, as half a key is not found.
         """
@@ -548,7 +544,7 @@ class ModelStore:
         return text.encode("utf-8", "replace")
 
     def _encode(self, document: str) -> bytes:
-        """Return JSON as a file holds it: without secrets; lone surrogates, which no file holds, become "?"."""
+        """Return JSON without secrets and with "?" in place of lone surrogates, which UTF-8 cannot encode."""
         return _redact_document(document, self.redactor).encode("utf-8", "replace")
 
 

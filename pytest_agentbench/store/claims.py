@@ -65,7 +65,7 @@ class Claims:
         return found
 
     def take(self, fingerprint: str) -> bool:
-        """Claim a fingerprint (64 hex digits); False where anybody holds it. Raises OSError, without room too."""
+        """Claim a fingerprint (64 hex digits); False if any process holds it. Raises OSError, also on a full disk."""
         with _claiming:
             if fingerprint in self.held:
                 return False
@@ -115,7 +115,7 @@ def open_claims(output: str) -> Claims:
 
 
 def close_claims(output: str) -> None:
-    """Close this process's file of claims on an output folder, unless it holds some. The next claim opens it again."""
+    """Close this process's file of claims on an output folder, unless it holds any. The next claim reopens it."""
     with _claiming:
         if (claims := _claims.get(output)) is not None and not claims.held:
             for name in [name for name, each in _claims.items() if each is claims]:

@@ -191,7 +191,7 @@ def _restrict(database: sqlite3.Connection) -> None:
 
 
 def _authorize(action: int, first: str | None, second: str | None, schema: str | None, source: str | None) -> int:
-    """Allow nothing that a trigger or view does (`source`), and no other file but VACUUM's, which has no name."""
+    """Deny all actions of triggers and views (`source`), and all other files except VACUUM's, which has no name."""
     allowed = source is None and action in _ALLOWED and (action != sqlite3.SQLITE_ATTACH or first == "")
     if allowed:
         return sqlite3.SQLITE_OK

@@ -201,7 +201,7 @@ class Contents:
 
 
 def is_verdict_on(evaluation: Evaluation, artifact: RunArtifact) -> bool:
-    """Return whether a verdict is on this very run, and not on another run of the same fingerprint."""
+    """Return whether a verdict is on this run, not on another run of the same fingerprint."""
     return evaluation.run_id == artifact.run_id
 
 

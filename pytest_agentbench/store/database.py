@@ -78,7 +78,7 @@ _opening = threading.Lock()
 
 
 def open_documents(output: str | Path) -> Documents:
-    """Return the documents of an output folder: the same object for all who ask in this process."""
+    """Return the documents of an output folder: one object per folder and process."""
     path = os.path.abspath(output)
     with _opening:
         documents = _opened.get(path)
@@ -313,7 +313,7 @@ class Documents:
     # -- writing
 
     def writing(self, *, create: bool = True) -> contextlib.AbstractContextManager[None]:
-        """Make the changes of the block one step, which other processes see whole or not at all."""
+        """Return a context that makes its changes one step, which other processes see whole or not at all."""
         return _Step(self, create=create)
 
     def _begin(self, *, create: bool) -> None:
@@ -356,7 +356,7 @@ class Documents:
         self._once_stored.append(act)
 
     def store(self, act: Callable[[], T]) -> T:
-        """Do what `act` does as one step, and return what it returns.
+        """Call `act` in one step and return its result.
 
         SQLite commits no step that met damage. If this is the outermost step, `act` is called again with documents as
         files: these are found where no row can be read. Raises DamagedError if a row that can be read hides one.
@@ -411,7 +411,7 @@ class Documents:
 
     @property
     def _written(self) -> sqlite3.Connection | None:
-        """The connection that the step writes to; None if documents are files."""
+        """Return the connection that the step writes to; None if documents are files."""
         if self._passes_by:
             return None
         return self._database
@@ -503,9 +503,7 @@ class Documents:
             self.used.add(path.rpartition("/")[0])
 
     def close(self) -> None:
-        """Close the connection. The last process to close it moves the log into the database. The next access opens
-        it again.
-        """
+        """Close the connection; the last process's close moves the log into the database. The next access reopens it."""
         with self._lock:
             self._ahead.clear()
             self._last_read.clear()
@@ -573,7 +571,7 @@ class Documents:
         self.warn(f"{self.output}: {reason}; results are kept as files")
 
     def _leave_removed(self) -> None:
-        """Close a database that was removed or moved: nobody would find what is written to it."""
+        """Close a database that was removed or moved: writes to it would be lost."""
         if self._database is None or self._file is None:
             return
         try:
@@ -609,7 +607,7 @@ class Documents:
     def _select_all(
         self, database: sqlite3.Connection, statement: str, values: tuple[object, ...] = ()
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement; those before the damage if there is some."""
+        """Return the rows of a statement; if the database is damaged, the rows before the damage."""
         try:
             return query(database, statement, values)
         except DamagedError as error:

@@ -243,9 +243,7 @@ def list_kept_files(run: RunArtifact) -> list[str]:
 
 
 def find_whole_archive(output: Path, path: str) -> Path | None:
-    """Return the archive that a run names as its `workspace`; None if it is missing, damaged or not an archive's
-    path.
-    """
+    """Return the archive at a run's `workspace`; None if it is missing, damaged or not at an archive's path."""
     return _find_whole(output, path, _ARCHIVE)
 
 
@@ -287,7 +285,7 @@ def remove_kept(output: str, run: str, paths: Iterable[str]) -> None:
 
 
 def _make_folder(output: str, folder: str) -> None:
-    """Make a folder of kept files. Raises OSError, also where somebody has put a link there."""
+    """Make a folder of kept files. Raises OSError, also if it is a link."""
     if (link := _find_link(output, folder)) is not None:
         # An agent or a guest's artifact may have left the link: writing through it would leave the output folder.
         raise OSError(errno.ELOOP, "Is a link to another folder, which is not followed", link)
@@ -295,7 +293,7 @@ def _make_folder(output: str, folder: str) -> None:
 
 
 def _find_link(output: str | Path, folder: str) -> str | None:
-    """Return the path of a folder of kept files, or of its parent, if that is a link; else None."""
+    """Return the path of a folder of kept files or of its parent if that is a link, else None."""
     artifacts = f"{output}/{folder.removesuffix(f'/{OUTPUTS}')}"
     return next(filter(os.path.islink, {artifacts: 1, f"{output}/{folder}": 1}), None)
 

@@ -100,7 +100,7 @@ class Judgements:
         return stored.verdict
 
     async def pull(self, key: str) -> None:
-        """Fetch a verdict that the shared store has. Raises UnreachableError where that does not answer."""
+        """Fetch a verdict from the shared store. Raises UnreachableError if it does not answer."""
         try:
             content = await self.remote.get(self._object_name(key)) if self.remote is not None else None
         except DamagedObjectError as error:
@@ -111,9 +111,7 @@ class Judgements:
 
     @contextlib.asynccontextmanager
     async def claim(self, key: str) -> AsyncIterator[None]:
-        """Hold the key among all sessions on the output folder; where that takes no files, votes are paid without a
-        lock.
-        """
+        """Hold the key among all sessions on the output folder; a folder without locks warns once and locks nothing."""
         async with contextlib.AsyncExitStack() as held:
             try:
                 await held.enter_async_context(claim(str(self.output), key))
@@ -122,7 +120,7 @@ class Judgements:
             yield
 
     def keep(self, key: str, model: str, verdict: AnswerVerdict | JudgeVerdict | KeptReply) -> None:
-        """Store a verdict. Where that cannot be, it is logged once: the verdict counts all the same."""
+        """Store a verdict. If that fails, warn once: the verdict counts in this session."""
         stored = StoredVerdict(key=key, model=model, verdict=verdict)
         text = stored.model_dump_json() if self.redactor is None else self.redactor.dump(stored)
         content = text.encode("utf-8", "replace")

@@ -137,7 +137,7 @@ class _RunFolder:
         return _is_old(self.contents, self._path(name))
 
     def holds_run_of(self, name: str, evaluation: Evaluation) -> bool:
-        """Return whether the verdict is on the run in this file, and not on one that nobody can read."""
+        """Return whether the verdict is on the run in this file; False if the run cannot be read."""
         with contextlib.suppress(OSError):
             # A trace may have megabytes, so look for the run_id in the JSON text
             content = self.contents.documents.read(self._path(name)) or b""
@@ -166,7 +166,7 @@ class _RunFolder:
                 yield Waste("unfinished files", (path,))
 
     def _list_kept(self, name: str) -> tuple[str, ...]:
-        """Return the artifacts of a run that are in its own artifacts folder: a run of others may name any file."""
+        """Return the artifacts in the run's own artifacts folder: a run from elsewhere may name any file."""
         run = self.run(name)
         own = self._path(f"run_{self.folder.files[name].repetition}")
         folder = self.contents.output / f"{own}.artifacts"

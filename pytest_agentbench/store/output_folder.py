@@ -56,7 +56,7 @@ class DamagedError(OSError):
 
 
 def explain_unwritable(folder: str, error: OSError) -> str:
-    """Return the message for an output folder that takes no more files."""
+    """Return the message for an output folder that cannot be written to."""
     if isinstance(error, DamagedError):
         advice = f"save the readable documents with `agentbench store repair --output {folder}`"
     elif error.errno in (errno.EMFILE, errno.ENFILE):

@@ -52,7 +52,7 @@ class ObjectStore(Protocol):
         """
 
     async def write(self, name: str, data: bytes) -> None:
-        """Store an object, whole or not at all, in the place of one of this name."""
+        """Store an object atomically, replacing any object of this name."""
 
     async def exists(self, name: str) -> bool:
         """Return whether there is an object of this name."""
@@ -65,9 +65,7 @@ class ObjectStore(Protocol):
 
 
 def open_object_store(url: str) -> ObjectStore:
-    """Return the object store of a URL that `options.parse_store` let pass. Raises ImportError for a package that is
-    missing.
-    """
+    """Return the object store of a URL that `options.parse_store` accepted. Raises ImportError."""
     scheme, _, path = url.partition("://")
     if scheme == "file":
         return FolderStore(Path(path))
@@ -286,7 +284,7 @@ class Uploader:
     # -- on the place's loop
 
     async def _enqueue_missing(self, prefix: str, batch: list[Upload]) -> None:
-        """Enqueue the results of a batch that are missing in the store."""
+        """Enqueue the results of a batch that the store lacks."""
         listing = self._listings.get(prefix)
         if listing is None:
             listing = self._listings[prefix] = asyncio.create_task(self._objects.names(prefix))
@@ -356,7 +354,7 @@ class Remote:
     """A store at a URL: read when asked, written in the background. One thread uses it, once it is open."""
 
     def __init__(self, url: str, redact: Callable[[str], str] = str) -> None:
-        """Set up a store at `url`, not yet open; `redact` takes secrets out of what packages say when they fail."""
+        """Set up a store at `url`, not yet open; `redact` removes secrets from errors of other packages."""
         self.url = url
         self._scheme = url.partition("://")[0]
         self._redact = redact

@@ -154,9 +154,7 @@ def _warn_of_damage(model_store: ModelStore, error: DamagedObjectError) -> None:
 async def _fetch_kept(
     model_store: ModelStore, remote: Remote, artifact: RunArtifact, path: str, digest: str
 ) -> bytes | None:
-    """Return a file that a run left; None if it is missing. Raises DamagedObjectError if its SHA-256 does not begin
-    with `digest`.
-    """
+    """Return a run's file, or None. Raises DamagedObjectError if its SHA-256 does not begin with `digest`."""
     name = _name_kept_object(_folder(model_store, RUNS, artifact.case_id), artifact, path)
     content = await remote.get(name)
     if content is not None and not hashlib.sha256(content).hexdigest().startswith(digest):
@@ -278,7 +276,7 @@ def _find_document(
 
 
 def _read_kept(model_store: ModelStore, path: str) -> bytes | None:
-    """Return a file that a run left, if it is whole: the path comes from a file, and may lead anywhere."""
+    """Return an intact file of a run, or None. The path comes from a file and may lead anywhere."""
     found = find_whole_file(Path(model_store.output), path)
     if found is None:
         return None
@@ -293,9 +291,7 @@ def _join_lines(*documents: bytes | None) -> bytes:
 def _parse_object(
     model_store: ModelStore, name: str, content: bytes | None, parse: Callable[[str, bytes], R], kind: Kind
 ) -> R | None:
-    """Return the record of an object; None, with a warning, if it cannot be read. Raises InfrastructureError if a
-    newer version wrote it.
-    """
+    """Return an object's record, or None with a warning. Raises InfrastructureError for a newer version."""
     if content is None or model_store.remote is None:
         return None
     # Only the first line is signed. The others explain it.

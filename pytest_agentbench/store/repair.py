@@ -30,7 +30,7 @@ _KEEP_NEWER = (
 
 @dataclass
 class Repair:
-    """How many documents a new database holds, the paths of the lost ones, and the damaged database.
+    """Result of a repair: the number of saved documents, the paths of the lost ones, and the damaged database.
 
     `missing` are pages that the file lacks at its end: nothing may name the documents there.
     """
@@ -162,7 +162,7 @@ def _is_file(output: Path, path: str) -> bool:
 
 
 def _replace(path: Path, new: str) -> Path:
-    """Put the new database in the place of the old one, and return where that is kept with its log."""
+    """Put the new database in the place of the old one, and return the path of the old one, which keeps its log."""
     damaged = path.with_name(DAMAGED)
     number = 1
     while os.path.lexists(damaged):

@@ -17,6 +17,7 @@ from pytest_agentbench.reports.ci.sections import (
     Places,
     Trouble,
     case_link,
+    cell,
     code,
     folded,
     folding_list,
@@ -25,7 +26,7 @@ from pytest_agentbench.reports.ci.sections import (
     table,
     troubles,
 )
-from pytest_agentbench.reports.comparison.wording import VERDICTS, chance_text, p_text, points
+from pytest_agentbench.reports.comparison.wording import VERDICTS, bare_p, chance_text, p_text, points
 from pytest_agentbench.reports.table import Terminal, format_percent
 from pytest_agentbench.terminal_text import count_text, legible, on_github, shorten_text
 
@@ -35,16 +36,21 @@ _TITLES = ("model", "cases", "before", "now", "difference", "95 % interval", "p"
 
 
 def comparison_blocks(
-    comparison: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], places: Places, reasons: Sequence[str] = ()
+    comparison: Mapping[str, Any] | None,
+    rows: Mapping[str, Mapping[str, Any]],
+    places: Places,
+    reasons: Sequence[str] = (),
 ) -> list[Block]:
-    """Return the Markdown blocks of report.json's `comparison`. `rows` are its runs by node id, for the place of each
-    case.
+    """Return the Markdown blocks of report.json's `comparison`, [] for None. `rows` are its runs by node id, for the
+    place of each case.
 
     Sentences that the gate's `reasons` contain are not repeated.
     """
-    name = comparison["baseline"]["report"] or "the baseline"
-    started = comparison["baseline"]["started_at"]
-    head = f"### Compared with {code(name)}" + (f" of {code(started)}" if started else "")
+    if comparison is None:
+        return []
+    head = f"### Compared with {code(comparison['baseline']['report'] or 'the baseline')}"
+    if started := comparison["baseline"]["started_at"]:
+        head += f" of {code(started)}"
     sentences = [model["summary"] for model in comparison["models"]]
     sentences = [sentence for sentence in sentences if not any(sentence in reason for reason in reasons)]
     worse = [(change, model) for model in comparison["models"] for change in model["regressions"]]
@@ -61,24 +67,25 @@ def comparison_blocks(
         blocks.append(folded(f"{_count_cases(better)} better than before", gains))
     chance = [(change, model) for model in comparison["models"] for change in model.get("by_chance", ())]
     if chance:
-        said = chance_text([change for change, _ in chance])
-        blocks.append(folded(said, Block("", [_change(change, model, rows, places) for change, model in chance])))
+        title = chance_text([change for change, _ in chance])
+        blocks.append(folded(title, Block("", [_change(change, model, rows, places) for change, model in chance])))
     if lines := [*_unpaired_lines(comparison)]:
         blocks.append(folded("Not compared", Block("", lines)))
     return blocks
 
 
 def _row(model: Mapping[str, Any]) -> Sequence[str]:
-    measure, same = model["pass_rate"], model["baseline_model_id"] == model["model_id"]
-    name = code(model["model_id"]) + ("" if same else f" against {code(model['baseline_model_id'])}")
-    verdict, p_value = measure["verdict"], measure["p_adjusted"]
+    name, measure = code(model["model_id"]), model["pass_rate"]
+    if model["baseline_model_id"] != model["model_id"]:
+        name += f" against {code(model['baseline_model_id'])}"
+    verdict = measure["verdict"]
     return (
         name,
         str(measure["cases"]),
-        *(STYLE.dash if measure[side] is None else format_percent(measure[side]) for side in ("baseline", "current")),
-        STYLE.dash if measure["difference"] is None else f"{points(measure['difference'])} points",
-        STYLE.dash if measure["ci95"] is None else " to ".join(map(points, measure["ci95"])),
-        STYLE.dash if p_value is None else p_text(p_value).removeprefix("p ").removeprefix("= "),
+        *(cell(measure[side], format_percent) for side in ("baseline", "current")),
+        cell(measure["difference"], lambda difference: f"{points(difference)} points"),
+        cell(measure["ci95"], lambda ends: " to ".join(map(points, ends))),
+        cell(measure["p_adjusted"], bare_p),
         f"{_ICONS.get(verdict, '')}{VERDICTS.get(verdict, STYLE.dash)}",
     )
 
@@ -90,9 +97,12 @@ def _change(
     name = code(change["case_id"]) if row is None else case_link(row, places)
     sides = " → ".join(f"{change[side]['passed']} of {change[side]['judged']}" for side in ("baseline", "current"))
     must = ", **must pass**" if change["must_pass"] else ""
-    alone = "" if change["p_value"] is None else f" ({p_text(change['p_value'])} by itself)"
-    message = f": {code(change['message'], SENTENCE)}" if change["message"] else ""
-    return f"- {name} on {code(model['model_id'])}{must}: {sides} passed{alone}{message}"
+    line = f"- {name} on {code(model['model_id'])}{must}: {sides} passed"
+    if change["p_value"] is not None:
+        line += f" ({p_text(change['p_value'])} by itself)"
+    if change["message"]:
+        line += f": {code(change['message'], SENTENCE)}"
+    return line
 
 
 def _unpaired_lines(comparison: Mapping[str, Any]) -> Iterator[str]:
@@ -141,11 +151,7 @@ def report_markdown(report: Mapping[str, Any], places: Places, limit: int = COMM
         *sections.verdict(report),
         *sections.uncollected(report, places),
         *sections.models(report),
-        *(
-            comparison_blocks(comparison, rows, places, report["session"]["gate"]["reasons"])
-            if comparison is not None
-            else []
-        ),
+        *comparison_blocks(comparison, rows, places, report["session"]["gate"]["reasons"]),
         *sections.failures(report, places),
         *sections.errors(report, places),
         *sections.skips(report),
@@ -197,8 +203,10 @@ def case_annotations(report: Mapping[str, Any], places: Places) -> list[str]:
     level = "warning" if report["session"]["exit_status"] == 0 else "error"
     notes = [*_gate_notes(report), *_unread_notes(report, places), *_case_notes(report, places)]
     lines = [workflow_command(level, message, **properties) for message, properties in notes[:MOST]]
-    if lacking := len(notes) - MOST:
-        lines += [workflow_command("notice", _rest_of(lacking), title="agentbench")] if lacking > 0 else []
+    if (lacking := len(notes) - MOST) > 0:
+        lines.append(
+            workflow_command("notice", f"{lacking:,} more did not pass: see the job summary", title="agentbench")
+        )
     return lines
 
 
@@ -209,7 +217,7 @@ def _gate_notes(report: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]
 
 
 def _unread_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield one for each case file that could not be read, at the first line that is wrong."""
+    """Yield an annotation for each unreadable case file, at its first wrong line."""
     for file, problems in group_by_file(report["session"].get("uncollected") or ()).items():
         path, line = places.in_repository(file), problems[0]["line"]
         text = "\n".join(_describe_problem(problem, line) for problem in problems)
@@ -225,14 +233,14 @@ def _describe_problem(problem: Mapping[str, Any], annotated_line: int | None) ->
 
 
 def _annotation_place(path: str, line: int | None) -> dict[str, Any]:
-    """Return where GitHub shows it: at a line of the repository, else at none."""
+    """Return the place at which GitHub shows an annotation: a line of the repository, or {}."""
     if leads_outside(path):
         return {}
     return {"file": path, "line": line}
 
 
 def _case_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield one for each case, over all models: failures first, then errors."""
+    """Yield an annotation for each case over all models: failures first, then errors."""
     for outcome, verb in (("failed", "failed"), ("error", "ended in an error")):
         for case_troubles in troubles(report, outcome):
             row = case_troubles[0].row
@@ -242,12 +250,7 @@ def _case_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str
 
 
 def _sentence(trouble: Trouble) -> str:
-    often = f" ({trouble.often})" if trouble.often else ""
-    return f"{trouble.row['model_id']}{often}: {trouble.reason}"
-
-
-def _rest_of(lacking: int) -> str:
-    return f"{lacking:,} more did not pass: see the job summary"
+    return f"{trouble.row['model_id']}{trouble.often}: {trouble.reason}"
 
 
 _LONGEST_MESSAGE = 1_000

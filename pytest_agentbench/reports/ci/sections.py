@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from pytest_agentbench.reports.assertion import group_by_file
@@ -21,11 +21,14 @@ from pytest_agentbench.reports.table import (
     grading_line,
     judged_text,
     model_marks,
+    model_name,
     subject_title,
     tokens_text,
     totals_lines,
 )
 from pytest_agentbench.terminal_text import count_text, shorten_text, visible_line
+
+T = TypeVar("T")
 
 NAME = 120
 SENTENCE = 300
@@ -45,8 +48,10 @@ def code(text: str, limit: int = NAME) -> str:
 
 
 def _reference(match: re.Match[str]) -> str:
-    # The comment divides a mail address, which GitHub would link even in `<code>`.
-    return "&#64;<!-- -->" if match[0] == "@" else f"&#{ord(match[0])};"
+    if match[0] == "@":
+        # The comment divides a mail address, which GitHub would link even in `<code>`.
+        return "&#64;<!-- -->"
+    return f"&#{ord(match[0])};"
 
 
 _NOTE = 80
@@ -71,10 +76,10 @@ class Block:
             items.append(item)
         if bytes_left < 0 and not items:
             return None
-        lacking = len(self.items) - len(items)
-        note = f"\n\n… and {lacking:,} more, see the report." if lacking else ""
         lines = "\n".join([self.head, *items]) if self.head else "\n".join(items)
-        return f"{lines}{note}{self.tail}"
+        if lacking := len(self.items) - len(items):
+            lines += f"\n\n… and {lacking:,} more, see the report."
+        return lines + self.tail
 
 
 def table(head: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Block:
@@ -86,11 +91,10 @@ def table(head: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Bl
 
 def folded(summary: str, block: Block) -> Block:
     """Fold the block behind a line that opens it."""
-    return Block(
-        f"<details>\n<summary>{summary}</summary>\n\n{block.head}".rstrip("\n") + ("" if block.head else "\n"),
-        block.items,
-        f"{block.tail}\n\n</details>",
-    )
+    head = f"<details>\n<summary>{summary}</summary>\n\n{block.head}".rstrip("\n")
+    if not block.head:
+        head += "\n"
+    return Block(head, block.items, f"{block.tail}\n\n</details>")
 
 
 def folding_list(head: str, items: Sequence[str], open_items: int, rest: str) -> list[Block]:
@@ -138,10 +142,10 @@ class Trouble:
 
     @property
     def often(self) -> str:
-        """Return how many of a case's runs had this outcome, or "" if the case ran once."""
+        """Return how many of a case's runs had this outcome, in brackets, or "" if the case ran once."""
         if self.ran == 1:
             return ""
-        return f"{self.runs} of {self.ran} runs"
+        return f" ({self.runs} of {self.ran} runs)"
 
     @property
     def reason(self) -> str:
@@ -177,16 +181,21 @@ def verdict(report: Mapping[str, Any]) -> list[Block]:
     """Return whether all is well, in one line, and why not."""
     session, totals = report["session"], report["totals"]
     gate = session["gate"]
-    passed = gate["passed"] if gate["passed"] is not None else _exit_verdict(session)
+    passed = gate["passed"]
+    if passed is None:
+        passed = _exit_verdict(session)
     if not totals["runs"]:
         sentence = "no run was made"
     elif gate["passed"] is None:
         sentence = totals_lines(totals, STYLE)[0]
     else:
-        rate = "no run was judged" if gate["pass_rate"] is None else f"pass rate {format_percent(gate['pass_rate'])}"
+        rate = "no run was judged"
+        if gate["pass_rate"] is not None:
+            rate = f"pass rate {format_percent(gate['pass_rate'])}"
         sentence = f"gate {'passed' if passed else 'failed'}: {rate}, {totals_lines(totals, STYLE)[0]}"
-    # Green only where something ran: an empty session may pass its gate by doing nothing
-    head = f"## {_ICONS[passed if totals['runs'] or passed is False else None]} agentbench: {sentence}"
+    if passed and not totals["runs"]:
+        passed = None  # green only if something ran: an empty session may pass its gate by doing nothing
+    head = f"## {_ICONS[passed]} agentbench: {sentence}"
     faults = session.get("faults") or []
     reasons = [*gate["reasons"], *(fault for fault in faults if fault not in gate["reasons"])]
     return [
@@ -219,12 +228,13 @@ def _unread_file(file: str, problems: Sequence[Mapping[str, Any]], places: Place
     path = places.in_repository(file)
     lines = []
     for problem in problems[:_REASONS]:
-        place = "" if problem["line"] is None else f"line {problem['line']}"
-        link = places.address(path, problem["line"])
-        linked = place if not place or link is None else f"[{place}]({link})"
-        lines.append(f"{linked}{': ' if linked else ''}{code(problem['message'], SENTENCE)}")
-    more = [f"and {len(problems) - _REASONS:,} more"] if len(problems) > _REASONS else []
-    return "<br>".join([f"- ❌ {code(path, SENTENCE)}", *lines, *more])
+        text, line = code(problem["message"], SENTENCE), problem["line"]
+        if line is not None:
+            text = f"{_link(f'line {line}', places.address(path, line))}: {text}"
+        lines.append(text)
+    if len(problems) > _REASONS:
+        lines.append(f"and {len(problems) - _REASONS:,} more")
+    return "<br>".join([f"- ❌ {code(path, SENTENCE)}", *lines])
 
 
 def models(report: Mapping[str, Any]) -> list[Block]:
@@ -234,14 +244,14 @@ def models(report: Mapping[str, Any]) -> list[Block]:
         return []
     scored = any(model["mean_score"] is not None for model in entries)
     titles = [subject_title(entries), "runs", "passed", "failed", "errors", "pass rate", "95 % interval"]
-    titles += ["score", "95 % interval", "judged"] if scored else []
+    if scored:
+        titles += ["score", "95 % interval", "judged"]
     rows = []
     for model in entries:
-        cells = [_model_name(model), *(str(model[name]) for name in ("runs", "passed", "failed", "errors"))]
-        cells += [_percent(model["pass_rate"]), _range(model["pass_rate_ci95"], 100, "{:.0f}", " %")]
+        cells = [code(model_name(model)), *(str(model[name]) for name in ("runs", "passed", "failed", "errors"))]
+        cells += [cell(model["pass_rate"], format_percent), _range(model["pass_rate_ci95"], 100, "{:.0f}", " %")]
         if scored:
-            score = model["mean_score"]
-            cells += [STYLE.dash if score is None else f"{score:.2f}", _range(model["score_ci95"], 1, "{:.2f}")]
+            cells += [cell(model["mean_score"], "{:.2f}".format), _range(model["score_ci95"], 1, "{:.2f}")]
             cells.append(judged_text(model))
         seconds = format_seconds(model["duration_seconds"]["mean"], STYLE.dash)
         rows.append([*cells, cost_text(model, STYLE), tokens_text(model, STYLE), seconds])
@@ -260,7 +270,7 @@ def failures(report: Mapping[str, Any], places: Places) -> list[Block]:
 
 
 def errors(report: Mapping[str, Any], places: Places) -> list[Block]:
-    """Return the cases that infrastructure kept from a verdict."""
+    """Return the cases without a verdict because of an infrastructure error."""
     cases = troubles(report, "error")
     head = f"### {count_text(len(cases), 'case')} ended in errors\n\nThese are no verdicts on the agent."
     return folding_list(head, [_case_lines(case, "⚠️", places) for case in cases], SHOWN, "more ended in errors")
@@ -285,10 +295,10 @@ def datasets(report: Mapping[str, Any]) -> list[Block]:
             code(dataset["dataset"]),
             code(dataset["model_id"]),
             str(dataset["items"]),
-            _percent(dataset["pass_rate"]),
+            cell(dataset["pass_rate"], format_percent),
             _range(dataset["pass_rate_ci95"], 100, "{:.0f}", " %"),
-            STYLE.dash if dataset["mean_score"] is None else f"{dataset['mean_score']:.2f}{_scored_note(dataset)}",
-            STYLE.dash if dataset["scored_by"] is None else code(dataset["scored_by"]),
+            _score(dataset),
+            cell(dataset["scored_by"], code),
         ]
         for dataset in report["datasets"]
     ]
@@ -298,12 +308,12 @@ def datasets(report: Mapping[str, Any]) -> list[Block]:
     return []
 
 
-def _scored_note(dataset: Mapping[str, Any]) -> str:
-    """Return how many of its items a dataset's mean score is about, where that is not all."""
-    scored, items = dataset.get("scored"), dataset["items"]
-    if scored in (None, items):
-        return ""
-    return f" ({scored} of {items})"
+def _score(dataset: Mapping[str, Any]) -> str:
+    """Return a dataset's mean score, and the number of its scored items if some have no score."""
+    text, scored, items = cell(dataset["mean_score"], "{:.2f}".format), dataset.get("scored"), dataset["items"]
+    if dataset["mean_score"] is None or scored in (None, items):
+        return text
+    return f"{text} ({scored} of {items})"
 
 
 def matrix(report: Mapping[str, Any], places: Places) -> list[Block]:
@@ -342,37 +352,36 @@ def facts(report: Mapping[str, Any]) -> str:
 
 
 def case_link(row: Mapping[str, Any], places: Places) -> str:
-    """Return the case's id, linked to its place where that has an address."""
-    name, link = code(row["case_id"]), places.link(row)
-    if link is None:
-        return name
-    return f"[{name}]({link})"
+    """Return the case's id, linked to its place if that has an address."""
+    return _link(code(row["case_id"]), places.link(row))
+
+
+def _link(text: str, address: str | None) -> str:
+    if address is None:
+        return text
+    return f"[{text}]({address})"
 
 
 def _case_lines(case_troubles: Sequence[Trouble], icon: str, places: Places) -> str:
     """Return a case that did not pass, with a line for each model."""
     row = case_troubles[0].row
-    line = places.line(row)
-    place = f"{places.path(row)}:{line}" if line is not None else places.path(row)
+    place, line = places.path(row), places.line(row)
+    if line is not None:
+        place += f":{line}"
     return "<br>".join(
         [f"- {icon} {case_link(row, places)} in {code(place, SENTENCE)}", *map(_trouble_line, case_troubles)]
     )
 
 
 def _trouble_line(trouble: Trouble) -> str:
-    often = f" ({trouble.often})" if trouble.often else ""
-    artifact = trouble.row["artifact"]
-    run_path = f", run {code(artifact, SENTENCE)}" if artifact else ""
-    return f"{code(trouble.row['model_id'])}{often}: {code(trouble.reason, SENTENCE)}{run_path}"
-
-
-def _model_name(model: Mapping[str, Any]) -> str:
-    label = "" if model["label"] in (None, model["model_id"]) else f" ({model['label']})"
-    return code(model["model_id"] + label)
+    line = f"{code(trouble.row['model_id'])}{trouble.often}: {code(trouble.reason, SENTENCE)}"
+    if artifact := trouble.row["artifact"]:
+        line += f", run {code(artifact, SENTENCE)}"
+    return line
 
 
 def _outcome_cell(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return one mark where all runs went alike, else how many of the judged passed."""
+    """Return one mark if all runs have one outcome, else the number of passed among judged runs."""
     outcomes = {row["outcome"] for row in rows}
     if len(outcomes) == 1:
         return {"passed": "✅", "failed": "❌", "error": "⚠️", "skipped": STYLE.dash}[outcomes.pop()]
@@ -382,13 +391,17 @@ def _outcome_cell(rows: Sequence[Mapping[str, Any]]) -> str:
             return "⚠️"
         return ""
     passed = sum(row["outcome"] == "passed" for row in judged)
-    return f"{'✅' if passed == len(judged) else '❌'} {passed}/{len(judged)}{' ⚠️' if 'error' in outcomes else ''}"
+    text = f"{_ICONS[passed == len(judged)]} {passed}/{len(judged)}"
+    if "error" in outcomes:
+        text += " ⚠️"
+    return text
 
 
-def _percent(rate: float | None) -> str:
-    if rate is None:
+def cell(value: T | None, form: Callable[[T], str]) -> str:
+    """Return the text of a value, or a dash for None."""
+    if value is None:
         return STYLE.dash
-    return format_percent(rate)
+    return form(value)
 
 
 def _range(interval: Sequence[float] | None, scale: float, form: str, unit: str = "") -> str:
@@ -426,20 +439,21 @@ class Places:
         return line
 
     def link(self, row: Mapping[str, Any]) -> str | None:
-        """Return the address of the case's line at the tested commit; None outside of GitHub, GitLab and the
-        repository.
-        """
+        """Return the address of the case's line at the tested commit; None outside of GitHub, GitLab and repository."""
         return self.address(self.path(row), self.line(row))
 
     def address(self, path: str, line: int | None) -> str | None:
         """Return the address of a path in the repository."""
         if self._tree is None or self._above is None or leads_outside(path):
             return None
-        return f"{self._tree}/{quote(path)}" + ("" if line is None else f"#L{line}")
+        address = f"{self._tree}/{quote(path)}"
+        if line is None:
+            return address
+        return f"{address}#L{line}"
 
 
 def leads_outside(path: str) -> bool:
-    """Return whether a path, as `Places` gives it, leads out of the repository."""
+    """Return whether a path from `Places` leads out of the repository."""
     return path.startswith(("../", "/"))
 
 

@@ -20,8 +20,7 @@ _MESSAGE = 200
 
 
 class Judged(NamedTuple):
-    """A run with a verdict and its figures: `score`, `metric.f1_score`, `judge.task`, `cost_usd.run`, `tokens.total`,
-    `duration_seconds`."""
+    """Run with a verdict, and its figures by name (`score`, `metric.f1_score`, `cost_usd.run`, `tokens.total`)."""
 
     passed: bool
     values: Mapping[str, float]

@@ -32,6 +32,7 @@ from pytest_agentbench.statistics.paired import (
     single_run_interval,
 )
 from pytest_agentbench.statistics.resampling import bootstrap_interval
+from pytest_agentbench.terminal_text import count_text
 
 _BY_OUTCOME = ("--lf", "--last-failed", "--sw", "--stepwise", "--sw-skip", "--stepwise-skip")
 
@@ -84,7 +85,7 @@ def model_notes(model: ModelComparison, baseline: Campaign, current: Campaign) -
                 "cassettes: their answers are as old as these."
             )
         if counts.errors:
-            runs = "1 run" if counts.errors == 1 else f"{counts.errors} runs"
+            runs = count_text(counts.errors, "run")
             yield f"{runs} of {model.model_id} ended in infrastructure errors in {side} and count for nothing."
 
 
@@ -98,7 +99,7 @@ def unpaired(baseline: Campaign, current: Campaign, models: Sequence[ModelCompar
     if any(model.unjudged for model in models):
         return "no case that both have passed or failed on both sides."
     first = models[0]
-    there, here = (names[0] if names else "none" for names in (first.only_baseline, first.only_current))
+    there, here = ((names or ("none",))[0] for names in (first.only_baseline, first.only_current))
     return (
         f"no case is in both, for example {there} there and {here} here; cases pair by node id, or by case id if their "
         "file or its root has moved."
@@ -156,7 +157,9 @@ def _describe_dropped(model: ModelComparison, old: Cases, new: Cases, labels: tu
     """Yield which parameters the endpoint of one side alone did not take."""
     before, now = (frozenset().union(*(case.dropped for case in cases.values())) for cases in (old, new))
     for parameter in sorted(before ^ now):
-        name, side = (model.baseline_model_id, labels[0]) if parameter in before else (model.model_id, labels[1])
+        name, side = model.model_id, labels[1]
+        if parameter in before:
+            name, side = model.baseline_model_id, labels[0]
         yield f"{name} in {side} went without {parameter}, which its endpoint refused; the other side did not."
 
 

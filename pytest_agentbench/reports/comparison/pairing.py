@@ -39,7 +39,7 @@ def pair_renamed(
         if found:
             models[old] = {found.get(key, key): _rename(case, found) for key, case in models[old].items()}
             renamed |= found
-    return (replace(baseline, models=models) if renamed else baseline), renamed
+    return replace(baseline, models=models), renamed
 
 
 def describe_renamed(renamed: Mapping[CaseKey, CaseKey], baseline: Campaign) -> Iterable[str]:

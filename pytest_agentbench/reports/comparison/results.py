@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_agentbench.reports.comparison.campaigns import Campaign
 from pytest_agentbench.reports.gate import MIN_COMPLETION, Counts, describe_shortfall
+from pytest_agentbench.reports.table import and_more
 from pytest_agentbench.statistics.estimates import Interval, pair
 from pytest_agentbench.statistics.paired import ALPHA, POWER
 
@@ -146,13 +147,16 @@ class Comparison:
 
         The completion of a single current model is checked by its session's own gate.
         """
-        return [*self._failures(), *(self.incomplete if len(self.current.models) > 1 else ())]
+        failures = [*self._failures()]
+        if len(self.current.models) > 1:
+            failures += self.incomplete
+        return failures
 
     @property
     def incomplete(self) -> list[str]:
         """Return sentences on models of which too many runs have no verdict on the current side."""
         missing = {model.model_id: describe_shortfall(model.runs[1], self.min_completion) for model in self.models}
-        return [f"Completion of {model_id} {said}" for model_id, said in missing.items() if said is not None]
+        return [f"Completion of {model_id} {text}" for model_id, text in missing.items() if text is not None]
 
     def _failures(self) -> Iterator[str]:
         if self.unpaired is not None:
@@ -172,7 +176,7 @@ class Comparison:
         worse = sum(len(model.worse) for model in self.models)
         if self.max_regressions is not None and worse > self.max_regressions:
             named = [f"{change.case_id} [{model.model_id}]" for model in self.models for change in model.worse]
-            more = f" and {worse - 5} more" if worse > 5 else ""
+            more = and_more(worse, 5)
             cases = "1 case is" if worse == 1 else f"{worse} cases are"
             allowed = f"at most {self.max_regressions} may be"
             yield f"{cases} worse than in {self.baseline.label}, {allowed}: {', '.join(named[:5])}{more}."

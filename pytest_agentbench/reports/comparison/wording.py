@@ -9,6 +9,7 @@ from pytest_agentbench.reports.table import (
     Markup,
     Style,
     Terminal,
+    and_more,
     count_cells,
     fit_columns,
     format_count,
@@ -50,17 +51,17 @@ def chance_text(changes: Sequence[Mapping[str, Any]]) -> str:
 
 def summary(model: ModelComparison, models: int) -> str:
     """Return the result for the pass rate of one of `models`, in up to three sentences."""
-    same = model.baseline_model_id == model.model_id
-    name = model.model_id if same else f"{model.model_id} against {model.baseline_model_id}"
-    measure = model.pass_rate
+    name, measure = model.model_id, model.pass_rate
+    if model.baseline_model_id != model.model_id:
+        name += f" against {model.baseline_model_id}"
     if measure.baseline is None or measure.current is None or measure.difference is None:
         return f"{name}: no case has a verdict on both sides."
     rates = f"{format_percent(measure.baseline)} -> {format_percent(measure.current)}"
-    said = (
+    result = (
         f"{name}: pass rate {rates} over {count_text(measure.cases, 'case')} "
         f"({_evidence(measure, models)}): {VERDICTS[measure.verdict or 'nothing_compared']}."
     )
-    return " ".join([said, *_limits(measure)])
+    return " ".join([result, *_limits(measure)])
 
 
 def compared_with(comparison: Mapping[str, Any]) -> str:
@@ -78,9 +79,10 @@ def side_name(side: Mapping[str, Any]) -> str:
 
 def change_text(change: Mapping[str, Any]) -> str:
     """Return the case's outcomes on both sides, and their significance."""
-    sides = [f"{side['passed']}/{side['judged']}" for side in (change["baseline"], change["current"])]
-    p_value = change["p_value"]
-    return " -> ".join(sides) + ("" if p_value is None else f" ({p_text(p_value)})")
+    sides = " -> ".join(f"{change[side]['passed']}/{change[side]['judged']}" for side in ("baseline", "current"))
+    if change["p_value"] is None:
+        return sides
+    return f"{sides} ({p_text(change['p_value'])})"
 
 
 def measure_cells(name: str, measure: Mapping[str, Any]) -> list[str]:
@@ -88,14 +90,13 @@ def measure_cells(name: str, measure: Mapping[str, Any]) -> list[str]:
     rate = name == "pass_rate"
     sides = [_level(name, measure[side], rate=rate) for side in ("baseline", "current")]
     signed = [_signed(name, value, rate=rate) for value in (measure["difference"], *(measure["ci95"] or ()))]
-    # A verdict uses the adjusted p value, so that is shown if there is a verdict; other figures are shown
-    # untested.
+    # A verdict uses the adjusted p value, so that is shown if there is a verdict; other figures have no verdict
     p_value = measure["p_value"] if measure["p_adjusted"] is None else measure["p_adjusted"]
     return [
         *sides,
         signed[0],
         " to ".join(signed[1:]) or "-",
-        "-" if p_value is None else p_text(p_value).removeprefix("p = ").removeprefix("p "),
+        "-" if p_value is None else bare_p(p_value),
     ]
 
 
@@ -108,7 +109,7 @@ def left_out(cases: Mapping[str, Any], named: int) -> Iterator[str]:
     }
     for key, title in titles.items():
         if names := cases[key]:
-            more = f" and {len(names) - named} more" if named < len(names) else ""
+            more = and_more(len(names), named)
             yield f"{count_text(len(names), 'case')} {title}: {', '.join(names[:named])}{more}"
 
 
@@ -119,13 +120,18 @@ def p_text(p_value: float) -> str:
     return f"p = {p_value:.2g}"
 
 
+def bare_p(p_value: float) -> str:
+    """Return the text of `p_text` without `p` and `=`."""
+    return p_text(p_value).removeprefix("p ").removeprefix("= ")
+
+
 def points(difference: float) -> str:
     """Return a difference of rates in percentage points, signed."""
     # A difference that rounds to nothing has no direction
-    shown = f"{difference * 100:+.1f}"
-    if shown in ("+0.0", "-0.0"):
+    text = f"{difference * 100:+.1f}"
+    if text in ("+0.0", "-0.0"):
         return "0.0"
-    return shown
+    return text
 
 
 def _level(name: str, value: float | None, *, rate: bool) -> str:
@@ -142,7 +148,12 @@ def _signed(name: str, value: float | None, *, rate: bool) -> str:
         return "-"
     if rate:
         return points(value)
-    return ("-" if value < 0 else "+" if value > 0 else "") + _in_unit(name, abs(value))
+    text = _in_unit(name, abs(value))
+    if value < 0:
+        return f"-{text}"
+    if value > 0:
+        return f"+{text}"
+    return text
 
 
 def _in_unit(name: str, value: float) -> str:
@@ -174,12 +185,12 @@ def _limits(measure: Measure) -> Sequence[str]:
         return []
     cases = count_text(measure.cases, "case")
     if measure.detectable is None:
-        found = [f"{cases} cannot show any difference."]
+        sentences = [f"{cases} cannot show any difference."]
     else:
-        found = [f"{cases} can show a difference of {measure.detectable * 100:.1f} points or more."]
+        sentences = [f"{cases} can show a difference of {measure.detectable * 100:.1f} points or more."]
     if measure.cases_needed is not None:
-        found.append(f"About {_rounded_up(measure.cases_needed)} would show this one.")
-    return found
+        sentences.append(f"About {_rounded_up(measure.cases_needed)} would show this one.")
+    return sentences
 
 
 def _rounded_up(cases: int) -> str:
@@ -261,15 +272,18 @@ def _write_changes(
     if not changes:
         return
     shown = changes[:listed]
-    more = f" ({len(shown)} of {len(changes)})" if len(shown) < len(changes) else f" ({len(changes)})"
-    reporter.write_line(f"  {title}{more}:", bold=True)
-    went = [change_text(change) for change in shown]
+    number = str(len(changes))
+    if len(shown) < len(changes):
+        number = f"{len(shown)} of {number}"
+    reporter.write_line(f"  {title} ({number}):", bold=True)
+    outcomes = [change_text(change) for change in shown]
     names = [
-        style.clip(("must pass: " if each["must_pass"] else "") + each["case_id"], style.width // 2) for each in shown
+        style.clip(("must pass: " if change["must_pass"] else "") + change["case_id"], style.width // 2)
+        for change in shown
     ]
-    first, second = max(map(len, went)), max(map(count_cells, names))
-    for change, how, name in zip(shown, went, names, strict=True):
+    first, second = max(map(len, outcomes)), max(map(count_cells, names))
+    for change, outcome, name in zip(shown, outcomes, names, strict=True):
         message = style.clip(change["message"] or "", max(0, style.width - first - second - 8))
         marked = _TONES.get(title, {})
-        reporter.write(f"    {how:<{first}}", **marked)
+        reporter.write(f"    {outcome:<{first}}", **marked)
         reporter.line(f"  {pad_cells(name, second)}  {message}".rstrip())

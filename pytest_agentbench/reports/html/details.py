@@ -317,9 +317,7 @@ _NAME = re.compile(r"runs-[0-9a-f]{16}\.js")
 
 @dataclass(frozen=True, slots=True)
 class PlacedDetails:
-    """Details of a page's runs after placement. `facts` is data for the page's script; `blocks` are page elements by
-    id.
-    """
+    """Placed details of a page's runs: `facts` is data for its script; `blocks` are page elements by id."""
 
     facts: dict[str, Any]
     blocks: dict[str, str]

@@ -156,7 +156,9 @@ _BESIDE = "'self' file:"
 
 def _render(blocks: Mapping[str, str], *, chunks: bool, live: bool) -> str:
     style, script, library = "".join(map(read_static, STYLES)), join_modules(), chart_library()
-    scripts = (script,) if library is None else (script, library)
+    scripts: tuple[str, ...] = (script,)
+    if library is not None:
+        scripts, blocks = (script, library), {**blocks, "library": _packed(library)}
     return (
         _environment()
         .get_template("page.html")
@@ -164,7 +166,7 @@ def _render(blocks: Mapping[str, str], *, chunks: bool, live: bool) -> str:
             style=style,
             script=script,
             policy=content_policy(style, scripts, chunks=chunks, live=live),
-            blocks={**blocks, **({} if library is None else {"library": _packed(library)})},
+            blocks=blocks,
             live=live,
         )
     )

@@ -58,9 +58,7 @@ _PROVIDERS = tuple(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP{signal}_CREDENTIAL_PROVIDER"
 
 
 def collector_session() -> requests.Session | None:
-    """Return the HTTP session for an exporter, or None if a variable names a credential provider, which the SDK then
-    asks.
-    """
+    """Return the HTTP session for an exporter, or None if a variable names a credential provider for the SDK."""
     if any(name in os.environ for name in _PROVIDERS):
         return None
     session = requests.Session()
@@ -71,7 +69,7 @@ def collector_session() -> requests.Session | None:
 
 class _Guarded(HTTPAdapter):
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
-        """Raise RequestException for a redirect: the SDK follows none, and takes it for success."""
+        """Raise RequestException for a redirect: the SDK does not follow it but counts it as success."""
         response = super().send(request, *args, **kwargs)
         raw = response.raw
         try:
@@ -210,7 +208,7 @@ class _RunIds(RandomIdGenerator):
     """Ids that follow from the run's, so that a later verdict on it names the same span."""
 
     def begin(self, run_id: str) -> None:
-        """Begin a run, whose are the next trace and its first span."""
+        """Begin a run: the next trace and its first span get the run's ids."""
         # From the run's id, so that a session that judges a stored run again adds to the trace of the one that made it
         digest = sha256(run_id.encode("utf-8", "replace")).digest()
         trace_id, span_id = int.from_bytes(digest[:16], "big"), int.from_bytes(digest[16:24], "big")
@@ -218,11 +216,11 @@ class _RunIds(RandomIdGenerator):
         self._is_next = True
 
     def generate_trace_id(self) -> int:
-        """Return the run's."""
+        """Return the run's trace id."""
         return self.root.trace_id
 
     def generate_span_id(self) -> int:
-        """Return the run's for its first span, which is the root."""
+        """Return the run's span id for its first span, the root; then random ids."""
         if self._is_next:
             self._is_next = False
             return self.root.span_id
@@ -247,7 +245,8 @@ class _Counted:
             return self.failure
         with self._complaints.heard():
             result = self._exporter.export(batch)
-        self.sent += 0 if result is self.failure else len(batch)
+        if result is not self.failure:
+            self.sent += len(batch)
         return result
 
     def shutdown(self) -> None:
@@ -270,9 +269,7 @@ class _Events(_Counted, LogRecordExporter):
 
 
 class _Complaints(logging.Filter):
-    """Log handler that keeps the SDK's messages in this session's threads out of the items' logs, and stores the first
-    one.
-    """
+    """Log handler that keeps the SDK's messages out of the items' logs, and stores the first one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -316,7 +313,7 @@ def _resource(session_id: str) -> Resource:
 
 
 def _room(variable: str) -> int | None:
-    """Return how many may wait; None leaves it to the SDK, which reads the variable."""
+    """Return the size of the queue, or None if the variable sets it: the SDK reads it."""
     if variable in os.environ:
         return None
     return QUEUE

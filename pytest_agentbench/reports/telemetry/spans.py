@@ -150,7 +150,7 @@ class _Told:
 
 
 def agent_span(artifact: RunArtifact, model: Model | None, *, content: bool) -> SpanFacts:
-    """Return the span of the whole run. With `content` it has the messages that the agent was given, and its answer."""
+    """Return the span of the whole run. With `content` it has the messages to the agent and its answer."""
     told, answered, message = _Told(), artifact.provider, None
     agent = artifact.model["model_id"] if model is None else artifact.runner_type
     finish = answered.get("finish_reason")
@@ -260,7 +260,7 @@ def _tools(artifact: RunArtifact, content: bool) -> Iterator[SpanFacts]:
 
 
 def _tool_end(call: ToolCallEvent, result: ToolResultEvent | None, artifact: RunArtifact) -> float:
-    """Return when a call ended: calls of one reply run side by side, and their results are noted behind the slowest."""
+    """Return the end of a call: calls of one reply run concurrently, and results are recorded after the slowest."""
     if result is None:
         return max(call.at, artifact.duration_seconds)
     if result.duration_seconds is None:
@@ -269,7 +269,7 @@ def _tool_end(call: ToolCallEvent, result: ToolResultEvent | None, artifact: Run
 
 
 def _asked(artifact: RunArtifact, model: Model | None) -> dict[str, Attribute | None]:
-    """Return whom a call asked, and with which parameters."""
+    """Return the provider, the model and the parameters of a request."""
     if model is None:
         return {}
     parameters = artifact.request.get("parameters")
@@ -305,7 +305,7 @@ def _tokens(usage: Usage | None) -> dict[str, Attribute | None]:
 
 
 def _conversation(artifact: RunArtifact) -> dict[str, Attribute | None]:
-    """Return the messages that the agent was given, and its answer, in the conventions' JSON."""
+    """Return the messages to the agent and its answer, in the conventions' JSON."""
     given: list[MessageEvent] = []
     for event in artifact.trace:
         if isinstance(event, MessageEvent) and event.role != "assistant":
