@@ -193,21 +193,24 @@ def endpoint_input(model: Model) -> dict[str, Any]:
 
     Headers and query parameters are included by name only, because their values may be keys.
     """
-    found: dict[str, Any] = {} if model.dialect == "auto" else {"dialect": model.dialect}
+    # Only settings that differ from their default: a new one must not change the fingerprints of stored runs
+    settings: dict[str, Any] = {}
+    if model.dialect != "auto":
+        settings["dialect"] = model.dialect
     if model.api != "chat":
-        found["api"] = model.api
+        settings["api"] = model.api
     if model.anthropic_version is not None:  # None: the request determines it
-        found["anthropic_version"] = model.anthropic_version
+        settings["anthropic_version"] = model.anthropic_version
     if model.wires:
-        found["wires"] = {name: wire.base_url for name, wire in model.wires.items()}
-    if model.dialect_overrides is not None:
+        settings["wires"] = {name: wire.base_url for name, wire in model.wires.items()}
+    if (dialect := model.dialect_overrides) is not None:
         # Prompt caching changes the cost of an answer, not the answer
-        told = model.dialect_overrides.model_dump(exclude_unset=True, exclude={"prompt_cache"})
-        found |= {"dialect_overrides": told} if told else {}
+        overrides = dialect.model_dump(exclude_unset=True, exclude={"prompt_cache"})
+        settings |= {"dialect_overrides": overrides} if overrides else {}
     for part, names in (("headers", model.headers), ("query", model.query)):
         if telling := sorted(name.lower() for name in names if _TELLING_NAMES.fullmatch(name)):
-            found[part] = telling
-    return found
+            settings[part] = telling
+    return settings
 
 
 def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
@@ -239,8 +242,9 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
 
 
 def _server_input(server: McpServer) -> dict[str, Any]:
-    # An empty list is left out
-    names = {"env", "headers", "cwd"} | ({"exclude_tools"} if not server.exclude_tools else set())
+    names = {"env", "headers", "cwd"}
+    if not server.exclude_tools:
+        names.add("exclude_tools")  # an empty list is left out
     return server.model_dump(exclude=names)
 
 
@@ -257,15 +261,16 @@ def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[
 def judge_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
     """Return the settings that identify a profile's judges: models, requests, prompt, aggregation of verdicts."""
     names = {"judges", "judge_runs", "aggregation", "anchors"}
-    names |= {"judge_sees_reasoning"} if profile.judge_sees_reasoning else set()
+    if profile.judge_sees_reasoning:
+        names.add("judge_sees_reasoning")
     settings = {**_JUDGE_SECTIONS, **profile.model_dump(include=names), **_sections(profile)}
     return {**settings, "system_prompt": profile.system_prompt, "judge_models": _judges(judge_models)}
 
 
 def _sections(profile: EvaluationProfile) -> dict[str, Any]:
     """Return the fingerprint inputs of the profile's sections from packs; sections without one are left out."""
-    found = {section.name: section.fingerprint(value) for section, value in profile.sections()}
-    return {name: plain(value) for name, value in found.items() if value is not None}
+    inputs = {section.name: section.fingerprint(value) for section, value in profile.sections()}
+    return {name: plain(value) for name, value in inputs.items() if value is not None}
 
 
 def metric_judge_input(metric: MetricSpec, judge_models: Sequence[Model] = ()) -> dict[str, Any]:

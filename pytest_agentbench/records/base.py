@@ -78,6 +78,7 @@ class _BuiltLater:
         return found
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        # Does not call `handler`, which would build the model's schema as a part of the record's
         return core_schema.with_info_plain_validator_function(self._validate)
 
     def __get_pydantic_json_schema__(
@@ -109,6 +110,7 @@ else:
 class Record(BaseModel):
     """A frozen model that rejects unknown fields."""
 
+    # No protected namespaces: pydantic reserves names that begin with `model_`, and records have a `model_id`
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=BUILT_LATER)
 
 
@@ -154,6 +156,7 @@ class _SandboxNames:
         return {"enum": [*self._ours, *sorted(extension_names("sandbox"))], "type": "string"}
 
     def _validate(self, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        # At each value: a plugin may register its sandbox after this module is imported
         added = extension_names("sandbox")
         if isinstance(value, str) and value in added:
             return value
@@ -187,7 +190,7 @@ class RecordWithParts(Record):
         """Return the part of this model, or None."""
         return next((part for part in self.parts.values() if isinstance(part, model)), None)
 
-    if not TYPE_CHECKING:
+    if not TYPE_CHECKING:  # else mypy would accept any attribute of a record
 
         def __getattr__(self, name: str) -> Any:
             """Return the part of this name, None for one that is known and not there: hooks of users read it so."""
@@ -201,6 +204,7 @@ class RecordWithParts(Record):
     @classmethod
     def _gather_parts(cls, given: Any) -> Any:
         """Read parts from the keys other than the record's fields. Unknown keys are refused like unknown fields."""
+        # Without parts, the usual case, no entry point is looked up
         if not isinstance(given, dict) or given.keys() <= cls.__pydantic_fields__.keys():
             return given
         others = given.keys() - cls.__pydantic_fields__.keys()
@@ -217,8 +221,9 @@ class RecordWithParts(Record):
     def _spread_parts(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Write each part in the place of `parts`, and null for one that is known and not there, as ever."""
         written: dict[str, Any] = write(self)
-        if (parts := written.pop("parts", None)) is None:
+        if (parts := written.pop("parts", None)) is None:  # the caller excluded parts
             return written
+        # The record's own fields are last, so that no part can replace one
         return {**dict.fromkeys(sorted(extension_names(self.seam))), **parts, **written}
 
 

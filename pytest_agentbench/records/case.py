@@ -58,6 +58,7 @@ class SandboxSettings(Record):
     """Maximum size of a run's workspace."""
 
 
+# Chooses one member of SandboxChoice; without it pydantic reports the mistakes of both.
 def _form(sandbox: Any) -> str:
     if isinstance(sandbox, dict | SandboxSettings):
         return "settings"
@@ -77,6 +78,7 @@ def _environment(env: dict[str, str]) -> dict[str, str]:
     return env
 
 
+# A value with a line break could add further headers to each request.
 def _headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or not re.fullmatch(r"[\t -~]*", value):
@@ -84,6 +86,7 @@ def _headers(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
+# Names of headers that providers read keys from: their values may be variables only.
 _KEY_HEADERS = frozenset(
     {"authorization", "proxy-authorization", "api-key", "x-api-key", "x-goog-api-key", "ocp-apim-subscription-key"}
 )
@@ -161,11 +164,13 @@ class McpServer(Record):
     def _some_way(self) -> Self:
         if self.command is None and self.url is None:
             raise ValueError("found neither 'command' nor 'url', expected one of them, or both")
+        # A process for each run would need an address for each run
         if self.command is not None and self.url is not None and self.scope != "session":
             raise ValueError("a server with both 'command' and 'url' has one address for all runs: set scope: session")
         return self
 
 
+# By its text alone: the workspace does not exist yet. Links in it are checked when the path is used.
 def _inside(path: str) -> str:
     if path.startswith("/") or "\0" in path or ".." in path.split("/") or not path.strip("/."):
         raise ValueError(f"found {path!r}, expected a path below the workspace, without `..`")
@@ -187,7 +192,7 @@ InsideFolder = Annotated[Text, AfterValidator(_inside_or_itself)]
 
 def _test_id(text: str) -> str:
     text = text.strip()
-    _inside(text.partition("::")[0])
+    _inside(text.partition("::")[0])  # only the file is a path; parameters of a test may contain `..` and slashes
     return text
 
 
@@ -350,7 +355,7 @@ class Expectations(Record):
     """Desired expectations."""
 
 
-_NO_EXPECTATIONS = Expectations()
+_NO_EXPECTATIONS = Expectations()  # one object for all cases: it is frozen
 
 
 class RubricScale(Record):
@@ -658,12 +663,14 @@ class Model(Record):
 
     def find_wire(self, api: str) -> "Model | None":
         """Return the model as an agent's requests in a protocol reach it; None if they must be translated."""
+        # Scripts and plugins answer in Python: no endpoint exists that a request could be passed to
         if self.scripted or self.provider is not None:
             return None
         return self if api == self.api else self.wires.get(api)  # type: ignore[call-overload]
 
 
 _LONGEST_ID = 200
+# `::` and brackets divide node ids, control characters and marks of direction steer terminals, surrogates are no UTF-8.
 _ILLEGAL = re.compile("::|[\\[\\]\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

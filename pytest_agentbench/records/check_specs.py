@@ -113,7 +113,8 @@ def _added(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationIn
     name = str(value.get("kind")) if isinstance(value, dict) else ""
     # A scope's names (config/base.py); a model that is made in Python has none, and packs are found all the same.
     known = getattr(info.context, "known", None)
-    kind = (known.find_check if known is not None else partial(find_extension, "check"))(name)
+    find_check = partial(find_extension, "check") if known is None else known.find_check
+    kind = find_check(name)
     if isinstance(kind, type) and issubclass(kind, Record):
         return kind.model_validate(value, context=info.context)
     return handler(value)

@@ -53,10 +53,12 @@ def read_gold(value: Any) -> Gold:
         rule = next(iter(value), None) if len(value) == 1 else None
         if rule not in _RULES:
             raise ValueError(_describe_object(value))
-        given = value[rule]
-        if given is None:
+        answers = value[rule]
+        if answers is None:
             return ""
-        return _several(rule, given if isinstance(given, list | tuple) else [given], str(given))
+        if isinstance(answers, list | tuple):
+            return _several(rule, answers, str(answers))
+        return _several(rule, [answers], str(answers))
     if isinstance(value, list | tuple):
         return _several("any_of", value, str(value))
     spellings = _spell(value)
@@ -89,10 +91,10 @@ def gold_of_compat(gold: Gold) -> str:
 def json_text(value: Any) -> Any:
     """Return a list or an object as its JSON, for metrics that compare JSON; another value and rules as they are."""
     if isinstance(value, dict) and len(value) == 1 and (rule := next(iter(value))) in _RULES:
-        given = value[rule]
-        if isinstance(given, list):
-            return {rule: [_json(each) for each in given]}
-        return {rule: _json(given)}
+        answers = value[rule]
+        if isinstance(answers, list):
+            return {rule: [_json(answer) for answer in answers]}
+        return {rule: _json(answers)}
     return _json(value)
 
 
@@ -101,7 +103,7 @@ def are_integers(value: Any) -> bool:
     if isinstance(value, Mapping) and len(value) == 1 and (rule := next(iter(value))) in _RULES:
         value = value[rule]
     if isinstance(value, list | tuple):
-        return bool(value) and all(type(each) is int for each in value)
+        return bool(value) and all(type(each) is int for each in value)  # `type`, because True is an int too
     return type(value) is int
 
 
@@ -117,21 +119,23 @@ def _several(rule: Rule, values: list[Any] | tuple[Any, ...], original: str) -> 
     for number, value in enumerate(values, 1):
         if value is None or isinstance(value, list | tuple | dict):
             if value is None:
-                found = "null"
+                kind = "null"
             elif isinstance(value, dict):
-                found = "an object"
+                kind = "an object"
             else:
-                found = "a list"
-            raise ValueError(f"answer: found {found} as element {number}, expected a text, a number, true or false")
+                kind = "a list"
+            raise ValueError(f"answer: found {kind} as element {number}, expected a text, a number, true or false")
     answers = tuple(dict.fromkeys(map(_spell, values)))
-    shown = ", ".join(json.dumps(spellings[0], ensure_ascii=False) for spellings in answers)
-    text = answers[0][0] if len(answers) == 1 else f"{rule.replace('_', ' ')} {shown}"
+    text = answers[0][0]
+    if len(answers) > 1:
+        texts = ", ".join(json.dumps(spellings[0], ensure_ascii=False) for spellings in answers)
+        text = f"{rule.replace('_', ' ')} {texts}"
     return Golds(rule=rule, answers=answers, text=text, original=original)
 
 
 def _spell(value: Any) -> tuple[str, ...]:
     """Return the spellings of a value, the one of JSON first."""
-    if isinstance(value, bool):
+    if isinstance(value, bool):  # before numbers: True is an int in Python
         if value:
             return ("true", "True")
         return ("false", "False")

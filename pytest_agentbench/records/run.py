@@ -224,9 +224,14 @@ class FileChange(Record):
         """Return the change in a line, without its diff. Names are as the agent wrote them: they may hold anything."""
         if self.change == "renamed":
             return f"renamed {self.renamed_from} to {self.path}"
-        facts = [each for each in (self.before, self.after) if each is not None]
-        told = [f"{each.mode:03o}" for each in facts] if self.change == "mode" else [str(each) for each in facts]
-        return f"{self.change} {self.path} ({' -> '.join(dict.fromkeys(told))}{f'; {self.note}' if self.note else ''})"
+        facts = [fact for fact in (self.before, self.after) if fact is not None]
+        texts: Iterable[str] = map(str, facts)
+        if self.change == "mode":
+            texts = (f"{fact.mode:03o}" for fact in facts)
+        details = " -> ".join(dict.fromkeys(texts))  # once if equal, such as two files of one size
+        if self.note:
+            details += f"; {self.note}"
+        return f"{self.change} {self.path} ({details})"
 
 
 class SandboxUsed(Record):
@@ -321,16 +326,24 @@ def describe_end(
     """
     detail = detail or EndDetail()
     if reason == "filtered":
-        found = f" ({', '.join(detail.categories)})" if detail.categories else ""
-        return f"the provider's filter withheld the {'prompt' if detail.side == 'input' else 'answer'}{found}"
+        text = f"the provider's filter withheld the {'prompt' if detail.side == 'input' else 'answer'}"
+        if detail.categories:
+            text += f" ({', '.join(detail.categories)})"
+        return text
     if reason == "context_exceeded":
         if detail.at == "loop":
             return f"the conversation ({detail.request} turns) no longer fits the model's window"
         return "the case's own input does not fit the model's window"
+    # Before the plain cut: a larger limit helps only if it leaves room after the reasoning
     if reason == "length" and thoughts and not has_text:
         return f"reasoning took {thoughts} of {limit or thoughts} output tokens"
     if reason == "length":
-        return f"cut at the token limit{f' ({limit})' if limit else ''}{'' if has_text else ', before any text'}"
+        text = "cut at the token limit"
+        if limit:
+            text += f" ({limit})"
+        if not has_text:
+            text += ", before any text"
+        return text
     if reason == "max_turns":
         if turns and turns > 1:
             return f"used all {turns} turns"
@@ -388,8 +401,9 @@ class RunArtifact(Record):
     @property
     def ending(self) -> str | None:
         """Return the end of the run in a few words; None for a plain answer or an unknown end."""
-        # Of each kind of runner event the number of the request that its last one is of
+        # The number of the request of the last runner event of each kind
         last = {event.name: event.data.get("number") for event in self.trace if isinstance(event, RunnerEvent)}
+        # First: a call that came as text looks like an answer, and its end reason is `answered`
         if CALL_AS_TEXT in last:
             return "a tool call came as text: the endpoint seems to have no tool parser"
         if self.end_reason in (None, "answered"):
@@ -437,6 +451,7 @@ class RunArtifact(Record):
         A round of Algorithm 1 (seed 004, 3.1) plans and executes. A round that only ends the planning, or is the
         answer, does not count, so that native function calling and the planner are comparable.
         """
+        # Numbers of rounds, because several calls of one round count once
         name, begun, with_calls = self.round_event, 0, set[int]()
         for event in self.trace:
             if isinstance(event, RunnerEvent) and event.name == name:

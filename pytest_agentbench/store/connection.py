@@ -227,7 +227,7 @@ def _check_schema(database: sqlite3.Connection, path: str) -> None:
     """Raise ConfigError for a database that is not this package's, or too damaged to be opened (DamagedError)."""
     try:
         execute(database, "BEGIN")  # else another session may make the tables between these
-        found = _read_schema(database)
+        schema = _read_schema(database)
         [(version,)] = query(database, "PRAGMA user_version")
         [(application,)] = query(database, "PRAGMA application_id")
         execute(database, "COMMIT")
@@ -241,11 +241,11 @@ def _check_schema(database: sqlite3.Connection, path: str) -> None:
             f"{path}: found user_version {version}, expected at most {VERSION}: read it with the version of "
             "pytest-agentbench that wrote it, or name another folder with --agentbench-output"
         )
-    if not found and application == version == 0:
+    if not schema and application == version == 0:
         return
     expected = [_describe(name, statement) for name, statement in _SCHEMA.items()]
-    if sorted(found) != sorted(expected) or application != _APPLICATION:
-        strange = sorted({name for _, name, _, _ in {*found} ^ {*expected}} or {"application_id"})[0]
+    if sorted(schema) != sorted(expected) or application != _APPLICATION:
+        strange = sorted({name for _, name, _, _ in {*schema} ^ {*expected}} or {"application_id"})[0]
         raise ConfigError(
             f"{path}: found {strange!r} other than expected: the database is not a store of results. {_ADVICE}"
         )
@@ -254,7 +254,9 @@ def _check_schema(database: sqlite3.Connection, path: str) -> None:
 def _describe(name: str, statement: str) -> tuple[str, str, str, str]:
     """Return the row of a statement of `_SCHEMA` in sqlite_master."""
     kind = statement.split(" ", 2)[1].lower()
-    return kind, name, statement.split(" ")[4] if kind == "index" else name, statement
+    if kind == "index":
+        return kind, name, statement.split(" ")[4], statement
+    return kind, name, name, statement
 
 
 def _make_tables(database: sqlite3.Connection) -> None:
@@ -303,10 +305,12 @@ def _as_os_error(error: sqlite3.Error, path: str | None = None) -> OSError:
     if _code(error) in _DAMAGED or str(error).startswith("Could not decode"):  # text that is no UTF-8
         return DamagedError(str(error))
     code = _ERRNO.get(_code(error), errno.EIO)
-    said = os.strerror(code) if code in (errno.ENOSPC, errno.EROFS, errno.EACCES) else str(error)
+    reason = str(error)
+    if code in (errno.ENOSPC, errno.EROFS, errno.EACCES):
+        reason = os.strerror(code)
     if path is not None:
-        return OSError(code, said, path)
-    return OSError(code, said)
+        return OSError(code, reason, path)
+    return OSError(code, reason)
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -61,7 +61,9 @@ def parse_name(name: str) -> Name | None:
     if match is None:
         return None
     what, repetition, displaced, suffix = match.groups()
-    kind: Kind | None = "unreadable" if suffix.endswith(".unreadable") else _KINDS.get((what, suffix))
+    kind = _KINDS.get((what, suffix))
+    if suffix.endswith(".unreadable"):
+        kind = "unreadable"
     if kind is None:
         return None
     return Name(kind, int(repetition), displaced)

@@ -155,25 +155,25 @@ class Documents:
         root, own, rest = folder.split("/", 2)
         base, _, leaf = rest.rpartition("/")
         first = f"{folder}/{names[0]}"
-        found: dict[str, bytes | None] = {}
+        stored: dict[str, bytes | None] = {}
         with self._lock:
-            given = self._ahead.pop(first, None)
-        if given is not None:
+            read_ahead = self._ahead.pop(first, None)
+        if read_ahead is not None:
             self._note(first)
-            yield first, given
+            yield first, read_ahead
         with self._lock:
             if (database := self._open()) is not None:
                 rows = self._select_all(database, _SAME_PLACE, (leaf, *names, f"{root}/{base}"))
-                found = {path: content for path, content, _, _ in rows}
+                stored = {path: content for path, content, _, _ in rows}
                 if self.is_damaged:
-                    found |= self._find_one_by_one(database, f"{root}/{base}", leaf, names)
+                    stored |= self._find_one_by_one(database, f"{root}/{base}", leaf, names)
                 place = next((where for path, _, *where in rows if path == first), None)
                 if place is not None:
                     self._read_ahead(database, f"{root}/{own}/{base}", names[0], *place)
         has_files = self._look_for_files(root)
-        if not found and not has_files:
+        if not stored and not has_files:
             return
-        paths = dict(found)
+        paths = dict(stored)
         if has_files:
             # A suite is a name for people: the same run under another suite is the same run, and was paid for
             suites = {own, *_list_folders(f"{self.output}/{root}")}
@@ -184,16 +184,16 @@ class Documents:
                 if (path := f"{root}/{suite}/{rest}/{name}") not in paths
             }
         order = {f"{folder}/{name}": at for at, name in enumerate(names, -len(names))}
-        for path in sorted(paths, key=lambda path: (order.get(path, 0), path)) if len(paths) > 1 else paths:
+        for path in sorted(paths, key=lambda path: (order.get(path, 0), path)):
             content = paths[path]
             if content is None:
                 try:
-                    if path not in found or lies_below(self.output, path):
-                        content = self._read_file(path, named=path in found)
+                    if path not in stored or lies_below(self.output, path):
+                        content = self._read_file(path, named=path in stored)
                 except OSError as error:
                     if error.errno in _OUR_OWN_LIMITS:
                         raise
-            if content is not None and not (path == first and content == given):
+            if content is not None and not (path == first and content == read_ahead):
                 self._note(path)
                 yield path, content
 
@@ -249,34 +249,34 @@ class Documents:
     def names(self, folder: str) -> list[str]:
         """Return the names of the documents in a folder, including files, in order."""
         base, _, leaf = folder.rpartition("/")
-        found: set[str] = set()
+        names: set[str] = set()
         with self._lock:
             if (database := self._open()) is not None and (known := self._folder(database, base)) is not None:
                 statement = "SELECT name FROM documents WHERE folder = ? AND leaf = ?"
                 rows = self._select_all(database, statement, (known, leaf))
-                found.update(name for (name,) in rows if is_name(name))
+                names.update(name for (name,) in rows if is_name(name))
         try:
             with os.scandir(f"{self.output}/{folder}") as entries:
                 # A link may lead out of the folder, and pruning would remove files of others there
-                found.update(each.name for each in entries if not each.is_symlink())
+                names.update(entry.name for entry in entries if not entry.is_symlink())
         except (FileNotFoundError, NotADirectoryError):
             pass
-        return sorted(found)
+        return sorted(names)
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the folders in a folder, in order."""
-        found = set(_list_folders(f"{self.output}/{folder}"))
+        names = set(_list_folders(f"{self.output}/{folder}"))
         with self._lock:
             if (database := self._open()) is not None:
                 begin = f"{folder}/"
                 statement = "SELECT path FROM folders WHERE path >= ? AND path < ?"
                 rows = self._select_all(database, statement, (begin, f"{folder}0"))
-                found.update(path[len(begin) :].partition("/")[0] for (path,) in rows)
+                names.update(path[len(begin) :].partition("/")[0] for (path,) in rows)
                 if (known := self._folder(database, folder)) is not None:
                     statement = "SELECT DISTINCT leaf FROM documents WHERE folder = ?"
                     rows = self._select_all(database, statement, (known,))
-                    found.update(leaf for (leaf,) in rows)
-        return sorted(filter(is_name, found))
+                    names.update(leaf for (leaf,) in rows)
+        return sorted(filter(is_name, names))
 
     def list_leaves(self) -> list[str]:
         """Return the folders of all documents in the database, in order."""
@@ -301,8 +301,8 @@ class Documents:
             rows = self._select_all(database, _VIEW, (known, leaf))
             if self.is_damaged:
                 one = f"{_VIEW} AND name = ?"
-                found = (self._select(database, one, f"{folder}/{name}") for name in self.names(folder))
-                rows = [row for row in found if row is not None]
+                readable = (self._select(database, one, f"{folder}/{name}") for name in self.names(folder))
+                rows = [row for row in readable if row is not None]
         return rows
 
     @property
@@ -503,7 +503,7 @@ class Documents:
             self.used.add(path.rpartition("/")[0])
 
     def close(self) -> None:
-        """Close the connection; the last process's close moves the log into the database. The next access reopens it."""
+        """Close the connection; the last process to close it moves the log into the database. An access reopens it."""
         with self._lock:
             self._ahead.clear()
             self._last_read.clear()
@@ -595,8 +595,9 @@ class Documents:
             return None  # a file that a session left in the output folder itself
         folder, leaf, name = _split(path)
         try:
-            known = self._folder(database, folder)
-            rows = [] if known is None else query(database, statement, (known, leaf, name))
+            if (number := self._folder(database, folder)) is None:
+                return None
+            rows = query(database, statement, (number, leaf, name))
         except DamagedError as error:
             self._meet_damage(error)
             return None
@@ -720,7 +721,7 @@ def is_name(text: str) -> bool:
 
 def _list_folders(path: str) -> list[str]:
     try:
-        with os.scandir(path) as found:
-            return [each.name for each in found if each.is_dir(follow_symlinks=False)]
+        with os.scandir(path) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except (FileNotFoundError, NotADirectoryError):
         return []

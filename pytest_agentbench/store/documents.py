@@ -140,11 +140,11 @@ def _match(content: bytes, kind: type[R], fingerprint: str, name: Kind, signer: 
     if signer is not None and not signer.accepts(name, content):
         return None
     try:
-        found = _read(content, kind)
+        record = _read(content, kind)
     except ValidationError:
         return None
-    if found.fingerprint == fingerprint:
-        return found
+    if record.fingerprint == fingerprint:
+        return record
     return None
 
 
@@ -228,7 +228,9 @@ def write_output(output: str, run: str, run_id: str, name: str, content: bytes) 
     folder = f"{run}.artifacts/{OUTPUTS}"
     _make_folder(output, folder)
     stem, suffix = os.path.splitext(name.lower())
-    readable = f"{slug(stem)}{suffix}" if _SUFFIX.fullmatch(suffix) else slug(name.lower())
+    readable = slug(name.lower())
+    if _SUFFIX.fullmatch(suffix):
+        readable = f"{slug(stem)}{suffix}"
     file = f"{run_id[:8]}.{hashlib.sha256(content).hexdigest()[:_DIGITS]}.{readable}"
     write_atomically(f"{output}/{folder}", file, content)
     return f"{folder}/{file}"
@@ -332,9 +334,12 @@ def _render_lines(evaluation: Evaluation, repetition: int, escape: _Escape) -> I
         yield "\n## Metrics\n"
         for metric in evaluation.metrics:
             value = escape(metric.error or "none") if metric.score is None else f"{metric.score:.4g}"
-            asked = "" if metric.threshold is None else f" (at least {metric.threshold:g})"
-            reason = metric.details.get("reason")
-            yield f"- {metric.name}: {value}{asked}{f': {escape(reason)}' if isinstance(reason, str) else ''}"
+            line = f"- {metric.name}: {value}"
+            if metric.threshold is not None:
+                line += f" (at least {metric.threshold:g})"
+            if isinstance(reason := metric.details.get("reason"), str):
+                line += f": {escape(reason)}"
+            yield line
     if evaluation.judge is not None:
         yield from _render_judge(evaluation.judge, escape)
 

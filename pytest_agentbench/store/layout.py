@@ -52,7 +52,7 @@ def _lay_out_folder(documents: Documents, folder: str, target: str) -> int:
 
 def _is_written(path: str, modified: int, size: int) -> bool:
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return False
-    return (found.st_mtime_ns, found.st_size) == (modified, size)
+    return (status.st_mtime_ns, status.st_size) == (modified, size)

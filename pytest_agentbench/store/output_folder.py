@@ -44,7 +44,9 @@ FINGERPRINT_DIGITS = (8, 10, 12)
 
 def suite_folder(suite_id: str | None) -> str:
     """Return the folder of a suite; `suit_default` for None."""
-    return f"{SUITE}{slug(suite_id) if suite_id is not None else 'default'}"
+    if suite_id is None:
+        return f"{SUITE}default"
+    return f"{SUITE}{slug(suite_id)}"
 
 
 class DamagedError(OSError):
@@ -87,12 +89,13 @@ def _first_link(folder: str, name: str, levels: int) -> str | None:
     if levels == 0:
         return None
     try:
-        with os.scandir(path) as found:
-            below = [each for each in found if each.is_dir()]
+        with os.scandir(path) as entries:
+            folders = [entry for entry in entries if entry.is_dir()]
     except OSError:
         return None  # the reader of the folder reports the error
-    links = (
-        each.path if each.is_symlink() else _first_link(path, each.name, levels - 1) if levels > 1 else None
-        for each in below
-    )
-    return next(filter(None, links), None)
+    for entry in folders:
+        if entry.is_symlink():
+            return entry.path
+        if levels > 1 and (link := _first_link(path, entry.name, levels - 1)) is not None:
+            return link
+    return None

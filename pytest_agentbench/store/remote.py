@@ -401,8 +401,8 @@ class Remote:
         except FileRefusedError as error:
             raise DamagedObjectError(f"{self.url}/{name}: {error.strerror}") from error
         except Exception as error:
-            said = self._describe_failure(error)
-            problem = f"--agentbench-store {self.url} cannot be searched for paid runs: {said}"
+            reason = self._describe_failure(error)
+            problem = f"--agentbench-store {self.url} cannot be searched for paid runs: {reason}"
             raise UnreachableError(problem) from error
         sender.known.add(name)
         return content
@@ -447,18 +447,18 @@ class Remote:
 
     def _describe_failure(self, error: Exception) -> str:
         kind = type(error).__name__
-        said = strip_credentials(self._redact(str(error))).strip().rstrip(".") or kind
+        reason = strip_credentials(self._redact(str(error))).strip().rstrip(".") or kind
         if isinstance(error, TimeoutError):
             return f"no answer within {DEADLINE:g} s"
         if isinstance(error, FileNotFoundError):
-            return f"{said}; make the bucket or folder, or correct the URL"
+            return f"{reason}; make the bucket or folder, or correct the URL"
         if isinstance(error, PermissionError):
-            return f"{said}; the credentials must allow to read, write and list its objects"
-        if "credential" in f"{kind} {said}".lower() and self._scheme in CREDENTIALS:
-            return f"{said}; set {CREDENTIALS[self._scheme]}"
+            return f"{reason}; the credentials must allow to read, write and list its objects"
+        if "credential" in f"{kind} {reason}".lower() and self._scheme in CREDENTIALS:
+            return f"{reason}; set {CREDENTIALS[self._scheme]}"
         if isinstance(error, OSError):
-            return said
-        return f"{kind}: {said}"
+            return reason
+        return f"{kind}: {reason}"
 
 
 def _count_results(count: int) -> str:

@@ -63,9 +63,8 @@ def share_run(model_store: ModelStore, artifact: RunArtifact, *, made: bool) -> 
         (_name_kept_object(folder, artifact, path), partial(_read_kept, model_store, path))
         for path in list_kept_files(artifact)
     ]
-    (model_store.remote.send if made else model_store.remote.offer)(
-        Upload(_prefix(model_store, RUNS), (*files, (name, read)))
-    )
+    send = model_store.remote.send if made else model_store.remote.offer
+    send(Upload(_prefix(model_store, RUNS), (*files, (name, read))))
 
 
 def share_evaluation(model_store: ModelStore, artifact: RunArtifact, evaluation: Evaluation, *, made: bool) -> None:
@@ -81,9 +80,8 @@ def share_evaluation(model_store: ModelStore, artifact: RunArtifact, evaluation:
         evaluation.fingerprint,
         artifact.run_id,
     )
-    (model_store.remote.send if made else model_store.remote.offer)(
-        Upload(_prefix(model_store, EVALUATIONS), ((name, read),))
-    )
+    send = model_store.remote.send if made else model_store.remote.offer
+    send(Upload(_prefix(model_store, EVALUATIONS), ((name, read),)))
 
 
 async def pull_run(
@@ -214,7 +212,8 @@ def _folder(model_store: ModelStore, kind: str, case_id: str) -> str:
 
 
 def _name_run_object(folder: str, repetition: int, run_fingerprint: str, *, successful: bool) -> str:
-    return f"{folder}/run_{repetition}.{run_fingerprint[:_DIGITS]}{'' if successful else '.unsuccessful'}.jsonl"
+    suffix = ".jsonl" if successful else ".unsuccessful.jsonl"
+    return f"{folder}/run_{repetition}.{run_fingerprint[:_DIGITS]}{suffix}"
 
 
 def _name_kept_object(folder: str, artifact: RunArtifact, path: str) -> str:

@@ -97,7 +97,8 @@ class Pages:
         here = length
         if length > most:
             here = least + (length - least) % (self.usable - 4)
-            here = here if here <= most else least
+            if here > most:
+                here = least
         body = page[at : at + here]
         after = int.from_bytes(page[at + here : at + here + 4]) if here < length else 0
         while len(body) < length and after:
