@@ -70,10 +70,10 @@ def _mapping(value: Mapping[object, object]) -> dict[str, Any]:
 
 def _key(key: object) -> str:
     """Return a YAML key as a JSON key: `1`, `1.0`, `true`, `null` and dates as JSON or ISO 8601 writes them."""
-    made = plain(key)
-    if isinstance(made, str):
-        return made
-    return _encode(made)
+    json_key = plain(key)
+    if isinstance(json_key, str):
+        return json_key
+    return _encode(json_key)
 
 
 def _sequence(value: Iterable[object]) -> list[Any]:
@@ -102,12 +102,12 @@ _last: dict[tuple[int, Any], tuple[Record, Any]] = {}
 def _made_once(record: R, make: Callable[[R], Any]) -> Any:
     """Return `make(record)`, cached for frozen records that many cases share, such as models and metrics."""
     key = (id(record), make)
-    if (known := _last.get(key)) is None:
-        known = (record, make(record))  # with the record, so that no other gets its id meanwhile
+    if (entry := _last.get(key)) is None:
+        entry = (record, make(record))  # with the record, so that no other gets its id meanwhile
         if len(_last) >= _MOST_RECORDS:
             _last.clear()
-        _last[key] = known
-    return known[1]
+        _last[key] = entry
+    return entry[1]
 
 
 _LEAVES = frozenset({str, int, bool, type(None)})
@@ -216,8 +216,8 @@ def endpoint_input(model: Model) -> dict[str, Any]:
 def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return [
         # Calls are left out if there are none
-        {"role": each.role, "content": each.content, "name": each.name, **each.calls}
-        for each in messages
+        {"role": message.role, "content": message.content, "name": message.name, **message.calls}
+        for message in messages
     ]
 
 

@@ -74,8 +74,8 @@ class _BuiltLater:
         if not isinstance(self._named, str):
             return self._named
         module, _, name = self._named.rpartition(".")
-        found: type[BaseModel] = getattr(import_module(module), name)
-        return found
+        model: type[BaseModel] = getattr(import_module(module), name)
+        return model
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         # Does not call `handler`, which would build the model's schema as a part of the record's
@@ -202,20 +202,20 @@ class RecordWithParts(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _gather_parts(cls, given: Any) -> Any:
+    def _gather_parts(cls, document: Any) -> Any:
         """Read parts from the keys other than the record's fields. Unknown keys are refused like unknown fields."""
         # Without parts, the usual case, no entry point is looked up
-        if not isinstance(given, dict) or given.keys() <= cls.__pydantic_fields__.keys():
-            return given
-        others = given.keys() - cls.__pydantic_fields__.keys()
+        if not isinstance(document, dict) or document.keys() <= cls.__pydantic_fields__.keys():
+            return document
+        others = document.keys() - cls.__pydantic_fields__.keys()
         names = extension_names(cls.seam)
         # Null for an unknown name was written while a pack added that part. It is ignored.
-        parts = dict(given.get("parts") or {})
+        parts = dict(document.get("parts") or {})
         for name in others & names:
-            if given[name] is not None:
-                parts[name] = find_extension(cls.seam, name).model_validate(given[name])  # type: ignore[union-attr]
-        taken = names | {name for name in others if given[name] is None}
-        return {**{key: value for key, value in given.items() if key not in taken}, "parts": parts}
+            if document[name] is not None:
+                parts[name] = find_extension(cls.seam, name).model_validate(document[name])  # type: ignore[union-attr]
+        used_names = names | {name for name in others if document[name] is None}
+        return {**{key: value for key, value in document.items() if key not in used_names}, "parts": parts}
 
     @model_serializer(mode="wrap")
     def _spread_parts(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -108,8 +108,8 @@ EndpointHeaders = Annotated[dict[str, str], AfterValidator(_endpoint_headers)]
 
 def header_variable(value: str) -> str | None:
     """Return the variable whose value an endpoint's header has, or None for a literal value."""
-    found = _FROM_VARIABLE.fullmatch(value)
-    return found and found[1]
+    match = _FROM_VARIABLE.fullmatch(value)
+    return match and match[1]
 
 
 def _address(url: str) -> str:
@@ -494,10 +494,10 @@ class Case(RecordWithParts):
         The `expected_artifact` that a runner's section of the context names.
         """
         hints = (each.get("expected_artifact") for each in self.context.values() if isinstance(each, dict))
-        found = next((each for each in hints if isinstance(each, str)), None)
-        if found is None:
+        path = next((each for each in hints if isinstance(each, str)), None)
+        if path is None:
             return None
-        return str(PurePosixPath(found))
+        return str(PurePosixPath(path))
 
     @property
     def expects_status(self) -> frozenset[str]:

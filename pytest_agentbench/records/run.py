@@ -94,10 +94,6 @@ class Unsettled(Record):
     known_output_tokens: int | None = None
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
 class Usage(Record):
     """Tokens and money of a run. Unknown is None, never 0.
 
@@ -116,7 +112,7 @@ class Usage(Record):
     cost_usd: float | None = None
     uncached_cost_usd: float | None = None
     raw: tuple[dict[str, Any], ...] = ()
-    unsettled: Unsettled | None = Field(default=None, exclude_if=_is_none)
+    unsettled: Unsettled | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @property
     def known(self) -> tuple[float | None, int | None, int | None]:

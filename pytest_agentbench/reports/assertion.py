@@ -39,7 +39,7 @@ def collection_problems(nodeid: str, text: str, root: Path) -> list[dict[str, An
         return [{"file": nodeid.partition("::")[0], "line": None, "message": sendable(last_line, _LONGEST)}]
     return [
         {
-            "file": _path_from_root(problem["file"], root),
+            "file": Path(os.path.relpath(root / problem["file"], root)).as_posix(),
             "line": int(problem["line"]),
             "message": sendable(problem["message"], _LONGEST),
         }
@@ -53,10 +53,6 @@ def group_by_file(problems: Iterable[Mapping[str, Any]]) -> dict[str, list[Mappi
     for problem in problems:
         files.setdefault(problem["file"], []).append(problem)
     return files
-
-
-def _path_from_root(file: str, root: Path) -> str:
-    return Path(os.path.relpath(root / file, root)).as_posix()
 
 
 # The text of a failed run: expected and actual values, the end of the answer, the agent's changes to its
@@ -149,8 +145,10 @@ def error_report(error: BaseException, artifact: RunArtifact | None = None, arti
     kind = type(error).__name__
     if code := getattr(error, "code", None):
         kind += f" ({code})"
+    message_lines = str(error).splitlines()[:_ERROR_LINES]
+    message = "\n".join(clip_cells(visible_line(line[: 8 * WIDTH]), 4 * WIDTH) for line in message_lines)
     lines = [
-        f"{kind}: {_shorten_lines(str(error), _ERROR_LINES) or 'no message'}",
+        f"{kind}: {message or 'no message'}",
         "",
         "This is no verdict on the agent: the run counts as an error, not as a failure.",
     ]
@@ -348,8 +346,3 @@ def _change_lines(artifact: RunArtifact) -> list[str]:
     if lines:
         return ["workspace:", *(f"    {_shorten_line(line)}" for line in lines)]
     return []
-
-
-def _shorten_lines(text: str, most: int) -> str:
-    """Return a message of at most so many lines, each of bounded length and made visible."""
-    return "\n".join(clip_cells(visible_line(line[: 8 * WIDTH]), 4 * WIDTH) for line in text.splitlines()[:most])

@@ -189,7 +189,7 @@ def _tag_values(report: Mapping[str, Any], judged: list[Row], tags: list[str]) -
     for tag in tags:
         for name, model in _name_models(report):
             if cases := verdicts.get((tag, model["model_id"])):
-                counts = [(sum(each), len(each)) for each in cases.values()]
+                counts = [(sum(outcomes), len(outcomes)) for outcomes in cases.values()]
                 passed, runs = (sum(column) for column in zip(*counts, strict=True))
                 yield {
                     "tag": _shorten_name(tag),

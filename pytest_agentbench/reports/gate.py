@@ -61,8 +61,8 @@ class Counts(NamedTuple):
     @classmethod
     def of(cls, outcomes: Iterable[str]) -> Counts:
         """Count `passed`, `failed`, `error` and `skipped` runs."""
-        counted = Counter(outcomes)
-        return cls(counted["passed"], counted["failed"], counted["error"], counted["skipped"])
+        numbers = Counter(outcomes)
+        return cls(numbers["passed"], numbers["failed"], numbers["error"], numbers["skipped"])
 
     @property
     def runs(self) -> int:

@@ -275,17 +275,17 @@ def _score_agreement(opinions: Sequence[_PeopleVerdict]) -> dict[str, Any] | Non
     }
 
 
-def _between_annotators(counted: Sequence[Sequence[Label]]) -> dict[str, Any] | None:
+def _between_annotators(labels_by_run: Sequence[Sequence[Label]]) -> dict[str, Any] | None:
     """Return the agreement between annotators over runs that several have labelled, or None without such runs."""
-    of_runs = [{label.annotator: label for label in labels} for labels in counted]
+    of_runs = [{label.annotator: label for label in labels} for labels in labels_by_run]
     shared = [by_annotator for by_annotator in of_runs if len(by_annotator) > 1]
     if not shared:
         return None
-    verdicts = [[float(label.verdict == "passed") for label in each.values()] for each in shared]
-    scores = [[label.score for label in each.values() if label.score is not None] for each in shared]
+    verdicts = [[float(label.verdict == "passed") for label in labels_of_run.values()] for labels_of_run in shared]
+    scores = [[label.score for label in labels_of_run.values() if label.score is not None] for labels_of_run in shared]
     return {
         "runs": len(shared),
-        "annotators": len({name for each in shared for name in each}),
+        "annotators": len({name for labels_of_run in shared for name in labels_of_run}),
         "alpha_verdicts": krippendorff_alpha(verdicts),
         "alpha_scores": krippendorff_alpha(scores),
     }

@@ -310,8 +310,7 @@ class JournalReader:
 
         try:
             entry = parsed(line)
-            # A line is read whole or not at all: an exception leaves the reader as before, and the next lines
-            # count.
+            # A line is read whole or not at all: an exception leaves the reader as before, and the next lines count.
             seconds = float(entry["seconds"])
             self._enter(entry["event"], entry)
             self.seconds = max(self.seconds, seconds)

@@ -38,15 +38,19 @@ def write_forecast(reporter: Terminal, forecasts: Sequence[Forecast]) -> None:
     reporter.write_sep("=", "agentbench: dry run", cyan=True)
     columns = fit_columns(
         [
-            make_column("model", 0, [style.clip(each.model_id, max(16, style.width // 4)) for each in forecasts], "<"),
+            make_column(
+                "model", 0, [style.clip(entry.model_id, max(16, style.width // 4)) for entry in forecasts], "<"
+            ),
             *(
-                make_column(title, 1, [str(getattr(each, name)) for each in forecasts])
+                make_column(title, 1, [str(getattr(entry, name)) for entry in forecasts])
                 for title, name in (("runs", "runs"), ("reused", "reused"), ("to run", "to_run"))
             ),
-            make_column("to judge", 3, [str(each.to_judge) for each in forecasts]),
-            make_column("tokens", 4, [_format_expected(each.tokens, format_count, style) for each in forecasts]),
-            make_column("run cost", 2, [_format_expected(each.run_usd, format_money, style) for each in forecasts]),
-            make_column("judge cost", 2, [_format_expected(each.judge_usd, format_money, style) for each in forecasts]),
+            make_column("to judge", 3, [str(entry.to_judge) for entry in forecasts]),
+            make_column("tokens", 4, [_format_expected(entry.tokens, format_count, style) for entry in forecasts]),
+            make_column("run cost", 2, [_format_expected(entry.run_usd, format_money, style) for entry in forecasts]),
+            make_column(
+                "judge cost", 2, [_format_expected(entry.judge_usd, format_money, style) for entry in forecasts]
+            ),
         ],
         style.width,
     )
@@ -97,9 +101,9 @@ class Progress:
     def seconds_left(self) -> float | None:
         """Return the seconds left by the pace of the runs made so far, None before the first."""
         # Reused runs take no time: counted in, a session that begins with them would end soon, for ever
-        made = self.done - self.reused
-        if made > 0:
-            return self.elapsed_seconds / made * (self.total - self.done)
+        runs_made = self.done - self.reused
+        if runs_made > 0:
+            return self.elapsed_seconds / runs_made * (self.total - self.done)
         return None
 
 

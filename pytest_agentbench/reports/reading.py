@@ -32,8 +32,8 @@ def compiled(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schem
 def _core(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> CoreSchema:
     rules = {keyword: value for keyword, value in schema.items() if keyword not in _SILENT}
     if "$ref" in rules:
-        named: Mapping[str, Any] = definitions[rules.pop("$ref").removeprefix("#/$defs/")]
-        return _done(rules, _core(named, definitions))
+        target: Mapping[str, Any] = definitions[rules.pop("$ref").removeprefix("#/$defs/")]
+        return _done(rules, _core(target, definitions))
     if "enum" in rules:
         rules.pop("type", None)  # its values have it
         return _done(rules, core_schema.literal_schema(rules.pop("enum")))
@@ -41,10 +41,10 @@ def _core(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> CoreSche
     kinds = [kinds] if isinstance(kinds, str) else kinds
     # Each builder removes its own keywords from `rules`. A keyword that remains at the end is not supported.
     choices = [_kind(kind, rules, definitions) for kind in kinds if kind != "null"]
-    made = choices[0] if len(choices) == 1 else core_schema.union_schema(list(choices))
+    core = choices[0] if len(choices) == 1 else core_schema.union_schema(list(choices))
     if "null" in kinds:
-        made = core_schema.nullable_schema(made)
-    return _done(rules, made)
+        core = core_schema.nullable_schema(core)
+    return _done(rules, core)
 
 
 def _kind(kind: str, rules: dict[str, Any], definitions: Mapping[str, Any]) -> CoreSchema:
@@ -82,10 +82,10 @@ def _object(rules: dict[str, Any], definitions: Mapping[str, Any]) -> CoreSchema
     )
 
 
-def _done(rules: Mapping[str, Any], made: CoreSchema) -> CoreSchema:
+def _done(rules: Mapping[str, Any], core: CoreSchema) -> CoreSchema:
     if rules:
         raise ValueError(f"found {', '.join(rules)} in a schema, expected keywords that rows are checked by")
-    return made
+    return core
 
 
 _HEAD = ("schema_version", "session", "totals")

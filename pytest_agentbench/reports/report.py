@@ -155,8 +155,8 @@ def suite_properties(report: Report) -> list[tuple[str, object]]:
         properties += [(f"{prefix}.metric.{name}", score) for name, score in model["metrics"].items()]
         properties += [(f"{prefix}.judge.{name}", score) for name, score in model["judge"].items()]
         # Only of sections that have something of this model: JUnit knows no null
-        for section, made in sections_in([model]).items():
-            section_properties = made.model_properties(model[section])
+        for section, definition in sections_in([model]).items():
+            section_properties = definition.model_properties(model[section])
             properties += [(f"{prefix}.{section}.{name}", value) for name, value in section_properties.items()]
         properties += [(f"{prefix}.{mark}", True) for mark in ("scripted", "own_agent") if model[mark]]
         properties += [(f"{prefix}.predictions", model["predictions"])]
@@ -164,8 +164,7 @@ def suite_properties(report: Report) -> list[tuple[str, object]]:
 
 
 def _judges(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    # Here and below: a session without judges, datasets or scores does not import their modules, half of all
-    # modules.
+    # Here and below: a session without judges, datasets or scores does not import their modules, half of all modules.
     if not any(row.get("judge_votes") for row in rows):
         return []
     from pytest_agentbench.reports.judges import judge_results

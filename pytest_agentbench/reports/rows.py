@@ -172,8 +172,8 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
     ]
     properties += [(f"agentbench.judge.{name}", score) for name, score in (row["judge"] or {}).items()]
     properties += [(f"agentbench.metric.{name}", score) for name, score in row["metrics"].items()]
-    for section, made in sections_in([row]).items():
-        section_properties = made.row_properties(row[section])
+    for section, definition in sections_in([row]).items():
+        section_properties = definition.row_properties(row[section])
         properties += [(f"agentbench.{section}.{name}", value) for name, value in section_properties.items()]
     properties += [(f"agentbench.check.{check['check_id']}", check["outcome"]) for check in row["checks"]]
     if skipped := describe_skipped(row):

@@ -284,10 +284,8 @@ def _write_gate(reporter: Terminal, gate: Any, *, only_failure: bool) -> None:
     if gate["passed"] is None or (gate["passed"] and only_failure):
         return
     if gate["passed"]:
-        rate, completion = (
-            _format_share(gate["pass_rate"], gate["fail_under"]),
-            _format_share(gate["completion"], gate["min_completion"]),
-        )
+        rate = _format_share(gate["pass_rate"], gate["fail_under"])
+        completion = _format_share(gate["completion"], gate["min_completion"])
         reporter.write_line(f"gate passed: pass rate {rate}, completion {completion}", green=True)
         return
     reporter.write_line("gate failed:", red=True, bold=True)

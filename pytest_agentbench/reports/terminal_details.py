@@ -205,7 +205,8 @@ def _vote_line(judge: Any, style: Style) -> str:
         parts.append(f"{format_percent(judge['agreement'])} of pairs agree")
     if (swap := judge["order_swap"]) is not None:
         parts += [f"{swap['changed']:,} of {swap['pairs']:,} pairs change with the order"]
-    return f"{_name(judge, style)}: {', '.join(parts)}; several votes on {count_text(judge['repeated'], 'run')}"
+    name = style.clip(f"{judge['model']} ({judge['judge']})", _NAME_WIDTH)
+    return f"{name}: {', '.join(parts)}; several votes on {count_text(judge['repeated'], 'run')}"
 
 
 def _panel_lines(judges: list[Any], style: Style) -> Iterator[str]:
@@ -217,7 +218,3 @@ def _panel_lines(judges: list[Any], style: Style) -> Iterator[str]:
             panels.add(judge["profile"])
             alpha = _format_score(panel["alpha"], style)
             yield f"between {len(panel['judges'])} judges: alpha {alpha} over {count_text(panel['runs'], 'run')}"
-
-
-def _name(judge: Any, style: Style) -> str:
-    return style.clip(f"{judge['model']} ({judge['judge']})", _NAME_WIDTH)

@@ -52,11 +52,11 @@ def cv_percent(units: Units) -> float | None:
 
     Units with a single vote or a mean of 0 are ignored. None if there is no other unit.
     """
-    found = [
+    variations = [
         100 * sqrt(_squares(unit) / len(unit)) / middle for unit in units if len(unit) > 1 and (middle := mean_of(unit))
     ]
-    if found:
-        return mean_of(found)
+    if variations:
+        return mean_of(variations)
     return None
 
 

@@ -52,10 +52,10 @@ def _within(angle: float, df: int) -> float:
     for power in range(2 + df % 2, df + 1, 2):
         terms.append(term)
         term *= cos(angle) ** 2 * (power - 1) / power
-    found = sin(angle) * fsum(terms)
+    sine_part = sin(angle) * fsum(terms)
     if df % 2:
-        return (angle + found) * 2 / pi
-    return found
+        return (angle + sine_part) * 2 / pi
+    return sine_part
 
 
 def solve(function: Callable[[float], float], low: float, high: float) -> float:

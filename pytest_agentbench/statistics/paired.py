@@ -201,10 +201,10 @@ def sign_flip(differences: Sequence[float]) -> tuple[str, float]:
     if len(changed) > _LIMIT:
         z = abs(fsum(changed)) / sqrt(fsum(difference**2 for difference in changed))
         return SIGN_FLIP_LIMIT, erfc(z / sqrt(2))
-    found = _subsets(changed)
-    beyond = min(sum(total <= 0 for total in found.sums), sum(total >= 0 for total in found.sums))
-    if found.exact:
-        return SIGN_FLIP, min(1.0, 2 * beyond / len(found.sums))
+    subsets = _subsets(changed)
+    beyond = min(sum(total <= 0 for total in subsets.sums), sum(total >= 0 for total in subsets.sums))
+    if subsets.exact:
+        return SIGN_FLIP, min(1.0, 2 * beyond / len(subsets.sums))
     return SIGN_FLIP_DRAWN, min(1.0, 2 * (beyond + 1) / (_DRAWN + 1))
 
 

@@ -95,17 +95,17 @@ def make_way_for_run(documents: Documents, folder: str, artifact: RunArtifact, w
         content = documents.read(path)
         if content is None:
             return None
-        found = parse_run(f"{documents.output}/{path}", content)
-        key = _require_fingerprint(found.fingerprint)
+        stored_run = parse_run(f"{documents.output}/{path}", content)
+        key = _require_fingerprint(stored_run.fingerprint)
     except _CANNOT_BE_READ:
         _keep_unreadable(documents, path, warn)
         return None
     # A retry after an outage has the same fingerprint: the run that succeeded was paid for and must survive it.
-    if key == artifact.fingerprint and not (artifact.status == "provider_error" and found.status == "success"):
-        return found
+    if key == artifact.fingerprint and not (artifact.status == "provider_error" and stored_run.status == "success"):
+        return stored_run
     # A displaced run of this fingerprint is worth more than the failure that took its place: keep that one.
     displaced = f"{folder}/run_{name_superseded(artifact.repetition, key)}.json"
-    if found.status != "provider_error" or documents.read(displaced) is None:
+    if stored_run.status != "provider_error" or documents.read(displaced) is None:
         _displace(documents, folder, _RUN_FILES, artifact.repetition, key)
     return None
 
@@ -122,9 +122,9 @@ def make_way_for_evaluation(
         content = documents.read(path)
         if content is None:
             return
-        found = parse_evaluation(f"{documents.output}/{path}", content)
-        is_verdict = found.outcome != "error" and found.fingerprint is not None
-        key = _require_fingerprint(found.fingerprint) if is_verdict else None
+        verdict = parse_evaluation(f"{documents.output}/{path}", content)
+        is_verdict = verdict.outcome != "error" and verdict.fingerprint is not None
+        key = _require_fingerprint(verdict.fingerprint) if is_verdict else None
     except _CANNOT_BE_READ:
         _keep_unreadable(documents, path, warn)
         key = None
@@ -326,11 +326,11 @@ class ModelStore:
     def _described_fingerprint(self, folder: str) -> str | None:
         """Return the fingerprint that the profile file in a folder records, or None."""
         try:
-            found = json.loads(self.documents.read(f"{folder}/{PROFILE_FILE}") or b"null")["fingerprint"]
+            recorded = json.loads(self.documents.read(f"{folder}/{PROFILE_FILE}") or b"null")["fingerprint"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
-        if isinstance(found, str) and found:
-            return found
+        if isinstance(recorded, str) and recorded:
+            return recorded
         return None
 
     def _describe_profile(self, models_folder: str, settings: bytes) -> None:
@@ -371,10 +371,10 @@ class ModelStore:
         """
         folder = f"{self.runs}/{slug(case_id)}"
         for path, content in self.find_documents(folder, "run", repetition, run_fingerprint):
-            found = match_run(content, run_fingerprint, self.signer)
-            if found is not None and found.repetition == repetition and counts(found):
+            stored_run = match_run(content, run_fingerprint, self.signer)
+            if stored_run is not None and stored_run.repetition == repetition and counts(stored_run):
                 mark_in_use(self.documents, path)
-                return found, path
+                return stored_run, path
         return None
 
     @cached_property
@@ -386,20 +386,20 @@ class ModelStore:
         """Return the stored verdict on this very run with its path, found like a run. Errors are ignored."""
         folder = f"{self.evaluations}/{slug(artifact.case_id)}"
         for path, content in self.find_documents(folder, "final_result", artifact.repetition, evaluation_fingerprint):
-            found = match_evaluation(content, evaluation_fingerprint, self.signer)
-            if found is not None and found.run_id == artifact.run_id and found.outcome != "error":
+            verdict = match_evaluation(content, evaluation_fingerprint, self.signer)
+            if verdict is not None and verdict.run_id == artifact.run_id and verdict.outcome != "error":
                 mark_in_use(self.documents, path)
-                return found, path
+                return verdict, path
         return None
 
-    def find_documents(self, folder: str, kind: str, repetition: int, wanted: str) -> Iterator[tuple[str, bytes]]:
+    def find_documents(self, folder: str, kind: str, repetition: int, digest: str) -> Iterator[tuple[str, bytes]]:
         """Yield the documents that may have a fingerprint: in its place, displaced, and in other suites.
 
         Raises InfrastructureError if this process cannot read a document that may be intact.
         """
         try:
             yield from self.documents.find(
-                folder, (f"{kind}_{repetition}.json", f"{kind}_{name_superseded(repetition, wanted)}.json")
+                folder, (f"{kind}_{repetition}.json", f"{kind}_{name_superseded(repetition, digest)}.json")
             )
         except OSError as error:  # the run may be there: nobody should pay for it again
             raise make_read_error(f"{self.output}/{folder}", error) from error

@@ -79,10 +79,10 @@ class Folder:
     @cached_property
     def repetitions(self) -> dict[int, list[str]]:
         """Return the files of each repetition."""
-        found: dict[int, list[str]] = defaultdict(list)
+        files: dict[int, list[str]] = defaultdict(list)
         for name, (_, repetition, _) in self.files.items():
-            found[repetition].append(name)
-        return found
+            files[repetition].append(name)
+        return files
 
     @property
     def parts(self) -> list[str]:
@@ -242,18 +242,18 @@ def read_history(output: str, model: str, evaluation_profile_id: str) -> History
     return history
 
 
-def _list_documents(folders: Iterator[Folder], model: str, wanted: Kind) -> Iterator[tuple[Folder, str]]:
+def _list_documents(folders: Iterator[Folder], model: str, wanted_kind: Kind) -> Iterator[tuple[Folder, str]]:
     """Yield the paths of a model's documents of a kind, with their folders."""
     for folder in folders:
         if folder.parts[-2] == model:
             yield from (
-                (folder, f"{folder.path}/{name}") for name, (kind, _, _) in folder.files.items() if kind == wanted
+                (folder, f"{folder.path}/{name}") for name, (kind, _, _) in folder.files.items() if kind == wanted_kind
             )
 
 
-def _append_usage(kept: Mapping[str, list[Usage]], folder: Folder, usage: Usage | None) -> None:
+def _append_usage(usages: Mapping[str, list[Usage]], folder: Folder, usage: Usage | None) -> None:
     if usage is not None:
-        kept[folder.parts[-1]].append(usage)
+        usages[folder.parts[-1]].append(usage)
 
 
 def _read_document(contents: Contents, path: str) -> dict[str, Any]:

@@ -388,16 +388,16 @@ class Documents:
         if self._insert(path, content):
             return
         folder, leaf, name = _split(path)
-        kept = None if len(content) > LARGEST else content
+        row_content = None if len(content) > LARGEST else content
         database = self._written
-        if database is None or kept is None:
+        if database is None or row_content is None:
             self._write_file(path, content)
         if database is not None:
-            row = (time.time_ns(), kept, self._folder(database, folder), leaf, name)
+            row = (time.time_ns(), row_content, self._folder(database, folder), leaf, name)
             if not execute(database, _REPLACE, row).rowcount:
                 raise DamagedError("an index names a missing row")
             self._note(path)
-        if database is not None and kept is not None:
+        if database is not None and row_content is not None:
             self._removed[path] = None
         if self._passes_by and self.read(path) != content:
             raise DamagedError("a stored document cannot be replaced")

@@ -238,7 +238,7 @@ def write_output(output: str, run: str, run_id: str, name: str, content: bytes) 
 
 def list_kept_files(run: RunArtifact) -> list[str]:
     """Return the paths of the files that a run names as left behind: its outputs, then the archive."""
-    outputs = [each.uri for each in run.output_artifacts if each.artifact_type == OUTPUT_TYPE]
+    outputs = [artifact.uri for artifact in run.output_artifacts if artifact.artifact_type == OUTPUT_TYPE]
     if run.workspace is None:
         return outputs
     return [*outputs, run.workspace]
@@ -255,8 +255,8 @@ def find_whole_file(output: Path, path: str) -> Path | None:
 
 
 def _find_whole(output: Path, path: str, pattern: re.Pattern[str]) -> Path | None:
-    named = pattern.fullmatch(path)
-    if named is None or _find_link(output, os.path.dirname(path)):
+    match = pattern.fullmatch(path)
+    if match is None or _find_link(output, os.path.dirname(path)):
         return None
     try:
         # The name holds the digest: a file that a full disk cut short, or that somebody changed, does not match it.
@@ -264,7 +264,7 @@ def _find_whole(output: Path, path: str, pattern: re.Pattern[str]) -> Path | Non
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None
-    if digest.startswith(named[1]):
+    if digest.startswith(match[1]):
         return output / path
     return None
 

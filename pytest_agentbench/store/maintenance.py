@@ -82,9 +82,9 @@ def find_waste(contents: Contents, *, unreadable: bool = False) -> Iterator[Wast
             yield Waste("unfinished files", (path,))
 
 
-def remove_waste(output: Path, found: Waste) -> None:
+def remove_waste(output: Path, waste: Waste) -> None:
     """Remove waste, and the folders that it leaves empty, while no session writes. Raises InfrastructureError."""
-    for path in found.paths:
+    for path in waste.paths:
         try:
             # One by one: a session that writes meanwhile waits for milliseconds, not for all of it.
             open_documents(output).remove(path)
@@ -155,14 +155,14 @@ class _RunFolder:
         # A run that cannot be read may name any of these files.
         if "broken" in runs or "unknown" in runs or self._file(artifacts).is_symlink():
             return
-        named = {path for run in runs if isinstance(run, RunArtifact) for path in list_kept_files(run)}
+        named_paths = {path for run in runs if isinstance(run, RunArtifact) for path in list_kept_files(run)}
         folder = self._file(artifacts)
-        found = sorted(folder.glob("workspace.*.tar"))
+        files = sorted(folder.glob("workspace.*.tar"))
         if not (folder / OUTPUTS).is_symlink():
-            found += sorted(folder.glob(f"{OUTPUTS}/*.*.*"))
-        for file in found:
+            files += sorted(folder.glob(f"{OUTPUTS}/*.*.*"))
+        for file in files:
             path = self._path(f"{artifacts}/{file.relative_to(folder).as_posix()}")
-            if path not in named and _is_old(self.contents, path):
+            if path not in named_paths and _is_old(self.contents, path):
                 yield Waste("unfinished files", (path,))
 
     def _list_kept(self, name: str) -> tuple[str, ...]:
@@ -194,27 +194,31 @@ class _EvaluationFolder:
     def find_waste(self) -> Iterator[Waste]:
         for name, (kind, _, displaced) in self.folder.files.items():
             if kind == "result":
-                found = self._verdict(name)
-                if displaced is not None and self._is_superseded(name, found):
+                verdict = self._verdict(name)
+                if displaced is not None and self._is_superseded(name, verdict):
                     yield Waste("superseded verdicts", self._paths_with_judges(name))
-                elif isinstance(found, Evaluation) and not self._has_run(name, found):
+                elif isinstance(verdict, Evaluation) and not self._has_run(name, verdict):
                     reason: Reason = "orphaned verdicts" if displaced is None else "superseded verdicts"
                     yield Waste(reason, self._paths_with_judges(name))
-                elif found == "broken" and self.unreadable:
+                elif verdict == "broken" and self.unreadable:
                     yield Waste("unreadable files", self._paths_with_judges(name))
             elif kind == "unreadable" and self.unreadable:
                 yield Waste("unreadable files", (f"{self.folder.path}/{name}",))
             elif kind in _VERDICT_KINDS and not self.folder.beside(name, "result") and self._is_old(name):
                 yield Waste("unfinished files", (f"{self.folder.path}/{name}",))
 
-    def _is_superseded(self, name: str, found: object) -> bool:
+    def _is_superseded(self, name: str, verdict: object) -> bool:
         """Return whether the run that the verdict is on has another verdict in its place."""
         if self.contents.is_in_use(self.folder, name):
             return False
         newer = self._verdict(f"final_result_{self.folder.files[name].repetition}.json")
-        if not isinstance(found, Evaluation) or not isinstance(newer, Evaluation) or _is_replay_of_paid(newer, found):
+        if (
+            not isinstance(verdict, Evaluation)
+            or not isinstance(newer, Evaluation)
+            or _is_replay_of_paid(newer, verdict)
+        ):
             return False
-        return newer.outcome != "error" and newer.run_fingerprint == found.run_fingerprint
+        return newer.outcome != "error" and newer.run_fingerprint == verdict.run_fingerprint
 
     def _has_run(self, name: str, evaluation: Evaluation) -> bool:
         repetition = self.folder.files[name].repetition
@@ -294,8 +298,8 @@ class Verification:
             content = self.contents.documents.read(f"{folder}/{PROFILE_FILE}")
             if content is None:
                 return  # written with the first run
-            found = json.loads(content)
-            full, covered = found["fingerprint"], canonical_json(found["input"])
+            profile = json.loads(content)
+            full, covered = profile["fingerprint"], canonical_json(profile["input"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             yield f"{path}: cannot be read: {error}"
             return
@@ -317,10 +321,10 @@ class Verification:
             yield f"{path}: found repetition {run.repetition}, expected the one in the file's name"
         yield from self._verify_input(folder, folder.beside(name, "input"), run)
         self.counts["workspaces"] += run.workspace is not None
-        for kept in list_kept_files(run):
-            if find_whole_file(self.contents.output, kept) is None:
-                field = "workspace" if kept == run.workspace else "output_artifacts"
-                yield f"{path}: {field}: found {kept!r}, which is missing or damaged"
+        for kept_path in list_kept_files(run):
+            if find_whole_file(self.contents.output, kept_path) is None:
+                field = "workspace" if kept_path == run.workspace else "output_artifacts"
+                yield f"{path}: {field}: found {kept_path!r}, which is missing or damaged"
 
     def _verify_input(self, folder: Folder, names: list[str], run: RunArtifact) -> Iterator[str]:
         self.counts["runs without fingerprint_input.json"] += not names

@@ -186,10 +186,10 @@ class BucketStore:
         """Implement `ObjectStore`."""
         below = len(self._root) + 1
         try:
-            found = await self._fs._find(f"{self._root}/{prefix}")
+            paths = await self._fs._find(f"{self._root}/{prefix}")
         except FileNotFoundError:
             return set()
-        return {path[below:] for path in found}
+        return {path[below:] for path in paths}
 
     def close(self) -> None:
         """Do nothing: the thread is fsspec's."""

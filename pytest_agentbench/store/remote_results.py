@@ -163,9 +163,9 @@ async def _fetch_kept(
 async def _fetch_workspace(model_store: ModelStore, remote: Remote, artifact: RunArtifact) -> RunArtifact:
     """Return the run with its workspace archive fetched to its place in this output folder."""
     _, _, name = (artifact.workspace or "").rpartition("/")
-    if (named := _ARCHIVE.fullmatch(name)) is None:  # any other path may lead elsewhere
+    if (match := _ARCHIVE.fullmatch(name)) is None:  # any other path may lead elsewhere
         return artifact
-    if (content := await _fetch_kept(model_store, remote, artifact, name, named[1])) is None:
+    if (content := await _fetch_kept(model_store, remote, artifact, name, match[1])) is None:
         return artifact
     key = (artifact.case_id, artifact.repetition, artifact.run_id)
     try:
@@ -178,21 +178,21 @@ async def _fetch_workspace(model_store: ModelStore, remote: Remote, artifact: Ru
 async def _fetch_outputs(model_store: ModelStore, remote: Remote, artifact: RunArtifact) -> RunArtifact:
     """Return the run with the single files that it left, fetched like its workspace."""
     outputs = []
-    for each in artifact.output_artifacts:
-        _, _, name = each.uri.rpartition("/")
-        named = _OUTPUT.fullmatch(name) if each.artifact_type == OUTPUT_TYPE else None
+    for output in artifact.output_artifacts:
+        _, _, name = output.uri.rpartition("/")
+        match = _OUTPUT.fullmatch(name) if output.artifact_type == OUTPUT_TYPE else None
         content = None
-        if named is not None:
-            content = await _fetch_kept(model_store, remote, artifact, f"{OUTPUTS}/{name}", named[1])
+        if match is not None:
+            content = await _fetch_kept(model_store, remote, artifact, f"{OUTPUTS}/{name}", match[1])
         # A missing file keeps its name, and `store verify` reports it
-        if named is not None and content is not None:
+        if match is not None and content is not None:
             key = (artifact.case_id, artifact.repetition, artifact.run_id)
             try:
-                uri = model_store.write_output(*key, named[2], content)
+                uri = model_store.write_output(*key, match[2], content)
             except OSError as error:
                 raise UnwritableError(explain_unwritable(model_store.output, error)) from error
-            each = each.model_copy(update={"uri": uri})
-        outputs.append(each)
+            output = output.model_copy(update={"uri": uri})
+        outputs.append(output)
     return artifact.model_copy(update={"output_artifacts": tuple(outputs)})
 
 
@@ -238,37 +238,44 @@ def _shorten_fingerprint(settings: bytes) -> str:
 
 
 def _encode_run_object(
-    model_store: ModelStore, case_id: str, repetition: int, wanted: str, run_id: str
+    model_store: ModelStore, case_id: str, repetition: int, run_fingerprint: str, run_id: str
 ) -> bytes | None:
-    found = _find_document(model_store, f"{model_store.runs}/{slug(case_id)}", "run", repetition, wanted, run_id)
-    if found is None:
+    document = _find_document(
+        model_store, f"{model_store.runs}/{slug(case_id)}", "run", repetition, run_fingerprint, run_id
+    )
+    if document is None:
         return None
-    path, content = found
+    path, content = document
     covered = model_store.documents.read(f"{path.removesuffix('.json')}.fingerprint_input.json")
     return _join_lines(content, covered)
 
 
 def _encode_evaluation_object(
-    model_store: ModelStore, case_id: str, repetition: int, wanted: str, run_id: str
+    model_store: ModelStore, case_id: str, repetition: int, evaluation_fingerprint: str, run_id: str
 ) -> bytes | None:
-    found = _find_document(
-        model_store, f"{model_store.evaluations}/{slug(case_id)}", "final_result", repetition, wanted, run_id
+    document = _find_document(
+        model_store,
+        f"{model_store.evaluations}/{slug(case_id)}",
+        "final_result",
+        repetition,
+        evaluation_fingerprint,
+        run_id,
     )
-    if found is None:
+    if document is None:
         return None
-    path, content = found
+    path, content = document
     folder, _, name = path.rpartition("/")
     prompts = name.replace("final_result_", "judge_").replace(".json", ".prompt.user.json")
     return _join_lines(content, model_store.documents.read(f"{folder}/{prompts}"))
 
 
 def _find_document(
-    model_store: ModelStore, folder: str, kind: str, repetition: int, wanted: str, run_id: str
+    model_store: ModelStore, folder: str, kind: str, repetition: int, wanted_fingerprint: str, run_id: str
 ) -> tuple[str, bytes] | None:
     """Return the document to be shared, at its current path; None if another session has displaced it."""
     # Compare both: a repeated run has the same fingerprint, and the object's name contains the run_id.
-    marks = (f'"fingerprint":"{wanted}"'.encode(), f'"run_id":"{run_id}"'.encode())
-    for path, content in model_store.find_documents(folder, kind, repetition, wanted):
+    marks = (f'"fingerprint":"{wanted_fingerprint}"'.encode(), f'"run_id":"{run_id}"'.encode())
+    for path, content in model_store.find_documents(folder, kind, repetition, wanted_fingerprint):
         if all(mark in content for mark in marks):
             return path, content
     return None
@@ -276,10 +283,10 @@ def _find_document(
 
 def _read_kept(model_store: ModelStore, path: str) -> bytes | None:
     """Return an intact file of a run, or None. The path comes from a file and may lead anywhere."""
-    found = find_whole_file(Path(model_store.output), path)
-    if found is None:
+    file = find_whole_file(Path(model_store.output), path)
+    if file is None:
         return None
-    return read_file(found, follow_link=False)
+    return read_file(file, follow_link=False)
 
 
 def _join_lines(*documents: bytes | None) -> bytes:
@@ -308,9 +315,9 @@ def _parse_prompts(content: bytes) -> Sequence[Mapping[str, Any]]:
     """Return the prompts of an evaluation's judges."""
     _, _, prompts = content.partition(b"\n")
     try:
-        found = json.loads(prompts or b"[]")
+        value = json.loads(prompts or b"[]")
     except (ValueError, RecursionError):
         return ()
-    if isinstance(found, list):
-        return found
+    if isinstance(value, list):
+        return value
     return ()

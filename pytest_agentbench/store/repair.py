@@ -56,15 +56,15 @@ def repair(output: Path) -> Repair | None:
         with contextlib.closing(open_pages(path)) as pages:
             if not is_damaged and pages.has_whole_free_list():
                 return None
-            found = _fill(new, pages, output)
-        found.damaged = _replace(path, new)
+            result = _fill(new, pages, output)
+        result.damaged = _replace(path, new)
     except OSError as error:
         raise InfrastructureError(f"{path}: cannot be repaired: {error.strerror or error}") from error
     finally:
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{new}{suffix}")
-    return found
+    return result
 
 
 def _is_damaged(output: Path) -> bool:
@@ -108,13 +108,13 @@ def _fill(new: str, pages: Pages, output: Path) -> Repair:
 
 def _list_folders(pages: Pages) -> dict[int, str]:
     """Return the paths of folders by their ids: of their rows, or of the indexes that name them as well."""
-    found = {
+    indexed = {
         row[0]: row[1]
         for row in _list_index(pages, 2)
         # The other index of the same form holds paths without the suite
         if isinstance(row[0], str) and isinstance(row[1], int) and ("/" not in row[0] or f"/{SUITE}" in row[0])
     }
-    folders = {number: path for path, number in found.items()}
+    folders = {number: path for path, number in indexed.items()}
     for rowid, (number, path, place) in pages.list_rows(TABLE_LEAF, 3):
         if number is None and isinstance(path, str) and place == find_place(path):
             folders[rowid] = path

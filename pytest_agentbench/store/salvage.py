@@ -158,11 +158,11 @@ def open_pages(path: str | Path) -> Pages:
     if pages.is_sized or pages._logged:
         return pages
     pages.close()
-    found = [Pages(str(path), size) for size in _PAGE_SIZES]
-    best = max(found, key=lambda each: sum(1 for _ in each.list_rows(TABLE_LEAF, 5)))
-    for each in found:
-        if each is not best:
-            each.close()
+    candidates = [Pages(str(path), size) for size in _PAGE_SIZES]
+    best = max(candidates, key=lambda candidate: sum(1 for _ in candidate.list_rows(TABLE_LEAF, 5)))
+    for candidate in candidates:
+        if candidate is not best:
+            candidate.close()
     return best
 
 

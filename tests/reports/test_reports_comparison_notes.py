@@ -72,7 +72,7 @@ def test_runs_that_are_the_baselines_own_are_no_evidence_and_said_to_be_none():
     assert some.startswith("2 of 4 runs of gpt4o came from the store with the baseline's fingerprints: nothing that")
     assert all_ == (
         "4 of 4 runs of gpt4o came from the store with the baseline's fingerprints: they are most likely the "
-        "baseline's own runs, and show no difference. Run again with --agentbench-no-reuse."
+        "baseline's own runs, which cannot show a difference. Run again with --agentbench-no-reuse."
     )
 
 

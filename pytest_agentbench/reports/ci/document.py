@@ -15,7 +15,6 @@ from pytest_agentbench.reports.ci.sections import (
     STYLE,
     Block,
     Places,
-    Trouble,
     case_link,
     cell,
     code,
@@ -175,11 +174,11 @@ def write_job_summary(report: Mapping[str, Any], places: Places, path: Path) -> 
     Raises UnwritableError, also if earlier content leaves no room.
     """
     try:
-        taken = path.stat().st_size if path.exists() else 0
+        size = path.stat().st_size if path.exists() else 0
         # Other steps of the job write to this file too, and GitHub refuses all of it for a byte too many
-        room = SUMMARY - taken
+        room = SUMMARY - size
         if room < 10_000:
-            raise UnwritableError(f"{path}: the step's summary already has {taken:,} bytes; GitHub's limit is 1 MiB")
+            raise UnwritableError(f"{path}: the step's summary already has {size:,} bytes; GitHub's limit is 1 MiB")
         with path.open("ab") as file:
             file.write(f"\n{report_markdown(report, places, room - 1)}".encode())
     except OSError as error:
@@ -246,11 +245,8 @@ def _case_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str
             row = case_troubles[0].row
             names = ", ".join(trouble.row["model_id"] for trouble in case_troubles)
             place = _annotation_place(places.path(row), places.line(row))
-            yield "\n".join(map(_sentence, case_troubles)), {**place, "title": f"{row['case_id']} {verb} on {names}"}
-
-
-def _sentence(trouble: Trouble) -> str:
-    return f"{trouble.row['model_id']}{trouble.often}: {trouble.reason}"
+            lines = (f"{trouble.row['model_id']}{trouble.often}: {trouble.reason}" for trouble in case_troubles)
+            yield "\n".join(lines), {**place, "title": f"{row['case_id']} {verb} on {names}"}
 
 
 _LONGEST_MESSAGE = 1_000

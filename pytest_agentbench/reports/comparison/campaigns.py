@@ -65,12 +65,12 @@ class CaseRuns:
 
     def first(self, runs: int) -> Sample:
         """Return its first `runs` judged runs, of at least one."""
-        taken = self.judged[:runs]
+        sample = self.judged[:runs]
         figures: dict[str, list[float]] = defaultdict(list)
-        for name, value in (figure for run in taken for figure in run.values.items()):
+        for name, value in (figure for run in sample for figure in run.values.items()):
             figures[name].append(value)
         return Sample(
-            mean_of([run.passed for run in taken]), {name: mean_of(values) for name, values in figures.items()}
+            mean_of([run.passed for run in sample]), {name: mean_of(values) for name, values in figures.items()}
         )
 
 

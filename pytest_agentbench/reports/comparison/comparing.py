@@ -71,9 +71,9 @@ def model_notes(model: ModelComparison, baseline: Campaign, current: Campaign) -
                 f"{other} of {len(common)} cases of {model.model_id} have other fingerprints than in the baseline: the "
                 "case, the agent or model with its settings, or the run profile changed."
             )
-        taken = sum(len(after.reused & before.prints) for before, after in common)
-        if taken:
-            yield _describe_reuse(model.model_id, taken, sum(len(after.prints) for _, after in common))
+        reused = sum(len(after.reused & before.prints) for before, after in common)
+        if reused:
+            yield _describe_reuse(model.model_id, reused, sum(len(after.prints) for _, after in common))
     pairs = [(old[key], new[key]) for key in new if key in old]
     yield from _describe_other_measures(model.model_id, pairs)
     yield from _describe_uneven(model.model_id, pairs, labels)
@@ -106,12 +106,12 @@ def unpaired(baseline: Campaign, current: Campaign, models: Sequence[ModelCompar
     )
 
 
-def _describe_reuse(model_id: str, taken: int, runs: int) -> str:
-    came = f"{taken} of {runs} runs of {model_id} came from the store with the baseline's fingerprints"
-    if taken < runs:
-        return f"{came}: nothing that they depend on changed, so they are most likely the same runs."
+def _describe_reuse(model_id: str, reused: int, runs: int) -> str:
+    sentence = f"{reused} of {runs} runs of {model_id} came from the store with the baseline's fingerprints"
+    if reused < runs:
+        return f"{sentence}: nothing that they depend on changed, so they are most likely the same runs."
     return (
-        f"{came}: they are most likely the baseline's own runs, and show no difference. Run again with "
+        f"{sentence}: they are most likely the baseline's own runs, which cannot show a difference. Run again with "
         "--agentbench-no-reuse."
     )
 
@@ -221,16 +221,15 @@ def _compare_model(old: Cases, new: Cases, old_model: str, new_model: str, model
     """Return one model without its verdicts, which depend on the others'."""
     common = sorted(old.keys() & new.keys())  # in no file's order: what is drawn for the tests does not depend on it
     both = [(old[key], new[key]) for key in common]
-    counted = [(pair, runs) for pair in both if (runs := min(len(side.judged) for side in pair))]
-    pairs = [(before.first(runs), after.first(runs)) for (before, after), runs in counted]
-    # Holm compares the smallest p value with ALPHA / models. A model below this bound is significant on its
-    # own.
+    judged_pairs = [(pair, runs) for pair in both if (runs := min(len(side.judged) for side in pair))]
+    pairs = [(before.first(runs), after.first(runs)) for (before, after), runs in judged_pairs]
+    # Holm compares the smallest p value with ALPHA / models. A model below this bound is significant on its own.
     alpha = paired.ALPHA / models
     rates = [(before.pass_rate, after.pass_rate) for before, after in pairs]
-    single = all(runs == 1 for _, runs in counted)
+    single = all(runs == 1 for _, runs in judged_pairs)
     tested = {
         before.key: after_rate - before_rate
-        for ((before, _), _), (before_rate, after_rate) in zip(counted, rates, strict=True)
+        for ((before, _), _), (before_rate, after_rate) in zip(judged_pairs, rates, strict=True)
     }
     changes = [
         _make_change(old[key], new[key], tested[key]) for key in new if key in old and _rates_differ(old[key], new[key])
@@ -299,22 +298,20 @@ def _test_difference(
     values: Sequence[tuple[float, float]], alpha: float, *, rate: bool = False, single: bool = False
 ) -> Measure:
     """Return the measure with its test and the detectable difference at `alpha`; `rate` marks pass rates."""
-    measured = _measure_difference(values)
+    measure = _measure_difference(values)
     if not values:
-        return measured
+        return measure
     differences = [after - before for before, after in values]
     if single:
-        worse, better = (
-            sum(difference < 0 for difference in differences),
-            sum(difference > 0 for difference in differences),
-        )
+        worse = sum(difference < 0 for difference in differences)
+        better = sum(difference > 0 for difference in differences)
         test, p_value = paired.MCNEMAR, paired.mcnemar(worse, better)
         ends = single_run_interval(differences, p_value)
     else:
         test, p_value = sign_flip(differences)
-        ends = rate_interval(differences) if rate else measured.ci95
+        ends = rate_interval(differences) if rate else measure.ci95
     return replace(
-        measured,
+        measure,
         ci95=ends,
         test=test,
         p_value=p_value,
@@ -370,8 +367,7 @@ def _drop_chance(model: ModelComparison) -> ModelComparison:
     """
     changes = [*model.regressions, *model.gains]
     alone = [change for change in changes if change.p_value is not None]
-    # Cases with one run cannot be significant on their own, but they are looked through too, so Holm counts
-    # them.
+    # Cases with one run cannot be significant on their own, but they are looked through too, so Holm counts them.
     others = [1.0] * (model.pass_rate.cases - len(alone))
     adjusted = paired.holm([*(change.p_value or 0.0 for change in alone), *others])
     certain = {id(change) for change, p_value in zip(alone, adjusted, strict=False) if p_value <= paired.ALPHA}

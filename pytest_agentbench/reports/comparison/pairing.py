@@ -35,10 +35,10 @@ def pair_renamed(
     models: dict[str, Mapping[CaseKey, CaseRuns]] = {**baseline.models}
     renamed: dict[CaseKey, CaseKey] = {}
     for old, new in matched:
-        found = _find_renamed(baseline.models[old], current.models[new])
-        if found:
-            models[old] = {found.get(key, key): _rename(case, found) for key, case in models[old].items()}
-            renamed |= found
+        new_keys = _find_renamed(baseline.models[old], current.models[new])
+        if new_keys:
+            models[old] = {new_keys.get(key, key): _rename(case, new_keys) for key, case in models[old].items()}
+            renamed |= new_keys
     return replace(baseline, models=models), renamed
 
 
@@ -65,10 +65,10 @@ def _find_renamed(old: Mapping[CaseKey, CaseRuns], new: Mapping[CaseKey, CaseRun
     before = [_identify(case) for key, case in old.items() if key not in new]
     after = [_identify(case) for key, case in new.items() if key not in old]
     # Files whose paths end alike come first: several may have cases of one id
-    found = _match(before, after, lambda a, b: _is_same_case(a, b) and _ends_alike(a.file, b.file))
-    taken = {*found, *found.values()}
-    before, after = ([each for each in side if each.key not in taken] for side in (before, after))
-    return found | _match(before, after, _is_same_case)
+    certain = _match(before, after, lambda a, b: _is_same_case(a, b) and _ends_alike(a.file, b.file))
+    paired_keys = {*certain, *certain.values()}
+    before, after = ([identity for identity in side if identity.key not in paired_keys] for side in (before, after))
+    return certain | _match(before, after, _is_same_case)
 
 
 def _match(
@@ -76,8 +76,8 @@ def _match(
 ) -> dict[CaseKey, CaseKey]:
     """Return the pairs of which neither case fits another one."""
     by_own: dict[tuple[str, str], list[_Identity]] = defaultdict(list)
-    for each in before:
-        by_own[each.own].append(each)
+    for case in before:
+        by_own[case.own].append(case)
     pairs = [(a.key, b.key) for b in after for a in by_own.get(b.own, ()) if is_same(a, b)]
     olds, news = Counter(a for a, _ in pairs), Counter(b for _, b in pairs)
     return {a: b for a, b in pairs if olds[a] == news[b] == 1}

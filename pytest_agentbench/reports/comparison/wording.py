@@ -67,14 +67,14 @@ def summary(model: ModelComparison, models: int) -> str:
 def compared_with(comparison: Mapping[str, Any]) -> str:
     """Return the title with both campaigns."""
     current, baseline = comparison["current"], comparison["baseline"]
-    named = "This session" if current["report"] is None else side_name(current)
-    return f"{named} compared with {side_name(baseline)}"
+    title = "This session" if current["report"] is None else side_name(current)
+    return f"{title} compared with {side_name(baseline)}"
 
 
 def side_name(side: Mapping[str, Any]) -> str:
     """Return the report and its model, as the command line names them."""
-    shown = side["report"] or "this session"
-    return shown if side["model"] is None else f"{shown}#{side['model']}"
+    name = side["report"] or "this session"
+    return name if side["model"] is None else f"{name}#{side['model']}"
 
 
 def change_text(change: Mapping[str, Any]) -> str:

@@ -102,10 +102,10 @@ def run_detail(row: Row, output: Path | None, room: int = ROOM) -> Detail:
     notes: list[str] = []
     run = _stored_run(row, output, notes)
     evaluation = _stored_evaluation(row, run[0] if run is not None else None, output, notes)
-    left = _CharacterBudget(room)
+    budget = _CharacterBudget(room)
     return {
-        "evaluation": evaluation and left.evaluation(*evaluation),
-        "run": run and left.run(*run),
+        "evaluation": evaluation and budget.evaluation(*evaluation),
+        "run": run and budget.run(*run),
         "notes": [sendable(note) for note in notes],
     }
 
@@ -116,24 +116,24 @@ Stored = tuple[dict[str, Any], int]
 
 def _stored_run(row: Row, output: Path | None, notes: list[str]) -> Stored | None:
     """Return the stored run of a row: in its place, or aside where another one has taken that since."""
-    path, wanted = row.get("artifact"), row.get("fingerprint")
+    path, fingerprint = row.get("artifact"), row.get("fingerprint")
     if not isinstance(path, str):
         if row.get("outcome") != "skipped":
             notes.append("Nothing was stored of this run.")
         return None
-    found = _read_document(path, output, notes)
-    if found is None or not isinstance(wanted, str):
-        return found
-    if found[0].get("fingerprint") != wanted:
+    stored = _read_document(path, output, notes)
+    if stored is None or not isinstance(fingerprint, str):
+        return stored
+    if stored[0].get("fingerprint") != fingerprint:
         # A superseded run stays next to its successor, named by the first digits of its fingerprint, until it
         # is pruned.
-        found = _read_document(f"{path.removesuffix('.json')}.{wanted[:8]}.json", output, [])
-        if found is None or found[0].get("fingerprint") != wanted:
+        stored = _read_document(f"{path.removesuffix('.json')}.{fingerprint[:8]}.json", output, [])
+        if stored is None or stored[0].get("fingerprint") != fingerprint:
             notes.append(f"{path}: another run has replaced it since this report was made.")
             return None
-    if not _is_that_draw(row, found[0]):
+    if not _is_that_draw(row, stored[0]):
         notes.append(f"{path}: the case was run again since this report was made; the later run is shown.")
-    return found
+    return stored
 
 
 def _is_that_draw(row: Row, run: Mapping[str, Any]) -> bool:
@@ -149,17 +149,17 @@ def _stored_evaluation(row: Row, run: Mapping[str, Any] | None, output: Path | N
     path = row.get("evaluation")
     if not isinstance(path, str):
         return None
-    found = _read_document(path, output, notes)
-    if found is None:
+    stored = _read_document(path, output, notes)
+    if stored is None:
         return None
-    document = found[0]
+    document = stored[0]
     of = document.get("run_id")
     if run is not None and of is not None and of != run.get("run_id"):
         notes.append(f"{path}: the stored verdict is now on another run.")
         return None
     if document.get("final_score") != row.get("final_score"):
         notes.append(f"{path}: the run was judged again since this report was made; the later verdict is shown.")
-    return found
+    return stored
 
 
 def _read_document(path: str, output: Path | None, notes: list[str]) -> Stored | None:
@@ -208,8 +208,8 @@ class _CharacterBudget:
         judge = document.get("judge")
         if isinstance(judge, dict):
             _drop_raw(judge)
-            for each in _objects(judge.get("iterations")):
-                _drop_raw(each)
+            for iteration in _objects(judge.get("iterations")):
+                _drop_raw(iteration)
         if self._has_room_for(size):
             return document
         return self._members(document)
@@ -223,14 +223,13 @@ class _CharacterBudget:
             return document
         trace = document.pop("trace", None)
         answer = next((e for e in reversed(_objects(trace)) if e.get("type") == "final_output"), None)
-        told = None if answer is None else self._value(answer)
-        # The order matters: each part uses the remaining room, and a page without the answer would be
-        # useless.
-        shown = {name: self._value(document.pop(name, None)) for name in ("error", "changes")}
+        answer_text = None if answer is None else self._value(answer)
+        # The order matters: each part uses the remaining room, and a page without the answer would be useless.
+        parts = {name: self._value(document.pop(name, None)) for name in ("error", "changes")}
         rest = self._members(document)
         if isinstance(trace, list):
-            shown["trace"] = [told if event is answer else self._value(event) for event in self._events(trace)]
-        return {**rest, **shown}
+            parts["trace"] = [answer_text if event is answer else self._value(event) for event in self._events(trace)]
+        return {**rest, **parts}
 
     def _has_room_for(self, size: int) -> bool:
         """Return whether a document of so many bytes fits as it is: then nothing in it has to be looked at."""
@@ -267,22 +266,22 @@ class _CharacterBudget:
         return {"cut": text[:most], "of": len(text)}
 
     def _members(self, value: dict[str, Any], levels: int = _LEVELS) -> dict[str, Any]:
-        shown: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for key, member in value.items():
             if self.left < self.floor or not levels:
-                return {**shown, "cut": len(shown), "of": len(value)}
+                return {**members, "cut": len(members), "of": len(value)}
             name = key if len(key) <= LEAST else f"{key[:LEAST]}…"
             self.left -= len(name)
-            shown[name] = self._value(member, levels - 1)
-        return shown
+            members[name] = self._value(member, levels - 1)
+        return members
 
     def _items(self, items: list[Any], levels: int) -> list[Any]:
-        shown: list[Any] = []
+        values: list[Any] = []
         for item in items:
             if self.left < self.floor or not levels:
-                return [*shown, {"cut": len(shown), "of": len(items)}]
-            shown.append(self._value(item, levels - 1))
-        return shown
+                return [*values, {"cut": len(values), "of": len(items)}]
+            values.append(self._value(item, levels - 1))
+        return values
 
 
 def _objects(values: Any) -> list[dict[str, Any]]:
@@ -298,9 +297,8 @@ def _drop_raw(document: dict[str, Any]) -> None:
             usage.pop("raw", None)
 
 
-# Details are embedded in the page if they are few, else they are scripts next to it, loaded on demand. In
-# both forms they are chunks: gzip in base64 of a JSON array with the details of some runs, in the report's
-# order.
+# Details are embedded in the page if they are few, else they are scripts next to it, loaded on demand. In both forms
+# they are chunks: gzip in base64 of a JSON array with the details of some runs, in the report's order.
 
 
 EMBEDDED = 8 * 2**20
@@ -331,20 +329,20 @@ def place_details(report: Report, page: Path, output: Path | None) -> PlacedDeta
     the page; both null if unknown), `options` (see `deciding_options`). Raises UnwritableError.
     """
     starts: list[int] = []
-    kept: list[str] = []
+    texts: list[str] = []
     files: list[str] = []
     folder = _folder(page)
     size = 0
     for first, text in _pack_chunks(report["runs"], output):
         starts.append(first)
-        kept.append(text)
+        texts.append(text)
         size += len(text)
         # All runs are either embedded or in files, so the chunks collected so far are written to files too.
         if size > EMBEDDED:
-            files += _write(folder, kept)
-            kept.clear()
+            files += _write(folder, texts)
+            texts.clear()
     if files:
-        files += _write(folder, kept)
+        files += _write(folder, texts)
     facts = {
         "starts": starts,
         "output": None if output is None else str(output),
@@ -354,7 +352,7 @@ def place_details(report: Report, page: Path, output: Path | None) -> PlacedDeta
     if files:
         addresses = [f"{quote(folder.name)}/{name}" for name in files]
         return PlacedDetails({"kind": "chunks", "files": addresses, **facts}, {})
-    blocks = {f"runs-{at}": text for at, text in enumerate(kept)}
+    blocks = {f"runs-{at}": text for at, text in enumerate(texts)}
     return PlacedDetails({"kind": "embedded", "blocks": list(blocks), **facts}, blocks)
 
 

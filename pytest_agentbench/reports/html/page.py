@@ -123,7 +123,8 @@ def _sections(report: Report) -> list[dict[str, Any]]:
 def page_text(data: PageData, blocks: Mapping[str, str] | None = None) -> str:
     """Return the page with its data. `blocks` are packed texts by element id, which the script reads on demand."""
     chunks = (data["details"] or {}).get("kind") == "chunks"
-    return _render({"data": _packed(_json(data)), **(blocks or {})}, chunks=chunks, live=False)
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return _render({"data": _packed(text), **(blocks or {})}, chunks=chunks, live=False)
 
 
 def live_page() -> str:
@@ -174,10 +175,6 @@ def _render(blocks: Mapping[str, str], *, chunks: bool, live: bool) -> str:
 
 def _digest(text: str) -> str:
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
 def _packed(text: str) -> str:

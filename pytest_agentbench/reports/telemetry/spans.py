@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pytest_agentbench.models.replies import read_usage
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult
+from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult
 from pytest_agentbench.records.run import (
     FinalOutputEvent,
     MessageEvent,
@@ -138,8 +138,8 @@ class SpanFacts:
 
 
 @dataclass
-class _Told:
-    """Builder of attributes that leaves out None."""
+class _Facts:
+    """Attributes of one span, without those that are None."""
 
     attributes: dict[str, Attribute] = field(default_factory=dict)
 
@@ -151,19 +151,19 @@ class _Told:
 
 def agent_span(artifact: RunArtifact, model: Model | None, *, content: bool) -> SpanFacts:
     """Return the span of the whole run. With `content` it has the messages to the agent and its answer."""
-    told, answered, message = _Told(), artifact.provider, None
+    facts, answered, message = _Facts(), artifact.provider, None
     agent = artifact.model["model_id"] if model is None else artifact.runner_type
     finish = answered.get("finish_reason")
-    told.add("gen_ai", {"operation.name": "invoke_agent", "agent.name": agent, "conversation.id": artifact.run_id})
-    told.add("gen_ai", _asked(artifact, model))
-    told.add("gen_ai", {"response.model": answered.get("model"), "response.finish_reasons": finish and [str(finish)]})
-    told.add("gen_ai.usage", _tokens(artifact.usage))
-    told.add("server", _server(model))
+    facts.add("gen_ai", {"operation.name": "invoke_agent", "agent.name": agent, "conversation.id": artifact.run_id})
+    facts.add("gen_ai", _asked(artifact, model))
+    facts.add("gen_ai", {"response.model": answered.get("model"), "response.finish_reasons": finish and [str(finish)]})
+    facts.add("gen_ai.usage", _tokens(artifact.usage))
+    facts.add("server", _server(model))
     if artifact.error is not None:
-        told.add("error", {"type": artifact.error.code})
+        facts.add("error", {"type": artifact.error.code})
         message = artifact.error.message
-    told.add("test", {"case.name": artifact.case_id, "suite.name": artifact.suite_id})
-    told.add(
+    facts.add("test", {"case.name": artifact.case_id, "suite.name": artifact.suite_id})
+    facts.add(
         "agentbench",
         {
             "run_id": artifact.run_id,
@@ -180,8 +180,8 @@ def agent_span(artifact: RunArtifact, model: Model | None, *, content: bool) -> 
         },
     )
     if content:
-        told.add("gen_ai", _conversation(artifact))
-    return SpanFacts(f"invoke_agent {agent}", 0.0, artifact.duration_seconds, told.attributes, error=message)
+        facts.add("gen_ai", _conversation(artifact))
+    return SpanFacts(f"invoke_agent {agent}", 0.0, artifact.duration_seconds, facts.attributes, error=message)
 
 
 def call_spans(artifact: RunArtifact, model: Model | None, *, content: bool) -> Iterator[SpanFacts]:
@@ -198,24 +198,24 @@ def _chats(artifact: RunArtifact, model: Model | None) -> Iterator[SpanFacts]:
         if request.name != "request" or "number" not in request.data:
             continue
         reply = replies.get(request.data["number"])
-        told, message, end = _Told(), None, artifact.duration_seconds
-        told.add("gen_ai", {"operation.name": "chat", **_asked(artifact, model)})
-        told.add("server", _server(model))
+        facts, message, end = _Facts(), None, artifact.duration_seconds
+        facts.add("gen_ai", {"operation.name": "chat", **_asked(artifact, model)})
+        facts.add("server", _server(model))
         if reply is None and artifact.error is not None:
-            told.add("error", {"type": artifact.error.code})
+            facts.add("error", {"type": artifact.error.code})
             message = artifact.error.message
-        told.add("agentbench.gateway", {name: request.data.get(name) for name in ("dialect", "mode")})
+        facts.add("agentbench.gateway", {name: request.data.get(name) for name in ("dialect", "mode")})
         if reply is not None:
             end = reply.at
             finish = reply.data.get("finish_reason")
-            told.add("gen_ai.response", {"id": reply.data.get("response_id"), "finish_reasons": finish and [finish]})
-            told.add("agentbench", {name: reply.data.get(name) for name in ("attempts", "ttft_seconds")})
-            told.add("gen_ai.usage", _tokens(usages.get(reply.sequence)))
+            facts.add("gen_ai.response", {"id": reply.data.get("response_id"), "finish_reasons": finish and [finish]})
+            facts.add("agentbench", {name: reply.data.get(name) for name in ("attempts", "ttft_seconds")})
+            facts.add("gen_ai.usage", _tokens(usages.get(reply.sequence)))
         yield SpanFacts(
-            f"chat {told.attributes.get('gen_ai.request.model', '')}".rstrip(),
+            f"chat {facts.attributes.get('gen_ai.request.model', '')}".rstrip(),
             request.at,
             max(request.at, end),
-            told.attributes,
+            facts.attributes,
             calls_out=True,
             error=message,
         )
@@ -223,8 +223,7 @@ def _chats(artifact: RunArtifact, model: Model | None) -> Iterator[SpanFacts]:
 
 def _usages(artifact: RunArtifact, model: Model | None, replies: int) -> dict[int, Usage]:
     """Return the usage of each reply by its event, or {} if usage blocks and replies do not match one to one."""
-    # Blocks have no numbers. If a retry or the user's own agent added one, blocks cannot be assigned to
-    # replies.
+    # Blocks have no numbers. If a retry or the user's own agent added one, blocks cannot be assigned to replies.
     blocks = artifact.usage.raw
     if model is None or len(blocks) != replies:
         return {}
@@ -241,21 +240,21 @@ def _tools(artifact: RunArtifact, content: bool) -> Iterator[SpanFacts]:
     for call in artifact.tool_calls:
         # In order, for some models number their calls anew in each reply
         result = results[call.call_id].pop(0) if results[call.call_id] else None
-        told, error_type, error, content_of_result = _Told(), None, None, None
+        facts, error_type, error, content_of_result = _Facts(), None, None, None
         if result is None:
             error_type, error = "no_result", "no result"
         else:
             content_of_result = result.content
             if result.is_error:
                 error_type, error = "tool_error", "the tool answered with an error"
-        told.add("gen_ai", {"operation.name": "execute_tool", "tool.type": "function", "tool.name": call.name})
-        told.add("gen_ai.tool.call", {"id": call.call_id})
-        told.add("error", {"type": error_type})
+        facts.add("gen_ai", {"operation.name": "execute_tool", "tool.type": "function", "tool.name": call.name})
+        facts.add("gen_ai.tool.call", {"id": call.call_id})
+        facts.add("error", {"type": error_type})
         if content:
             arguments = call.raw if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False)
-            told.add("gen_ai.tool.call", {"arguments": _cut(arguments), "result": _cut(content_of_result)})
+            facts.add("gen_ai.tool.call", {"arguments": _cut(arguments), "result": _cut(content_of_result)})
         yield SpanFacts(
-            f"execute_tool {call.name}", call.at, _tool_end(call, result, artifact), told.attributes, error=error
+            f"execute_tool {call.name}", call.at, _tool_end(call, result, artifact), facts.attributes, error=error
         )
 
 
@@ -306,14 +305,14 @@ def _tokens(usage: Usage | None) -> dict[str, Attribute | None]:
 
 def _conversation(artifact: RunArtifact) -> dict[str, Attribute | None]:
     """Return the messages to the agent and its answer, in the conventions' JSON."""
-    given: list[MessageEvent] = []
+    inputs: list[MessageEvent] = []
     for event in artifact.trace:
         if isinstance(event, MessageEvent) and event.role != "assistant":
-            given.append(event)
+            inputs.append(event)
         elif not isinstance(event, RunnerEvent) or event.name == "request":
             break
-    system = [_part(event.content) for event in given if event.role == "system"]
-    messages = [{"role": e.role, "parts": [_part(e.content)]} for e in given if e.role != "system"]
+    system = [_part(event.content) for event in inputs if event.role == "system"]
+    messages = [{"role": e.role, "parts": [_part(e.content)]} for e in inputs if e.role != "system"]
     outputs = [event for event in artifact.trace if isinstance(event, FinalOutputEvent)][-1:]
     finish = str(artifact.provider.get("finish_reason") or "stop")
     answers = [{"role": "assistant", "parts": [_part(e.content)], "finish_reason": finish} for e in outputs]
@@ -348,7 +347,9 @@ def _results(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
     reasons = " ".join(evaluation.reasons)
     yield _result("outcome", evaluation.outcome, evaluation.final_score, reasons, evaluation.error and "error")
     yield from map(_check, evaluation.checks)
-    yield from map(_metric, evaluation.metrics)
+    for metric in evaluation.metrics:
+        error = metric.error and "error"
+        yield _result(f"metric.{metric.name}", _LABELS[metric.passed], metric.score, None, error)
     if evaluation.judge is not None:
         yield from _judge(evaluation.judge)
 
@@ -356,10 +357,6 @@ def _results(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
 def _check(check: CheckResult) -> dict[str, Any]:
     error = "error" if check.outcome == "error" else None
     return _result(f"check.{check.check_id}", check.outcome, None, check.message, error)
-
-
-def _metric(metric: MetricResult) -> dict[str, Any]:
-    return _result(f"metric.{metric.name}", _LABELS[metric.passed], metric.score, None, metric.error and "error")
 
 
 def _judge(judge: JudgeResult) -> Iterator[dict[str, Any]]:
