@@ -299,7 +299,7 @@ def test_a_folder_that_is_missing_is_refused(project, folder):
 
 @pytest.mark.parametrize(
     ("marker", "said"),
-    [("{}", "expected what this package writes"), ('{"schema_version": 9}', "found schema_version 9, expected 1")],
+    [("{}", "expected a store of this package"), ('{"schema_version": 9}', "found schema_version 9, expected 1")],
 )
 def test_a_folder_of_something_else_is_refused(project, folder, marker, said):
     (folder / "agentbench-store.json").write_text(marker)
@@ -420,9 +420,12 @@ def test_s3_without_its_bucket_is_refused_by_workers_too(project, s3):
     [
         (
             {"AWS_ACCESS_KEY_ID": "ANOTHERKEYOFTESTS"},
-            "the credentials must allow to read, write and list objects there",
+            "the credentials must allow to read, write and list its objects",
         ),
-        ({"AWS_SECRET_ACCESS_KEY": "hunter2-hunter2"}, "the credentials must allow to read, write and list objects"),
+        (
+            {"AWS_SECRET_ACCESS_KEY": "hunter2-hunter2"},
+            "the credentials must allow to read, write and list its objects",
+        ),
         (
             {"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None},
             "Unable to locate credentials; set AWS_ACCESS_KEY_ID",
