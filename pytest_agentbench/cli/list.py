@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.findings import find_problems
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import CodeNotRun, ConfigError
 from pytest_agentbench.terminal_text import count_text
@@ -62,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_golds(cases: Iterator[Case], problems: list[str], *, strict: bool) -> Iterator[Case]:
     """Yield the cases, then warn of answers that fail by their own metrics; `strict`: they are problems."""
+    from pytest_agentbench.cli.findings import find_problems
     from pytest_agentbench.engine.services import build_registry
     from pytest_agentbench.metrics.gold_checks import GoldTest
 

@@ -71,7 +71,7 @@ def test_a_case_with_neither_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["", " \n"])
 def test_an_empty_turn_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"input: turn 2 is empty, and OpenClaw takes no empty message"):
+    with pytest.raises(ConfigError, match=r"input: turn 2 is empty, and OpenClaw accepts no empty message"):
         list_turn_texts(turns("Draft.", text))
     with pytest.raises(ConfigError, match="turn 1 is empty"):
         list_turn_texts(make_case(text=text))
