@@ -119,8 +119,8 @@ def ask_plugins(
         if hook.name not in asked:
             continue
         guests = dict(_guests(config, hook, roots)) if hook.of_users and roots is not None else {}
-        for path, (_, plea) in guests.items():
-            told.append(f"{path}: {hook.full_name} is not asked for what it adds; {plea}")
+        for path, (_, remedy) in guests.items():
+            told.append(f"{path}: {hook.full_name} is not asked for what it adds; {remedy}")
         others = [plugin for plugin, _ in guests.values()] + [plugin for name, plugin in before if name == hook.name]
         for given in config.pluginmanager.subset_hook_caller(hook.full_name, others)():
             _add(extensions, hook, given)
