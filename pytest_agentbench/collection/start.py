@@ -80,7 +80,7 @@ def start_engine(session: pytest.Session, settings: Settings, report: SessionRep
     try:
         builder.build()
     except ConfigError as error:
-        _refuse(session, f"--agentbench-otel: {error}")
+        _refuse(session, str(error))
 
 
 class SessionBuilder:
@@ -342,7 +342,9 @@ def send_spans(
     try:
         telemetry = Telemetry(session_id, redactor, lambda problem: messages.warn(f"{place}: {problem}"))
     except Exception as error:  # of any type: the SDK and the exporters that it loads by name read the variables
-        raise ConfigError(f"the SDK refuses what OTEL_* variables say: {redactor.text(str(error))}") from error
+        raise ConfigError(
+            f"--agentbench-otel: the SDK refuses the OTEL_* variables: {redactor.text(str(error))}"
+        ) from error
     config.pluginmanager.register(telemetry, "agentbench-telemetry")
 
     def ended(job: Job, result: Result) -> None:

@@ -45,7 +45,10 @@ def test_a_report_arrives_as_it_was_sent(pytestconfig, properties, row):
 
 
 def test_many_values_are_sent_as_one_parcel(pytestconfig):
-    data = written(pytestconfig, report([("agentbench.case_id", "a"), ("mine", 1)], {"case_id": "a", "checks": [{"message": None}]}))
+    data = written(
+        pytestconfig,
+        report([("agentbench.case_id", "a"), ("mine", 1)], {"case_id": "a", "checks": [{"message": None}]}),
+    )
     assert isinstance(data["agentbench_parcel"], str)
     assert not {"agentbench_row", "user_properties"} & data.keys()
 

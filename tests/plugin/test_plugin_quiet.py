@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import pytest
 from support.bench import ECHO
+
+from pytest_agentbench.collection import start
+from pytest_agentbench.errors import ConfigError
 
 LOOK = """
 import sys
@@ -87,3 +91,29 @@ def test_fixtures_are_listed_with_what_they_are(bench):
     text = bench.run("--fixtures").text
     for name in ("agentbench_runner", "agentbench_run", "agentbench_case", "agentbench_model", "agentbench_workspace"):
         assert f"{name}" in text
+
+
+def test_a_session_searches_for_garbage_less_often_until_it_ends(bench, monkeypatch):
+    thresholds = []
+    build = start.SessionBuilder.build
+    monkeypatch.setattr(
+        start.SessionBuilder, "build", lambda self: (thresholds.append(gc.get_threshold()), build(self))
+    )
+    before = gc.get_threshold()
+    bench.write("conftest.py", ECHO)
+    bench.case("a")
+    assert bench.run().exit == 0
+    assert thresholds[0][0] > before[0]
+    assert gc.get_threshold() == before
+
+
+def test_a_configuration_error_at_the_start_does_not_name_another_option(bench, monkeypatch):
+    def refuse(*args, **kw):
+        raise ConfigError("the sandbox cannot be imported")
+
+    monkeypatch.setattr(start, "find_warnings", refuse)
+    bench.write("conftest.py", ECHO)
+    bench.case("a")
+    text = bench.run().text
+    assert "the sandbox cannot be imported" in text
+    assert "--agentbench-otel" not in text
