@@ -123,6 +123,8 @@ class Identities:
         self, code: Code | None, read: Callable[[], Code], subject: str, head: Shown = _NO_HEAD, advice: str = ""
     ) -> Code:
         """Return the identity after `head`: `code` if it still holds, else newly read. Warn once if it is unknown."""
+        if code is not None and not code.late_files:
+            return code
         # Here, because importing them takes milliseconds and most sessions have no user code
         from pytest_agentbench.engine.agent_code import Code
         from pytest_agentbench.engine.agent_values import UnknownCode
@@ -142,7 +144,8 @@ class Identities:
             return Code(Plain({**head, "untold": str(error), "token": uuid4().hex}))
 
     def _made(self, agent: object, scope: object) -> _Agent:
-        records = self._agents.setdefault(id(agent), [_Agent(agent, scope, Origin())])
+        if (records := self._agents.get(id(agent))) is None:
+            records = self._agents[id(agent)] = [_Agent(agent, scope, Origin())]
         return next((made for made in reversed(records) if made.scope == scope), records[-1])
 
     def _forget(self, made: _Agent) -> None:
