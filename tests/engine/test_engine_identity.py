@@ -3,122 +3,22 @@
 from __future__ import annotations
 
 import functools
-import gc
-import importlib
 import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.agent_projects import PROJECT, Project
 
 from pytest_agentbench.engine.agent_code import MOST_SHOWN, CodeReader, find_imports
-from pytest_agentbench.engine.agent_values import UnknownCode, Values, is_secret
-from pytest_agentbench.engine.identities import Identities, Origin
-from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.identity.fingerprints import canonical_json
-
-PROJECT = {
-    "bench_fixtures.py": """
-        from bench_agents.support import Agent
-        def runner(): return Agent("fast", {"temperature": 0.5, "stops": {"a", "b", "c"}})
-    """,
-    "bench_agents/__init__.py": "",
-    "bench_agents/support.py": """
-        import os
-        from pathlib import Path
-        import yaml
-        from bench_agents import prompts
-        from .tools import look_up
-        MODEL = os.environ.get("BENCH_MODEL", "m1")
-        PROMPT = Path(__file__).with_name("prompt.md").read_text()
-        HERE = Path(__file__).parent
-        if os.environ.get("BENCH_FAST"):
-            from .fast import answer
-        else:
-            from .slow import answer
-        calls = 0
-        class Agent:
-            retries = int(os.environ.get("BENCH_RETRIES", "1"))
-            def __init__(self, mode, settings):
-                self.mode, self.settings, self.api_key = mode, settings, os.environ.get("BENCH_KEY", "")
-            def __call__(self, case):
-                from bench_agents import late
-                import importlib; importlib.import_module("bench_agents.by_name")
-                return answer(case)
-    """,
-    "bench_agents/prompts.py": "SYSTEM = 'You help.'",
-    "bench_agents/tools.py": "from bench_agents import deep\ndef look_up(name): return deep.found(name)",
-    "bench_agents/deep.py": "def found(name): return name",
-    "bench_agents/late.py": "from bench_agents import later_still",
-    "bench_agents/later_still.py": "",
-    "bench_agents/by_name.py": "",
-    "bench_agents/fast.py": "def answer(case): return 'Paris'",
-    "bench_agents/slow.py": "def answer(case): return 'Paris.'",
-    "bench_agents/prompt.md": "Be brief.",
-    "bench_agents/unrelated.py": "",
-    "test_unrelated.py": "def test_it(): pass",
-}
-"""An agent of several modules. Names are such that no other test has them."""
-
-
-class Project:
-    """A folder of modules, imported anew at each look."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.write(PROJECT)
-
-    def write(self, files: dict[str, str]) -> None:
-        for name, source in files.items():
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            lines = source.strip("\n").splitlines()
-            indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
-            path.write_text("\n".join(line[indent:] for line in lines) + "\n", encoding="utf-8")
-
-    def load(self, name: str = "bench_fixtures") -> Any:
-        forget()
-        importlib.invalidate_caches()
-        sys.path.insert(0, str(self.folder))
-        try:
-            return importlib.import_module(name)
-        finally:
-            sys.path.remove(str(self.folder))
-
-    def reader(self) -> CodeReader:
-        return CodeReader(self.folder, time.time_ns())
-
-    def identity(self, make: Callable[[Any], Any] | None = None) -> dict[str, Any]:
-        """That of what the fixture `runner` returns, or of `make(its module)`."""
-        reader = self.reader()
-        module = self.load()
-        sys.path.insert(0, str(self.folder))
-        try:
-            found = reader.read(make(module) if make else module.runner(), [module.runner])
-        finally:
-            sys.path.remove(str(self.folder))
-        return json.loads(canonical_json(found.shown))
-
-
-def forget() -> None:
-    for name in [name for name in sys.modules if name.startswith("bench_")]:
-        del sys.modules[name]
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    yield Project(tmp_path / "project")
-    forget()
+from pytest_agentbench.engine.agent_values import UnknownCode
 
 
 def append(name: str, text: str) -> Callable[[Project, pytest.MonkeyPatch], None]:
@@ -547,137 +447,6 @@ def test_a_hook_counts_with_the_modules_of_its_folder(project):
     assert sorted(before["modules"]) == ["bench_beside.py", "check.py"]
     project.write({"hooks/bench_beside.py": "A = 22"})
     assert project.reader().read_file(project.folder / "hooks" / "check.py").shown != before
-
-
-@pytest.fixture
-def agents(project):
-    return Identities(project.reader, pytest.fail)
-
-
-def test_an_agent_that_two_fixtures_return_has_an_identity_in_the_scope_of_each(project, agents):
-    module = project.load()
-    agent = module.runner()
-    agents.made(agent, "a", Origin((module.runner,)))
-    agents.made(agent, "b", Origin((project.load("bench_agents.tools").look_up,)))
-    one, other = agents.agent(agent, "a", "agent"), agents.agent(agent, "b", "agent")
-    assert one != other
-    assert agents.agent(agent, "a", "agent") == one
-
-
-def test_an_object_that_its_fixture_changes_has_a_new_identity(project, agents):
-    agent = project.load().runner()
-    found = []
-    for mode in ("slow", "fast"):
-        agent.mode = mode
-        agents.made(agent, None, Origin())
-        found.append(agents.agent(agent, None, "agent"))
-    assert [each["callable"]["mode"] for each in found] == ["slow", "fast"]
-
-
-class Versioned:
-    version = "1"
-
-    def fingerprint(self) -> str:
-        return self.version
-
-    def __call__(self) -> str:
-        return self.version
-
-
-def test_a_fingerprint_replaces_the_code_of_agents_and_plugin_parts(agents):
-    thing = Versioned()
-    assert agents.agent(thing, None, "agent") == {"name": "agent", "fingerprint": "1"}
-    assert agents.part("check", "mine", thing) == {"fingerprint": "1"}
-    assert agents.part("tool", "method", thing.__call__) == {"fingerprint": "1"}
-    thing.version = "2"
-    assert agents.part("check", "mine", thing) == {"fingerprint": "2"}
-
-
-def test_a_fingerprint_of_what_a_plugin_adds_is_a_text(agents):
-    thing = Versioned()
-    thing.version = 3
-    with pytest.raises(
-        ConfigError, match="check mine: fingerprint: found int '3', expected a text that names the check's"
-    ):
-        agents.part("check", "mine", thing)
-
-
-@pytest.mark.slow
-def test_agents_of_a_brief_fixture_are_not_kept(project, agents):
-    Agent = project.load().Agent
-    gone = []
-    for number in range(3):
-        agent = Agent(str(number), {})
-        agents.made(agent, None, Origin(), brief="fixture")
-        agents.agent(agent, None, "agent")
-        gone.append(weakref.ref(agent))
-    del agent
-    gc.collect()
-    assert [each() is None for each in gone] == [True, True, False]
-
-
-@pytest.mark.parametrize("name", ["api_key", "API_KEY", "apiKey", "password", "auth_token", "token", "client-secret"])
-def test_names_of_secrets(name):
-    assert is_secret(name)
-
-
-@pytest.mark.parametrize("name", ["max_tokens", "tokenizer", "stop_token", "sort_key", "key", "keyword", "author"])
-def test_names_that_only_look_like_it(name):
-    assert not is_secret(name)
-
-
-def test_the_text_of_a_secret_is_left_out_and_its_number_is_not():
-    values = {"token": "abc", "password": 7, "auth": ("me", "abc"), "in": {"secret": "abc"}}
-    assert Values(Path("/nowhere")).named(values) == {
-        "token": "(a secret)",
-        "password": 7,
-        "auth": "(a secret)",
-        "in": {"secret": "(a secret)"},
-    }
-
-
-def test_the_root_directory_is_left_out_and_its_neighbour_is_not():
-    values = Values(Path("/home/me/p"))
-    assert values.plain("/home/me/p/x and /home/me/p") == "<rootdir>/x and <rootdir>"
-    assert values.plain("/home/me/p2/x") == "/home/me/p2/x"
-    assert values.plain(Path("/home/me/p/x")) == "<rootdir>/x"
-
-
-def test_temporary_folders_are_left_out_and_named_ones_are_not(tmp_path):
-    values, temporary = Values(Path("/nowhere")), tempfile.gettempdir()
-    assert values.plain([tmp_path / "x", f"{temporary}/tmpab12_x9q/x"]) == [
-        f"<temporary>/{tmp_path.name}/x",
-        "<temporary>/x",
-    ]
-    assert values.plain(f"{temporary}/tmpab12_x9q_v2") == f"{temporary}/tmpab12_x9q_v2"
-    assert values.plain(f"{temporary}/model") == f"{temporary}/model"
-
-
-def test_a_password_in_a_url_is_left_out():
-    assert Values(Path("/nowhere")).plain("postgres://me:abc@host/db") == "postgres://(a secret)@host/db"
-
-
-PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.from_regex(r"\A[a-j]{1,3}\Z"), inner, max_size=4),
-)
-
-
-@pytest.mark.slow
-@given(PLAIN, PLAIN)
-def test_values_are_told_apart_as_json_tells_them_apart(one, other):
-    told = [canonical_json(Values(Path("/nowhere")).plain(value)) for value in (one, other)]
-    assert (told[0] == told[1]) == (canonical_json(one) == canonical_json(other))
-
-
-@pytest.mark.slow
-@given(st.dictionaries(st.text(max_size=5), st.frozensets(st.integers() | st.text(max_size=5))), st.randoms())
-def test_no_order_counts_that_has_no_meaning(value, random):
-    keys = list(value)
-    random.shuffle(keys)
-    shuffled = {key: frozenset(random.sample(sorted(value[key], key=repr), len(value[key]))) for key in keys}
-    told = [canonical_json(Values(Path("/nowhere")).plain(each)) for each in (value, shuffled)]
-    assert told[0] == told[1]
 
 
 @given(st.binary(max_size=80) | st.text(max_size=80).map(str.encode))
