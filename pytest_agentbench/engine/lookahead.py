@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 _QUIET, _BURST = 0.01, 0.2
-"""Seconds: the longest run that counts as short; the longest burst.
+"""Seconds: maximum duration of a short run, and of a burst.
 
 Python runs one thread at a time. If agents answer at once and the two threads take turns within each run, that costs
 a sixth of a session's CPU. So they work in bursts: pytest is answered when the window is full or no short run has
 ended for a while, and the engine starts nothing while pytest has results to take.
 """
 _BATCH = 128
-"""So many results are taken at most before more runs start: 60 ms of pytest's."""
+"""Maximum results that pytest takes before more runs start. They keep its thread busy for about 60 ms."""
 
 
 class _Flight(NamedTuple):
@@ -119,7 +119,7 @@ class LookAhead:
             self.loop.call_soon_threadsafe(self._guard, function, *args)
 
     def result(self, job: Job, runner: Any, *, shared: bool, tick: Callable[[], None]) -> Result:
-        """Return the job's result, ready or awaited; `tick` is called several times a second meanwhile.
+        """Wait for the job's result and return it. `tick` is called several times a second while pytest waits.
 
         `shared` means that the runner lives as long as the session, so that other jobs of the group may use it. A job
         that ran ahead with another runner than its item's is run again with its own.
@@ -181,14 +181,14 @@ class LookAhead:
             self.loop.close()
 
     def close(self) -> None:
-        """Stop for good: who asks for a job after that gets an error."""
+        """End the thread and start no other. A later request for a job returns an error."""
         self.closed = True
         self.pause()
 
     # -- the engine's own thread
 
     def extend(self, jobs: Iterable[Job], suspects: Iterable[Job] = ()) -> None:
-        """Append jobs to the order. Suspects may have killed a worker: each runs alone, when pytest is on it."""
+        """Append jobs to the order. A suspect, which may have killed a worker, starts only when pytest asks for it."""
         doubtful = set(suspects)
         for job in jobs:
             self.planned += 1
@@ -201,7 +201,7 @@ class LookAhead:
 
     @property
     def coming(self) -> int:
-        """Return the number of jobs that begin when the ones in flight have ended, at most `concurrency`."""
+        """Return the number of jobs that start when the runs in flight have ended, at most `concurrency`."""
         if self.stopped or self.drained:
             return 0
         return min(self.concurrency, sum(map(len, self.waiting.values())))
@@ -270,9 +270,8 @@ class LookAhead:
             self.on_idle()
 
     def _demand(self, job: Job, runner: Any, shared: bool, answer: queue.SimpleQueue[Result]) -> None:
-        self.at = max(
-            self.at, job.rank
-        )  # here, not in result(): a worker's share, which ranks the job, precedes this step
+        # Not in result(): only on this thread is the worker's share, which ranks the job, certain to precede this step
+        self.at = max(self.at, job.rank)
         if shared:
             self.runners.setdefault(job.start_group, runner)  # opens the group
         ready = self.done.pop(job, None)
@@ -305,7 +304,7 @@ class LookAhead:
         answer.put(self._fetched(job, runner))
 
     def _is_busy(self) -> bool:
-        """Return whether a short run has just ended: others may end while pytest reads its result."""
+        """Return whether a short run ended within the last _QUIET seconds, so that more are likely to end soon."""
         return time.perf_counter() - self.short_ended < _QUIET
 
     def _fetched(self, job: Job, runner: Any) -> Result:
@@ -335,7 +334,10 @@ class LookAhead:
             self._start(job, self.runners[job.start_group])
 
     def park(self, run: asyncio.Task[Any], *, waits: bool) -> None:
-        """Record that a run begins or ends to wait for a batch. A waiting run does not count as in flight."""
+        """Record that a run starts (`waits`) or stops to wait for a batch.
+
+        A run does not count as in flight until all its waits have ended.
+        """
         before = self.parked.pop(run, 0)
         after = before + (1 if waits else -1)
         if after:
@@ -419,7 +421,7 @@ class RunLimits:
         return -(-limit // self.workers)
 
     def within(self, work: Work, throttles: WorkerThrottles) -> Work:
-        """Return the work, which waits for the limits over all workers first."""
+        """Return a function that waits for the limits over all workers and then does the work."""
         total = self._uneven(throttles, "session", self.total)
         profiles = {name: self._uneven(throttles, name, limit) for name, limit in self.profiles.items()}
 

@@ -108,12 +108,16 @@ def test_a_session_searches_for_garbage_less_often_until_it_ends(bench, monkeypa
 
 
 def test_a_configuration_error_at_the_start_does_not_name_another_option(bench, monkeypatch):
-    def refuse(*args, **kw):
+    builders = []
+
+    def refuse(builder, *args):
+        builders.append(builder)
         raise ConfigError("the sandbox cannot be imported")
 
-    monkeypatch.setattr(start, "find_warnings", refuse)
+    monkeypatch.setattr(start.SessionBuilder, "_warn", refuse)
     bench.write("conftest.py", ECHO)
     bench.case("a")
     text = bench.run().text
     assert "the sandbox cannot be imported" in text
     assert "--agentbench-otel" not in text
+    assert builders[0].ahead.engine.loop.is_closed()
