@@ -264,7 +264,7 @@ def may_contain_cases(path: Path, parent: pytest.Collector) -> bool:
 
 
 def _is_recorded(path: Path, parent: pytest.Collector) -> bool:
-    """Return whether a file lies in a folder of recorded results, and no argument names it or a folder in there."""
+    """Return whether a file is in a folder of recorded results, and no argument names the file or a folder below."""
     if parent.session.isinitpath(path):
         return False
     for folder in path.parents:
@@ -287,7 +287,7 @@ def describe_tables(config: pytest.Config, error: str) -> list[str]:
 
 
 def begin_cases(config: pytest.Config) -> bool:
-    """Make the session's planner, once. Return False on Windows, where no case can run."""
+    """Make the session's planner, once. Return False on Windows, which cannot run cases."""
     if CASES in config.stash:
         return True
     if sys.platform == "win32":

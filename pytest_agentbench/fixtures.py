@@ -30,7 +30,7 @@ def agentbench_runner() -> Any:
 
 @pytest.fixture(scope="session")
 def agentbench_mcp_servers() -> Mapping[str, McpServer | Mapping[str, Any]]:
-    """Provide MCP servers of all cases, by name, in addition to those of files. Override it in a conftest.py.
+    """Provide MCP servers of all cases, by name, in addition to the servers of files. Override it in a conftest.py.
 
     Each is a `McpServer`, or a mapping of its fields. Start a server here on a free port of this machine: the port's
     number is not part of a run's identity. The fixture's servers take precedence over all files.

@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Send a worker of pytest-xdist what the controller has decided."""
+    """Send a worker of pytest-xdist the start folder and the roots of the controller."""
     collecting.configure_worker(node)
 
 

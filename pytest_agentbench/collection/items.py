@@ -121,7 +121,7 @@ class CaseItem(pytest.Function, _TextId):
             pytest.fail(failure_report(case, *redact_result(self, result), trace_place(self, result)), pytrace=False)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
-        """Return the failure's text. pytest looks for each frame's file twice, also if it shows none of them: that
+        """Return the failure's text. pytest looks for each frame's file twice, even if it shows no frame: that
         took 1.5 ms a failure. So it gets the last two frames of our own failures.
         """
         if isinstance(excinfo.value, pytest.fail.Exception) and not excinfo.value.pytrace:

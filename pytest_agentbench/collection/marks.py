@@ -58,7 +58,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
 
 
 def attach_jobs(items: list[pytest.Item]) -> None:
-    """Attach jobs to marked tests, so that their runs start ahead like those of cases."""
+    """Attach jobs to marked tests, so that their runs start ahead like the runs of cases."""
     for item in items:
         callspec = getattr(item, "callspec", None)
         draw = callspec and callspec.params.get(PLAN_PARAM)

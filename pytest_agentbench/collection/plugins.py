@@ -105,8 +105,8 @@ def ask_plugins(
 ) -> list[str]:
     """Add the things that plugins return. Return warnings about conftest files of guests that were not asked.
 
-    `only` names the hooks to ask; None means all but those of sources, which are asked before collection. A plugin is
-    asked once by each hook, so that conftest files loaded later can be asked later. Raises ConfigError for a name that
+    `only` names the hooks to ask; None means all except the hook of sources, which is asked before collection. Each
+    hook asks a plugin once, so that conftest files loaded later can be asked later. Raises ConfigError for a name that
     exists already, and for an invalid thing.
     """
     if (extensions := config.stash.get(EXTENSIONS, None)) is None:
@@ -120,7 +120,7 @@ def ask_plugins(
             continue
         guests = dict(_guests(config, hook, roots)) if hook.of_users and roots is not None else {}
         for path, (_, remedy) in guests.items():
-            told.append(f"{path}: {hook.full_name} is not asked for what it adds; {remedy}")
+            told.append(f"{path}: {hook.full_name} is ignored in a folder that is not trusted; {remedy}")
         others = [plugin for plugin, _ in guests.values()] + [plugin for name, plugin in before if name == hook.name]
         for given in config.pluginmanager.subset_hook_caller(hook.full_name, others)():
             _add(extensions, hook, given)

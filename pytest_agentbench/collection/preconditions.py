@@ -69,7 +69,7 @@ def _refuse_repeats(config: pytest.Config, items: list[pytest.Item]) -> str | No
         if (item := next(marked, None)) is None or not config.pluginmanager.has_plugin("repeat"):
             return None
         option, count = f"{item.nodeid}: @pytest.mark.repeat", "N"
-    return f"{option}: cases have repetitions of their own; say --agentbench-repetitions {count} instead"
+    return f"{option}: cases have their own repetitions; use --agentbench-repetitions {count} instead"
 
 
 def find_warnings(jobs: list[Job], predicted: Predicted | None, *, is_idle_metric: bool) -> Iterator[str]:

@@ -80,7 +80,7 @@ class Predicted:
         if unused := [key for key in self._answers if key not in self._owners]:
             yield f"{name}: {self._count_of(unused)} are of no case that was collected: {_name_some(unused)}"
         if fewer := [key for key, value in self._answers.items() if _count_samples(value) < repetitions]:
-            missing = f"fewer samples than the {repetitions} repetitions, and what is missing counts as failed"
+            missing = f"fewer samples than the {repetitions} repetitions, and missing samples count as failed"
             yield f"{name}: {self._count_of(fewer)} have {missing}: {_name_some(fewer)}"
 
     def _rows_in_order(

@@ -196,7 +196,7 @@ class CaseReports:
             archive = result.artifact.workspace if result.artifact is not None else None
             if archive is None:
                 return "The run left no workspace."
-            return f"The run was made before; what it left is in {archive}, below the output folder."
+            return f"The run was made before; its files are in {archive}, below the output folder."
         try:
             self.workspaces().keep(result.workspace)
         except OSError as error:

@@ -24,7 +24,7 @@ START = "agentbench_start"
 
 
 def session_roots(config: pytest.Config, settings: Settings) -> SessionRoots:
-    """Return the session's configuration roots, decided once; a worker has those of its controller.
+    """Return the session's configuration roots, decided once. A worker uses the roots of its controller.
 
     Raises `pytest.UsageError` if a pytest file or the user's grants cannot be read.
     """

@@ -283,7 +283,7 @@ class SessionBuilder:
         self.ahead.serve(work, close=self._close, tick=self._make_progress_view())
 
     async def _close(self) -> None:
-        """Close what runs share. Warn of stored documents whose signature was wrong, because all are counted now."""
+        """Close the services that runs share. Warn of stored documents with a wrong signature: all are counted now."""
         signer = self.store.signer
         if signer is not None and (refused := signer.describe_refused()) is not None:
             self.messages.warn(refused)

@@ -1,4 +1,4 @@
-"""The folders that pytest collects: which links are followed, how deep folders may lie, and where no cases are."""
+"""The folders that pytest collects: followed links, and the maximum depth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_agentbench.options import Settings
 
 
 class DeepFolder(pytest.Directory):
-    """A folder that is nested too deep: an error in place of what lies in it."""
+    """A folder that is nested too deep. Its collection is an error."""
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Raise the error."""
@@ -21,7 +21,7 @@ class DeepFolder(pytest.Directory):
 
 
 def is_in_guest(link: Path, config: pytest.Config, settings: Settings) -> bool:
-    """Return whether a link lies in a guest, whose links to folders are not followed."""
+    """Return whether a link is in a guest, whose links to folders are not followed."""
     try:
         return session_roots(config, settings).of(link).is_guest
     except pytest.UsageError:

@@ -86,7 +86,7 @@ class Gateways:
                 raise
             pytest.exit(
                 f"a worker was lost and could not be started again: {_describe_reason(error)}; finished runs are "
-                "stored. --max-worker-restart=0 lets the other workers take over what it had",
+                "stored. --max-worker-restart=0 lets the other workers take over its items",
                 returncode=pytest.ExitCode.TESTS_FAILED,
             )
         finally:
@@ -139,7 +139,7 @@ def _describe_failed_start(spec: Any, error: object) -> str:
 def _describe_reason(error: object) -> str:
     """Return the reason in one line: the last line of a worker's traceback."""
     if isinstance(error, EOFError):
-        return "the connection was closed; what the other end says of it is in its own output"
+        return "the connection was closed; the output of the other end may contain the reason"
     said = ["", *str(error).strip().splitlines()][-1].strip()
     if isinstance(error, OSError) or not said:
         return f"{type(error).__name__}: {said}"

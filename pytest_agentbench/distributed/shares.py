@@ -1,6 +1,6 @@
 """Sessions over xdist's workers: their shares, and the messages between workers and controller. Needs xdist.
 
-Every worker gets its whole share at once, so that it can run ahead of its own pytest.
+Every worker gets its whole share at once, so that it can run ahead of its pytest.
 
 Controller and worker send messages over their own channel (execnet lets channels travel in `workerinput`):
 

@@ -190,7 +190,7 @@ def _imports_below(node: ast.AST, late: bool) -> Iterator[Import]:
 def _specs(wanted: Import, importer: str, beside: str) -> Iterator[ModuleSpec]:
     """Yield the specs of an import: each package of the dotted name, and imported names that are modules.
 
-    No code of the modules runs. A module in the folder `beside` comes before an own module of the same name.
+    No code of the modules runs. A module in the folder `beside` takes precedence over an own module of the same name.
     """
     _, level, dotted, names = wanted
     folders = [str(Path(importer).parents[level - 1])] if level else None

@@ -1,7 +1,7 @@
 """Read the plain values that an agent and its modules hold, as JSON that is equal in all processes.
 
 Plain values are numbers, texts, paths, enum members, containers of them, dataclasses and pydantic models. All other
-objects are left out. None of the user's code runs. Secrets and temporary folders are replaced by fixed texts.
+objects are left out. The user's code does not run. Secrets and temporary folders are replaced by fixed texts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class UnknownCode(Exception):
 
 
 NOTHING: Any = object()
-"""Stands for a value that is not plain."""
+"""The result for a value that is not plain."""
 
 _CONTAINERS = (dict, list, tuple, set, frozenset)
 _SECRET = re.compile(
@@ -45,7 +45,7 @@ _TEMPORARY = re.compile(
 
 
 class Values:
-    """Converts values to JSON. The text `<rootdir>` stands for the folder of the checkout."""
+    """Converts values to JSON. The text `<rootdir>` replaces the path of the checkout."""
 
     def __init__(self, rootdir: Path) -> None:
         roots = sorted({str(rootdir), str(rootdir.resolve())} - {os.sep}, key=len, reverse=True)
@@ -148,7 +148,7 @@ def short_hash(data: bytes) -> str:
 
 
 def _held_by_function(function: FunctionType, outer: tuple[FunctionType, ...] = ()) -> dict[str, Any]:
-    """Return the defaults, attributes and closure of a function, with those of the functions in its closure."""
+    """Return the defaults, attributes and closure of a function and of the functions in its closure."""
     held: dict[str, Any] = {"defaults": function.__defaults__ or ()} | (function.__kwdefaults__ or {}) | vars(function)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with suppress(ValueError):  # the cell is still empty

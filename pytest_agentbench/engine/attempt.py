@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class RunPlan:
     """The runner, model, settings and identity of a run, before the run is looked up or made.
 
-    `fingerprint` is the hash of `fingerprint_input`, which is canonical JSON. `model` is a stand-in that is named like
-    the agent if the user's own agent runs without a model. `servers` maps names to the run's MCP servers; it is empty
-    for a runner with tools of its own. `prepared` is the runner's own part: sandbox, template and data.
+    `fingerprint` is the hash of `fingerprint_input`, which is canonical JSON. `model` is a placeholder with the name
+    of the agent if the user's own agent runs without a model. `servers` maps names to MCP servers of
+    the run; it is empty for a runner with its own tools. `prepared` is the runner's part: sandbox, template, data.
     """
 
     runner: Runner
@@ -40,7 +40,7 @@ class RunPlan:
 class Attempt:
     """A job under way.
 
-    `values` are the values of the item's fixtures. `result` is filled in from the store and by what the attempt makes.
+    `values` are the values of the item's fixtures. `result` gets the run and verdict that are stored or made.
     `run_plan` is set before the run is looked up or made. One task of the engine's loop owns an attempt.
     """
 

@@ -18,7 +18,7 @@ from pytest_agentbench.sources.case_source import OpenedSource, SourceCase
 class CaseRules:
     """The rules of one collection, with the ids and names that its files have claimed.
 
-    Both collectors call these methods and no code of their own, so that `validate` accepts the files that pytest does.
+    Both collectors call only these methods, so that `validate` accepts the files that pytest does.
     """
 
     metrics: Mapping[str, Metric]

@@ -325,7 +325,7 @@ class Origins:
     def _below(self, fixturedef: Any, name: str, nodeid: str) -> list[Any]:
         """Return the nearest visible fixture that `fixturedef` gets as its argument `name`.
 
-        A fixture that overrides one of its own name gets the next farther one.
+        A fixture that overrides another of the same name gets the overridden one.
         """
         alive = [each for each in self.made.get(name, ()) if each.cached_result is not None]
         visible = [each for each in alive if each is not fixturedef and _sees(nodeid, each.baseid)]

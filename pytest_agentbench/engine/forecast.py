@@ -65,7 +65,7 @@ class DryRun:
 
 @dataclass
 class _Means:
-    """The expected usage of a case: the mean of its own history, or of the whole history."""
+    """The expected usage of a case: the mean of its history, or of the whole history if it has none."""
 
     usages: Mapping[str, Sequence[Usage]]
 

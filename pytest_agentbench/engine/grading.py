@@ -234,13 +234,13 @@ def regrade(
 
 
 def graders_of(case: Case, added: Mapping[str, Grader] | None = None) -> tuple[Grader, ...]:
-    """Return the case's graders: those of its parts, and those of `added` that apply to it.
+    """Return the graders of the case's parts, and the graders in `added` that apply to the case.
 
     Raises ConfigError for a grader that cannot be imported.
     """
     if not case.parts and not added:
         return ()
-    # Only the graders of the case's parts: a session imports no other pack
+    # Only the graders of the case's parts, so that a session imports no other pack
     named = [grader for name in case.parts if (grader := find_extension("grader", name)) is not None]
     graders = dict.fromkeys((*named, *(added or {}).values()))  # a plugin's may have the name of a part, too
     return tuple(grader for grader in graders if grader.applies(case))

@@ -115,7 +115,7 @@ class Identities:
     def _part(
         self, kind: str, name: str, read: Callable[[], Code], label: str | None = None, advice: str = ""
     ) -> Shown:
-        subject = f"what the {kind} {label or name} takes part in"
+        subject = f"a run or verdict with the {kind} {label or name}"
         code = self._parts[kind, name] = self._current(self._parts.get((kind, name)), read, subject, advice=advice)
         return code.shown
 

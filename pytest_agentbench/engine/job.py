@@ -79,7 +79,7 @@ class Plan:
         return self.model_id.removeprefix(name_subject(self.agent, ""))
 
     def adapt(self, case: Case) -> Case:
-        """Return the case with the plan's agent in place of its own.
+        """Return the case with its agent replaced by the plan's.
 
         Raises UnavailableError for a case with another runner than `agent`.
         """
@@ -110,7 +110,7 @@ class Plan:
         return fingerprint(judge_input(self.evaluation_profile, tuple(self.judges.values())))
 
     def judged_by(self, name: str | None) -> str | None:
-        """Return the id of the model that a metric asks which names `name`; None: the first judge of the profile."""
+        """Return the id of the model that a metric with the model `name` asks; None means the profile's first judge."""
         first = self.evaluation_profile.first_judge(CHAT_JUDGE)
         return judge_of(self.model or self.author, name or (first.model if first is not None else None))
 
@@ -200,7 +200,7 @@ class Job:
 
     @property
     def is_free(self) -> bool:
-        """Return whether its run pays no model: a scripted one answers, and no agent of the user's asks by itself."""
+        """Return whether the run costs nothing: the model is scripted, and no agent of the user can call another."""
         plan = self.plan
         return plan.model is not None and plan.model.scripted and not plan.own_agent
 
@@ -214,7 +214,7 @@ class Job:
 
 @dataclass(eq=False, repr=False, slots=True)
 class Result:
-    """The outcome of a job. `error` is raised in pytest's setup phase: infrastructure, case file, or the user's agent.
+    """The outcome of a job. `error` is raised in pytest's setup phase; its cause is infrastructure, case file or agent.
 
     `not_run` is the reason why the session stopped before the job was done. `seconds` is the run's own time, `waited`
     the time that pytest waited for it. `path` is the stored run's, relative to the output folder, `evaluation_path` the

@@ -90,7 +90,7 @@ def _warn_of_difference(
     attempt.services.differing += 1
     warn = attempt.plan.model_store.warn
     if attempt.services.differing > _NAMED:
-        warn("further stored verdicts differ from what their runs come to now, as those above")
+        warn("more stored verdicts differ from the present verdicts on their runs")
         return
     names = [*differing[:3], *(["..."] if len(differing) > 3 else [])]
     where = f" ({', '.join(names)})" if names else ""

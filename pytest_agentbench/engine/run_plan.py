@@ -416,7 +416,7 @@ def _servers(attempt: Attempt, value: Any) -> tuple[Mapping[str, McpServer], dic
 
 @lru_cache(maxsize=256)
 def _own(name: str) -> Model:
-    """Return a record in place of a model, for a user's own agent of this name."""
+    """Return the placeholder for the model of a user's own agent."""
     return Model(model_id=name, requested_model=name, api_key_env=None)
 
 

@@ -1,4 +1,4 @@
-"""MCP servers: those of a run, their part of the run's identity, and those that a session shares."""
+"""MCP servers of runs, their part of the run's identity, and the servers that a session shares."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Registry:
 
 
 def build_registry(search: Search | None = None) -> Registry:
-    """Return the built-in things with those of packs and of the session's plugins, and the session's web search.
+    """Return the things that are built in or added by packs and the session's plugins, and the session's web search.
 
     Raises ConfigError if a pack claims a built-in name.
     """

@@ -121,7 +121,7 @@ _INSTALLED, _PYTHON = (
 
 
 class LoopWatch:
-    """Checks while pytest waits for a run whether the loop still turns, and finds the step that blocks it.
+    """Checks whether the loop still turns while pytest waits for a run, and finds the step that blocks it.
 
     Runs pay nothing for it. `runs()` maps tasks to names of runs. `tell(text)` is called once a slow step has ended, or
     at `end`; once for each place in the code.
@@ -160,8 +160,8 @@ class LoopWatch:
         name, place = found
         self._told.add(place)
         self._tell(
-            f"{name} blocked the event loop for {time.perf_counter() - asked:.1f} s at {place}: all other runs stood "
-            "still; await what takes long, or make the agent a plain function, which gets a thread"
+            f"{name} blocked the event loop for {time.perf_counter() - asked:.1f} s at {place}: no other run went "
+            "on; await slow calls, or make the agent a plain function, which gets a thread"
         )
 
     def _culprit(self) -> tuple[str, str] | None:

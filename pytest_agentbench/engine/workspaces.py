@@ -203,8 +203,8 @@ async def restore_workspace(attempt: Attempt) -> bool:
     if problem is None:
         problem = await _restore(attempt, artifact)
     if problem is not None:
-        what = f"{attempt.result.path}: what the run left"
-        attempt.plan.model_store.warn(f"{what} cannot be looked at again ({problem}), so {case.case_id} was run again")
+        files = f"{attempt.result.path}: the files of the run"
+        attempt.plan.model_store.warn(f"{files} cannot be checked again ({problem}), so {case.case_id} was run again")
     return problem is None
 
 

@@ -138,7 +138,7 @@ def test_plugins_that_multiply_tests_are_refused(project: Bench, plugin: str, op
     done, report = session(project, "-p", plugin, option)
     assert (done.returncode, report) == (4, None)
     [line] = done.stderr.strip().splitlines()
-    assert "say --agentbench-repetitions" in line
+    assert "use --agentbench-repetitions" in line
 
 
 def test_a_marked_test_that_is_to_be_repeated_is_refused(project: Bench) -> None:
@@ -148,4 +148,4 @@ def test_a_marked_test_that_is_to_be_repeated_is_refused(project: Bench) -> None
     done, _ = session(project, "-p", "repeat")
     assert done.returncode == 4
     assert "test_it.py::test_it" in done.stderr
-    assert "say --agentbench-repetitions" in done.stderr
+    assert "use --agentbench-repetitions" in done.stderr

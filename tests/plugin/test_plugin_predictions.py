@@ -161,7 +161,7 @@ def test_samples_answer_the_repetitions(project):
     assert first["pass_at_k"] == {"1": pytest.approx(2 / 3), "2": 1.0, "3": 1.0}
     [said] = finished.report["session"]["warnings"]
     assert "2 of 3 predictions have fewer samples than the 3 repetitions" in said
-    assert said.endswith("what is missing counts as failed: 'it', '3'")
+    assert said.endswith("missing samples count as failed: 'it', '3'")
 
 
 def test_a_file_of_something_else_asks_for_no_repetitions(project):

@@ -80,7 +80,7 @@ def test_scores_of_metrics_are_told_again(bench):
     assert {row["metrics"]["exact_match"] for row in again.runs.values()} == {0.0}
     told = again.report["session"]["warnings"]
     assert sum("(metric exact_match): the latter counts" in text for text in told) == 5
-    assert told[-1] == "further stored verdicts differ from what their runs come to now, as those above"
+    assert told[-1] == "more stored verdicts differ from the present verdicts on their runs"
 
 
 def test_a_redacted_run_keeps_its_stored_verdict(bench):

@@ -203,7 +203,7 @@ def test_a_guests_conftest_adds_no_sandbox(project: Bench) -> None:
     (project.path / "conftest.py").rename(project.path / "cases" / "vendor" / "conftest.py")
     (project.path / "cases" / "conftest.py").unlink()
     finished = run(project, "cases", "cases/vendor")
-    assert "pytest_agentbench_sandboxes is not asked for what it adds; read the files of" in finished.text
+    assert "pytest_agentbench_sandboxes is ignored in a folder that is not trusted; read the files of" in finished.text
     assert "agentbench trust" in finished.text
     assert "sandbox: found 'farm', expected 'auto'" in finished.text
     trusted = run(project, "cases", "cases/vendor", "--agentbench-trust=cases/vendor")

@@ -225,7 +225,7 @@ def test_workspaces_of_runs_that_did_not_pass_are_kept_on_request(project, worke
         kept.parent.name
     ]
     again = project.run("--agentbench-keep-workspaces", *workers)
-    assert "The run was made before; what it left is in runs/" in again.text
+    assert "The run was made before; its files are in runs/" in again.text
 
 
 @pytest.mark.slow
