@@ -66,7 +66,7 @@ def test_a_budget_of_nothing_is_used_up_by_the_first_run():
         (Usage(), None),
     ],
 )
-def test_tokens_are_input_and_output_else_what_the_provider_calls_total(usage, tokens):
+def test_tokens_are_input_and_output_or_the_total_of_the_provider(usage, tokens):
     assert spending(usage) == (None, tokens)
 
 

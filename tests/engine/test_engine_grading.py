@@ -24,7 +24,7 @@ def test_parts_are_written_beside_the_fields_of_a_record_and_read_from_there():
     assert read.part(McpTask) == case.mcp_task
 
 
-def test_an_evaluation_keeps_what_graders_found():
+def test_an_evaluation_contains_the_results_of_graders():
     evaluation = evaluated(task("A"), run(use("A:one")), judgement((5,) * 6))
     written = json.loads(evaluation.model_dump_json())
     assert written["tool_use"]["servers_used"] == 1

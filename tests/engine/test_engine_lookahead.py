@@ -331,7 +331,7 @@ def test_a_job_that_is_asked_for_after_a_pause_runs_on_a_new_loop():
         assert "the session had ended" in str(engine.result(planned[0]).error)
 
 
-def test_closing_ends_the_thread_and_awaits_what_is_to_be_closed():
+def test_closing_ends_the_thread_and_awaits_on_close():
     closed = []
 
     async def close():
@@ -453,7 +453,7 @@ def test_while_draining_no_run_is_made_again_with_another_runner():
         assert engine.result(planned[1], "two", shared=False).not_run == "enough"
 
 
-def test_closing_cancels_what_a_drain_would_have_awaited():
+def test_closing_cancels_runs_that_a_drain_would_have_awaited():
     ended = []
 
     async def work(job, runner):

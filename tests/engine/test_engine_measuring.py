@@ -31,7 +31,7 @@ def case(*messages: tuple[str, str], turns: tuple[str, ...] = ()) -> Case:
         (case(("system", "Surprise me.")), ""),
     ],
 )
-def test_the_question_is_what_the_user_said_last(given, question):
+def test_the_question_is_the_last_message_of_the_user(given, question):
     assert question_of(given) == question
 
 

@@ -11,7 +11,7 @@ import pytest
 from pytest_agentbench.engine.user_code import PlainImports
 
 
-def test_only_pytests_thread_rewrites_what_it_imports(pytester: pytest.Pytester, monkeypatch) -> None:
+def test_only_pytests_thread_rewrites_imported_modules(pytester: pytest.Pytester, monkeypatch) -> None:
     pytester.makepyfile(rewritten_helper="assert True")
     monkeypatch.syspath_prepend(pytester.path)
     pytest.register_assert_rewrite("rewritten_helper")

@@ -107,7 +107,7 @@ def test_a_worker_that_cannot_go_on_drains_the_others():
     assert sent(link, channel) == [("drain", "the disk is full")]
 
 
-def test_a_worker_that_starts_late_is_told_what_the_others_were():
+def test_a_worker_that_starts_late_gets_the_messages_of_the_others():
     link, _ = linked()
     link.tell("drain", "enough")
     link.lines.append(Line(late := Channel()))
@@ -115,7 +115,7 @@ def test_a_worker_that_starts_late_is_told_what_the_others_were():
     assert sent(link, late) == [("drain", "enough")]
 
 
-def test_a_line_ends_with_what_was_sent_before():
+def test_a_closed_channel_delivers_all_earlier_messages():
     link, channel = linked()
     link.tell("stop", "enough")
     link.close()

@@ -112,7 +112,7 @@ def test_slots_come_back_however_a_request_ends(in_flight, fates):
     controller.close()
 
 
-def test_a_worker_that_dies_gives_back_what_it_held_and_waited_for(controller):
+def test_a_dead_worker_returns_its_slots_and_leaves_the_queues(controller):
     dead, alive = Worker(controller), Worker(controller)
 
     async def die(throttles):
@@ -214,7 +214,7 @@ class Asked:
 @pytest.mark.parametrize(
     ("total", "workers", "share", "asks"), [(8, 4, 2, False), (10, 4, 3, True), (2, 4, 1, True), (5, 1, 5, False)]
 )
-def test_runs_are_shared_evenly_and_only_what_is_left_over_is_asked_for(total, workers, share, asks):
+def test_runs_are_shared_evenly_and_only_the_remainder_needs_requests(total, workers, share, asks):
     async def work(job, runner):
         return "done"
 

@@ -119,7 +119,7 @@ def test_a_case_that_nothing_decides_is_refused(case, profile):
         require_decision(case, profile)
 
 
-def test_a_judge_is_asked_for_what_it_can_measure():
+def test_a_judge_is_asked_only_if_its_criteria_apply():
     assert wants_judge(make_case(CHECK, expectations=SOFT), JUDGED)
     assert not wants_judge(make_case(CHECK), JUDGED)
     assert not wants_judge(make_case(expectations=SOFT), PLAIN)
@@ -139,7 +139,7 @@ def test_a_judge_is_asked_for_what_it_can_measure():
         (["passed"], [metric(0.1, threshold=None)], "passed"),
     ],
 )
-def test_failures_win_over_what_could_not_be_told(checks, metrics, outcome):
+def test_failures_take_precedence_over_errors(checks, metrics, outcome):
     evaluation = verdict(make_case(CHECK), PLAIN, make_run(), [check(o) for o in checks], metrics, None)
     assert evaluation.outcome == outcome
     assert bool(evaluation.reasons) == (outcome == "failed")

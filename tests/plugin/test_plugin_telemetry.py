@@ -318,9 +318,7 @@ def test_settings_that_the_sdk_refuses_are_errors_before_any_run(bench, monkeypa
     bench.agent(ECHO)
     bench.case("capital")
     finished = bench.run("--agentbench-otel", *workers)
-    assert (
-        "--agentbench-otel: the SDK refuses the OTEL_* variables: max_export_batch_size must be" in finished.text
-    )
+    assert "--agentbench-otel: the SDK refuses the OTEL_* variables: max_export_batch_size must be" in finished.text
     assert "INTERNALERROR" not in finished.text
     assert finished.exit != 0
     assert finished.runs == {}
