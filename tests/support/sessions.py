@@ -8,7 +8,6 @@ import sys
 from functools import cache
 
 import pytest
-from _pytest.fixtures import FixtureManager
 from support.bench import Bench
 
 import pytest_agentbench
@@ -42,5 +41,6 @@ def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Bench:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of a conftest.py that a test changes within a second
     # pytest looks for fixtures behind decorators in all 2,300 names of its own plugins: 9 of a session's 50 ms
-    monkeypatch.setattr(FixtureManager, "_check_for_wrapped_fixture", lambda *args: None, raising=False)
+    search = "_pytest.fixtures.FixtureManager._check_for_wrapped_fixture"
+    monkeypatch.setattr(search, lambda *args: None, raising=False)
     return Bench(pytester)
