@@ -33,7 +33,7 @@ SESSION = "agentbench-session"
 _HEAD_BYTES = 65_536
 """Bytes of a dataset that are searched for the keys of a case."""
 _GARBAGE_THRESHOLD = 20_000
-"""New objects after which Python searches for garbage in a session with cases. Python's own 700 cost more CPU."""
+"""New objects after which Python searches for garbage in a session with cases. Its own, lower number costs more CPU."""
 _CASSETTE = re.compile(r"-r[0-9]+\.yaml$")
 
 
@@ -295,8 +295,9 @@ def begin_cases(config: pytest.Config) -> bool:
         return False
     # Items live until the end, so frequent searches for garbage find none: they take 4-8 % of the CPU of a session that
     # reuses 2,000 runs.
-    config.add_cleanup(functools.partial(gc.set_threshold, *gc.get_threshold()))
-    gc.set_threshold(_GARBAGE_THRESHOLD)
+    if 0 < gc.get_threshold()[0] < _GARBAGE_THRESHOLD:  # a conftest.py may have set its own, or 0 for never
+        config.add_cleanup(functools.partial(gc.set_threshold, *gc.get_threshold()))
+        gc.set_threshold(_GARBAGE_THRESHOLD)
     with import_plainly():
         from pytest_agentbench.collection.items import PLANNER
         from pytest_agentbench.collection.planning import make_planner

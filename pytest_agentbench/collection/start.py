@@ -111,7 +111,7 @@ class SessionBuilder:
             self.channel.send(("cases", len(self.jobs), self.limits.concurrency))
 
     def build(self) -> None:
-        """Build all parts and register them with pytest. Raises ConfigError for OTEL_* variables that are wrong."""
+        """Build all parts and register them with pytest. Raises ConfigError if the session cannot start."""
         limit_warnings = bound_by_open_files(self.limits, self.jobs)
         self.messages = self._make_messages()
         on_ended = self._send_spans()
@@ -151,15 +151,8 @@ class SessionBuilder:
         ahead.shared += {job.plan.predictions for job in self.jobs if job.plan.predictions is not None}
         if isinstance(self.messages, WorkerMessages):
             self.messages.ahead = ahead
-        config = self.config
-        config.stash[AHEAD] = ahead
-        # pytest runs cleanups in reverse order: the engine ends first, because it logs and writes to the store.
-        # They are registered here, so that an error of a later step leaves no event loop open.
-        logging.getLogger().addHandler(handler := RunLogHandler())
-        config.add_cleanup(lambda: logging.getLogger().removeHandler(handler))
-        config.add_cleanup(PlainImports().install())
-        config.add_cleanup(self.store.close)
-        config.add_cleanup(ahead.engine.close)
+        self.config.stash[AHEAD] = ahead
+        self.config.add_cleanup(ahead.engine.close)  # here too: an error of a later step leaves no event loop open
         return ahead
 
     def _make_services(self, on_ended: Callable[[Job, Result], None] | None) -> Services:
@@ -254,8 +247,13 @@ class SessionBuilder:
             self.report.expect(len(self.jobs))
 
     def _register_plugins(self) -> None:
-        """Register the session's plugins."""
+        """Register the session's plugins, and the steps at its end. pytest runs cleanups in reverse order."""
         config, settings, plugins = self.config, self.settings, self.config.pluginmanager
+        logging.getLogger().addHandler(handler := RunLogHandler())
+        config.add_cleanup(lambda: logging.getLogger().removeHandler(handler))
+        config.add_cleanup(PlainImports().install())
+        config.add_cleanup(self.store.close)  # runs after the engine's, which writes to the store
+        config.add_cleanup(self.ahead.engine.close)
         config.stash[STRICT], config.stash[OUTPUT] = settings.strict, settings.output
         if settings.dry_run and plugins.has_plugin("lfplugin"):
             plugins.unregister(name="lfplugin")  # it has selected items; it must not store the outcome of a dry run

@@ -529,8 +529,9 @@ def _fill(attempt: Attempt, workspace: Workspace, template: Path) -> Snapshot:
     return before
 
 
-def _is_never_over_budget(usage: Usage) -> None:
-    """Allow every request: a replayed run costs nothing."""
+def _find_no_limit(usage: Usage) -> str | None:
+    """Return no reason to refuse a request: a replayed run costs nothing."""
+    return None
 
 
 def _context(attempt: Attempt, expected: SandboxSpec | None) -> RunContext:
@@ -538,7 +539,7 @@ def _context(attempt: Attempt, expected: SandboxSpec | None) -> RunContext:
     plan, model = attempt.plan, run_plan.model
     over_budget = services.over_budget
     if attempt.tape is not None and replays(attempt.tape):
-        over_budget = _is_never_over_budget
+        over_budget = _find_no_limit
     context = RunContext(
         case=case,
         open_sandboxes=lambda: services.sandboxes,

@@ -31,6 +31,8 @@ ended for a while, and the engine starts nothing while pytest has results to tak
 """
 _BATCH = 128
 """Maximum results that pytest takes before more runs start. They keep its thread busy for about 60 ms."""
+_ABANDONED: list[asyncio.Task[Any]] = []
+"""Tasks that swallow cancellation, kept to the end of the process: a collected one would run on without a loop."""
 
 
 class _Flight(NamedTuple):
@@ -218,7 +220,9 @@ class LookAhead:
         self.over = True  # from here on result() waits for nothing
         with contextlib.suppress(BaseException):  # an agent's task may end this too; all else ends with the process
             self._wind_up()
-        self.loop.set_exception_handler(lambda loop, context: None)  # it would report abandoned tasks at exit
+        if tasks := asyncio.all_tasks(self.loop):
+            _ABANDONED.extend(tasks)
+            self.loop.set_exception_handler(lambda loop, context: None)  # it would report these tasks at exit
         self.loop.close()
 
     def _wind_up(self) -> None:

@@ -356,7 +356,6 @@ def test_an_engine_that_never_ran_is_closed_too():
     assert engine.loop.is_closed()
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_agent_that_swallows_cancellation_is_left_behind():
     free = threading.Event()
 

@@ -111,7 +111,9 @@ def list_places(spec: SandboxSpec, sandbox: Sandbox) -> dict[str, str]:
     if likeness_of(spec.kind) == "local":
         private = sandbox.workspace.private_tmp()
         return {"workspace": str(sandbox.workspace.path), "home": str(private / "home")}
-    if any(mount.target.startswith("/tmp/") for mount in spec.mounts):  # noqa: S108 - a path in the sandbox
+    from pytest_agentbench.workspaces.sandboxes.bubblewrap import is_below_tmp
+
+    if likeness_of(spec.kind) == "bubblewrap" and any(map(is_below_tmp, spec.mounts)):
         # Each command then has an empty /tmp, and the private folder is only in the workspace
         return {"workspace": WORKSPACE, "home": f"{WORKSPACE}/{PRIVATE_TMP}/home"}
     return {"workspace": WORKSPACE, "home": HOME}

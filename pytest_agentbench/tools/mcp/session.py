@@ -188,7 +188,7 @@ class ServerSession:
             raise McpCallError(f"{self._way.name} returned an invalid result: {_describe_fault(error)}") from None
         except MCPError as error:
             if self.ended.is_set():
-                raise self.error("it ended") from error
+                raise McpServerError("it ended") from error
             raise McpCallError(error.message) from error
         if not isinstance(result, CallToolResult):
             raise McpCallError(f"{self._way.name} requests input from a user, and a run has no user")

@@ -55,6 +55,11 @@ _ADVICE = (
 )
 
 
+def is_below_tmp(mount: Mount) -> bool:
+    """Return whether a mount replaces the private `/tmp` by memory that is new for each command."""
+    return mount.target.startswith(f"{_TMP}/")
+
+
 class BubblewrapSandbox(HostSandbox):
     """Runs each command in new namespaces, which end with the command.
 
@@ -82,7 +87,7 @@ class BubblewrapSandbox(HostSandbox):
         outside: list[str] = []
         below_tmp: list[str] = []
         for mount in reversed(self._spec.mounts):
-            place = below_tmp if mount.target.startswith(f"{_TMP}/") else outside
+            place = below_tmp if is_below_tmp(mount) else outside
             place += read_only_arguments(str(mount.source), mount.target)
         own = ["--bind", str(self.workspace.path), WORKSPACE, "--bind", private, f"{WORKSPACE}/{PRIVATE_TMP}"]
         if below_tmp:
