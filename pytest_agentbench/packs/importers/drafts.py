@@ -219,13 +219,6 @@ def nonblank_text(value: Any) -> str | None:
     return None
 
 
-def as_object(value: Any) -> dict[str, Any]:
-    """Return the value if it is an object, else an empty one."""
-    if isinstance(value, dict):
-        return value
-    return {}
-
-
 def as_text(value: Any) -> str:
     """Return a text unchanged; another value as JSON."""
     if isinstance(value, str):

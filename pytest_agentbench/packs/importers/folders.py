@@ -78,7 +78,7 @@ def _read_umask() -> int:
 
 
 def _write_all(gathered: FileContents, folder: Path, stem: str) -> WrittenFolder:
-    groups: dict[tuple[str, str], list[tuple[str, Draft]]] = {}
+    groups: dict[tuple[str, str | None], list[tuple[str, Draft]]] = {}
     cases: dict[str, Draft] = {}
     guessed = _guess_metric(gathered.drafts)
     for name, draft in _name_drafts(gathered.drafts):
@@ -87,7 +87,7 @@ def _write_all(gathered: FileContents, folder: Path, stem: str) -> WrittenFolder
         elif _write_case(draft, name, folder, stem, guessed, gathered):
             cases[name] = draft
     for (suffix, metric), members in groups.items():
-        _write_dataset(members, folder / f"{stem}{suffix}.jsonl", json.loads(metric))
+        _write_dataset(members, folder / f"{stem}{suffix}.jsonl", metric)
     written = {**cases, **{name: draft for members in groups.values() for name, draft in members}}
     answered = [(_make_prediction_id(name, draft, stem), draft) for name, draft in written.items() if draft.answers]
     if answered:
@@ -130,23 +130,23 @@ def _is_row(draft: Draft) -> bool:
     return bool(asks and one and not more)
 
 
-def _choose_dataset(draft: Draft) -> tuple[str, str]:
-    """Return the suffix of the file of its dataset, and the dataset's metric as JSON; "null" for a guessed one."""
+def _choose_dataset(draft: Draft) -> tuple[str, str | None]:
+    """Return the suffix of the file of its dataset, and the dataset's metric as JSON; None if it has none."""
     if draft.checks:
-        return "-checked", "null"
+        return "-checked", None
     if draft.choices:
-        return "-choices", "null"
+        return "-choices", None
     if draft.metric is None:
-        return "", "null"
+        return "", None
     return f"-{make_slug(str(draft.metric['name']))}", json.dumps(draft.metric)
 
 
-def _write_dataset(members: Sequence[tuple[str, Draft]], path: Path, metric: Mapping[str, Any] | None) -> None:
+def _write_dataset(members: Sequence[tuple[str, Draft]], path: Path, metric: str | None) -> None:
     rows = [_make_row(name, draft) for name, draft in members]
     _write_lines(path, rows)
     # The metric comes from the scorer, or from each row's own check. Otherwise it is guessed, as in `init dataset`.
     if metric is not None:
-        descriptor = to_yaml({"schema_version": 1, "files": [path.name], "metrics": [metric]})
+        descriptor = to_yaml({"schema_version": 1, "files": [path.name], "metrics": [json.loads(metric)]})
     elif members[0][1].checks:
         descriptor = to_yaml({"schema_version": 1, "files": [path.name]})
     else:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.models.json_values import as_object
 from pytest_agentbench.packs.importers.drafts import (
     FileContents,
     Place,
     Row,
-    as_object,
     nonblank_text,
     read_document,
     read_rows,
@@ -74,9 +74,8 @@ def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gath
     ]
     verdicts = {name: [answer.is_right for answer in epochs] for name, epochs in answers.items()}
     if names := list_other_verdicts(gathered.drafts, verdicts):
-        if len(names) > _SHOWN:
-            names[_SHOWN:] = ["..."]
-        gathered.note(Place(str(path)), f"scores: the verdict here differs from the log for {', '.join(names)}")
+        listed = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+        gathered.note(Place(str(path)), f"scores: the verdict here differs from the log's for {listed}")
 
 
 def _read_task(header: Mapping[str, Any], place: Place, gathered: FileContents) -> Task:

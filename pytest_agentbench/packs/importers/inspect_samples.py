@@ -17,7 +17,8 @@ import regex
 
 from pytest_agentbench.config.documents import read_bytes
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.importers.drafts import Draft, FileContents, Place, as_object, nonblank_text, parse_cell
+from pytest_agentbench.models.json_values import as_object
+from pytest_agentbench.packs.importers.drafts import Draft, FileContents, Place, nonblank_text, parse_cell
 
 MAX_FILE = 64 * 1024 * 1024
 """Bytes of a file of a sample."""

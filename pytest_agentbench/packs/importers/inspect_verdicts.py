@@ -8,7 +8,8 @@ from typing import Any
 from pytest_agentbench.bounded.patterns import search_pattern
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.metrics.scoring import score
-from pytest_agentbench.packs.importers.drafts import Draft, as_object
+from pytest_agentbench.models.json_values import as_object
+from pytest_agentbench.packs.importers.drafts import Draft
 from pytest_agentbench.packs.importers.inspect_samples import Task
 
 _SECONDS = 2.0

@@ -9,7 +9,8 @@ from typing import Any
 
 from pytest_agentbench.bounded.json_files import lies_deep
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.importers.drafts import MAX_DEPTH, Draft, FileContents, Place, as_object, nonblank_text
+from pytest_agentbench.models.json_values import as_object
+from pytest_agentbench.packs.importers.drafts import MAX_DEPTH, Draft, FileContents, Place, nonblank_text
 from pytest_agentbench.packs.importers.promptfoo_assertions import (
     Criteria,
     UnmappedError,
@@ -185,7 +186,7 @@ def _add_draft(
 
 def _merge(name: str, test: PlacedValue, config: _Config) -> dict[str, Any]:
     """Return the test's object below the key `name`, merged over the default test's."""
-    return as_object(config.default.value.get(name)) | as_object(test.value.get(name))
+    return {**as_object(config.default.value.get(name)), **as_object(test.value.get(name))}
 
 
 def _list_assertions(test: PlacedValue, gathered: FileContents) -> Iterator[PlacedValue]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.packs.importers.drafts import FileContents, as_object
+from pytest_agentbench.models.json_values import as_object
+from pytest_agentbench.packs.importers.drafts import FileContents
 from pytest_agentbench.packs.importers.promptfoo_values import (
     BadReferenceError,
     PlacedValue,
@@ -154,8 +155,8 @@ def _list_prompts(spot: PlacedValue, folder: Path) -> Iterator[Prompt]:
     value, label = spot.value, ""
     if isinstance(value, dict):
         label = str(value.get("label") or value.get("id") or "")
-        if value.keys() - {"id", "label", "raw", "display", "name"}:
-            raise BadReferenceError("it has a function or config of the prompt: write it to a test.yaml")
+        if others := sorted(map(str, value.keys() - {"id", "label", "raw", "display", "name"})):
+            raise BadReferenceError(f"the prompt has settings ({', '.join(others)}): write it to a test.yaml")
         value = value.get("raw", value.get("id"))
     if isinstance(value, list):
         yield Prompt(label, _read_messages(value))

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.models.json_values import as_object
 from pytest_agentbench.packs.importers.drafts import (
     FileContents,
     Place,
-    as_object,
     as_text,
     nonblank_text,
     read_document,

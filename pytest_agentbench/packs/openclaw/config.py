@@ -254,13 +254,6 @@ def _find_other_block(block: OpenClawRunProfile | None, most: OpenClawRunProfile
     return []
 
 
-def as_mapping(value: object) -> Mapping[str, Any]:
-    """Return the value if it is a mapping, else an empty one."""
-    if isinstance(value, Mapping):
-        return value
-    return {}
-
-
 def _resolve_program(block: OpenClawRunProfile | None, path: Path, programs: str | None) -> OpenClawRunProfile | None:
     """Return the block with the full path of its program if it is a path. Raises ConfigError if it is not allowed."""
     if block is None or os.sep not in block.docker_cli:

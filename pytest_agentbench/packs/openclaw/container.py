@@ -10,7 +10,8 @@ from typing import Any
 
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.openclaw.config import AgentFile, OpenClawRunProfile, as_mapping
+from pytest_agentbench.models.json_values import as_object
+from pytest_agentbench.packs.openclaw.config import AgentFile, OpenClawRunProfile
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import Mount
@@ -61,7 +62,7 @@ def merge_model_parameters(agent: OpenClawAgent, model: Model, settings: RunnerS
     one.
     """
     merged = {
-        **as_mapping((agent.file.openclaw.model_defaults.model_extra or {}).get(_PRIMARY_PARAMS)),
+        **as_object((agent.file.openclaw.model_defaults.model_extra or {}).get(_PRIMARY_PARAMS)),
         **model.parameters,
         **settings.request_parameters,
     }
@@ -70,7 +71,7 @@ def merge_model_parameters(agent: OpenClawAgent, model: Model, settings: RunnerS
 
 def adapt_parameters(parameters: Mapping[str, Any], model: Model) -> dict[str, Any]:
     """Return the parameters in the form of the model's endpoint."""
-    effort = as_mapping(parameters.get("reasoning")).get("effort")
+    effort = as_object(parameters.get("reasoning")).get("effort")
     # OpenRouter has `reasoning: {effort}`, the API of OpenAI `reasoning_effort`.
     if effort is None or _is_openrouter(model):
         return dict(parameters)

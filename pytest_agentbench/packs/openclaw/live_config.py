@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.documents import parse_json, read_bytes
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.openclaw.config import as_mapping, find_model_fields
+from pytest_agentbench.models.json_values import as_object
+from pytest_agentbench.packs.openclaw.config import find_model_fields
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.documents import Loc
@@ -58,16 +59,18 @@ def read_live(path: Path) -> LiveConfig:
     whole = document.data
     if not isinstance(whole, dict):
         raise ConfigError(f"{path}:1:1: found {type(whole).__name__}, expected an object, as OpenClaw writes it")
-    agents = as_mapping(whole.get("agents"))
+    agents = as_object(whole.get("agents"))
     for place, part in (("$include", whole), ("agents.$include", agents)):
         if "$include" in part:
-            raise ConfigError(f"{path}: {place}: included files are not read; name one with all settings with --config")
+            raise ConfigError(
+                f"{path}: {place}: included files are not read; name a file with all settings by --config"
+            )
     # Agents may be a list, or a mapping by their ids.
     entries: dict[str, Mapping[str, Any]] = {}
     if isinstance(agents.get("list"), list):
         entries = {str(entry.get("id")): entry for entry in agents["list"] if isinstance(entry, dict)}
-    entries |= {key: value for key, value in as_mapping(agents.get("entries")).items() if isinstance(value, dict)}
-    return LiveConfig(path, whole, entries, as_mapping(agents.get("defaults")))
+    entries |= {key: value for key, value in as_object(agents.get("entries")).items() if isinstance(value, dict)}
+    return LiveConfig(path, whole, entries, as_object(agents.get("defaults")))
 
 
 def list_secrets(live: LiveConfig) -> dict[str, str]:
@@ -118,7 +121,7 @@ def make_captured_agent(live: LiveConfig | None, name: str | None, agent_id: str
         agent = {"id": name, **agent}
     if prompt := _text(own.kept.get(_PROMPT)) or _text(defaults.kept.get(_PROMPT)):
         agent["prompt"] = prompt
-    identity = as_mapping(own.kept.get("identity"))
+    identity = as_object(own.kept.get("identity"))
     alias = _text(redactor.value(_find_alias(entry, live.defaults)))
     fragments: dict[str, dict[str, Any]] = {
         "identity": dict(identity),
@@ -197,7 +200,7 @@ def _find_alias(entry: Mapping[str, Any], defaults: Mapping[str, Any]) -> object
     """Return the alias of the agent's primary model."""
     model = entry.get("model") or defaults.get("model")
     primary = model.get("primary") if isinstance(model, Mapping) else model
-    return as_mapping(as_mapping(defaults.get("models")).get(str(primary))).get("alias")
+    return as_object(as_object(defaults.get("models")).get(str(primary))).get("alias")
 
 
 def _is_workspace(path: object, workspace: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
-from pytest_agentbench.packs.openclaw.config import as_mapping
+from pytest_agentbench.models.json_values import as_object
 from pytest_agentbench.packs.openclaw.container import (
     CONFIG_NAME,
     ENVIRONMENT,
@@ -115,11 +115,11 @@ def _read_turn(payloads: list[Mapping[str, Any]], meta: Mapping[str, Any]) -> Re
 
 
 def _select_account(meta: Mapping[str, Any]) -> dict[str, Any]:
-    agent = as_mapping(meta.get("agentMeta"))
+    agent = as_object(meta.get("agentMeta"))
     account = {
         "session_id": agent.get("sessionId"),
         "usage": agent.get("usage"),
-        "successful_tools": as_mapping(agent.get("terminalReceipt")).get("successfulToolNames"),
+        "successful_tools": as_object(agent.get("terminalReceipt")).get("successfulToolNames"),
         "tool_summary": meta.get("toolSummary"),
         "duration_ms": meta.get("durationMs"),
         "stop_reason": meta.get("stopReason"),

@@ -394,7 +394,7 @@ def test_a_verdict_that_differs_from_that_of_the_log_is_named(
     given["scores"] = {f"package/{name}": {"value": value}}
     log = {"eval": {"scorers": [{"name": name, "options": options}]}, "samples": [given]}
     found = importing.call("inspect", importing.write("s.json", json.dumps(log)))
-    noted = "s.json:1:1: scores: the verdict here differs from the log for x" in found.err.splitlines()
+    noted = "s.json:1:1: scores: the verdict here differs from the log's for x" in found.err.splitlines()
     assert noted == is_noted
 
 

@@ -278,7 +278,7 @@ def test_an_assertion_without_counterpart_is_named(importing: Importing, asserti
         ({"tests": ["file://../**/*.csv"]}, "file://../**/*.csv is outside of"),
         ({"tests": ["file:///**/*.csv"]}, "file:///**/*.csv is outside of"),
         ({"tests": ["file://a\0.csv"]}, r"file://a\x00.csv names no file"),
-        ({"prompts": [{"id": "x", "function": "f"}]}, "it has a function or config"),
+        ({"prompts": [{"id": "x", "function": "f"}]}, "the prompt has settings (function)"),
         ({"prompts": ["{{q}} {{ env.HOME }}"]}, "found {{ env.HOME }}, but no variable"),
         ({"tests": [{"prompts": ["other"]}]}, "found no prompt for this test"),
     ],

@@ -106,7 +106,9 @@ def make_generation_request(
     `others` are the existing tasks; `problems` are the problems of earlier drafts.
     """
     combination = job.combination
-    fillings: dict[str, Filling] = dict.fromkeys(("several_servers", "scenario", "ordinal", "others", "problems"), ())
+    # The order counts: the boundary of a replaced prompt is a hash of the blocks in turn
+    names = ("tools", "several_servers", "scenario", "ordinal", "others", "problems")
+    fillings: dict[str, Filling] = dict.fromkeys(names, ())
     fillings["tools"] = [list_tools(job.catalogues)]
     if len(combination.servers) > 1:
         fillings["several_servers"] = [wording.several_servers.format(servers=", ".join(combination.servers))]
@@ -188,9 +190,11 @@ def make_fuzzing_request(
     fillings: dict[str, Filling] = {
         "task": [Block("task", task)],
         "count": [wording.count.format(count=tools)],
-        "exactness": [wording.exact] * exact,
+        "exactness": (),
         "problems": (),
     }
+    if exact:
+        fillings["exactness"] = [wording.exact]
     if problems:
         fillings["problems"] = [wording.fuzzing_problems, list_problems(problems)]
     return fill_request(wording, "fuzzing", fillings)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from dataclasses import replace
 
 import pytest
 from synthesis_samples import DATA, GIT, TIME, real_catalogues, tool
@@ -81,3 +83,14 @@ def test_the_tools_of_real_servers_are_not_truncated() -> None:
 def test_material_is_never_taken_for_a_slot(language: str) -> None:
     for request in all_requests(language, (TIME, GIT), "{tools}\n{boundary}\n{problems}"):
         assert request[1]["content"].count("{boundary}") == request[1]["content"].count("{problems}")
+
+
+def test_the_request_by_a_replaced_prompt_stays_the_same() -> None:
+    """Its boundary is a hash of its blocks in order, and cassettes find a request by its bytes."""
+    own = "{tools}{several_servers}{scenario}{ordinal}{others}{problems}"
+    wording = replace(read_synthesis_wording("en"), replaced={"generation": own})
+    request = make_generation_request(
+        wording, job(Catalogue("Time", (tool("Time", "now", "The time"),))), ["A"], [REASON]
+    )
+    content = "".join(message["content"] for message in request)
+    assert hashlib.sha256(content.encode()).hexdigest()[:16] == "4620434b17943fb0"
