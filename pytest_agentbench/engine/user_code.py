@@ -178,11 +178,12 @@ class LoopWatch:
 def _agent_frame(frame: FrameType | None) -> FrameType | None:
     """Return the outermost frame of a user's code: the project's, or that of a package that one of _CALLERS calls."""
     outermost = None
-    while frame is not None and frame.f_back is not None:
+    # The frames run on another thread: one that returns has no caller any more, so each is read once
+    while frame is not None and (caller := frame.f_back) is not None:
         owner = _owner(frame)
-        if owner == "project" or (owner == "installed" and frame.f_back.f_globals.get("__name__") in _CALLERS):
+        if owner == "project" or (owner == "installed" and caller.f_globals.get("__name__") in _CALLERS):
             outermost = frame
-        frame = frame.f_back
+        frame = caller
     return outermost
 
 

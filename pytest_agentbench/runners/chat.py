@@ -339,7 +339,7 @@ class Requests:
             trace.request["adapted"] = [*dict.fromkeys((*trace.request.get("adapted", ()), *reply.adapted))]
         if reply.unfiltered:
             trace.event("filter_did_not_run", number=number)
-            trace.warnings.append("the provider's content filter did not check all messages and replies")
+            trace.warnings.append("the provider's content filter did not run on all messages and replies")
         finish = reply.finish_reason
         if finish is None and reply.times is not None:
             trace.warnings.append("a stream ended without a finish reason: its answer may have been cut off")

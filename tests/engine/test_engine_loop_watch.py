@@ -7,8 +7,8 @@ import os
 import sysconfig
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -119,3 +119,22 @@ def test_a_library_that_no_run_calls_is_not_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(user_code, "_LONGEST_STEP", 0.01)
     blocking = Blocking(INSTALLED)
     assert warnings_of(blocking, lambda code: code.agent(None)) == []
+
+
+class ReturningFrame:
+    """A frame of another thread that returns after its caller was read once."""
+
+    f_globals: Mapping[str, Any] = MappingProxyType({})
+    f_code = compile("", os.path.join(INSTALLED, "library.py"), "exec")
+
+    def __init__(self, caller: Any) -> None:
+        self._callers = [caller]
+
+    @property
+    def f_back(self) -> Any:
+        return self._callers.pop() if self._callers else None
+
+
+def test_a_frame_may_return_while_it_is_looked_at() -> None:
+    outer = ReturningFrame(ReturningFrame(None))
+    assert user_code._agent_frame(cast(Any, outer)) is None

@@ -104,10 +104,18 @@ async def agent(case):
     finished.result.assert_outcomes(passed=5, errors=5)
 
 
+IN_ONE_CASE = """
+async def agent(case):
+    if case.case_id.endswith("q2"):
+        {does}
+    return "Paris"
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("capture", ["fd", "sys", "no"])
 def test_an_agent_that_closes_the_terminals_descriptor_takes_no_summary(bench: Bench, capture: str) -> None:
-    bench.agent(CLOSING.format(does="os.close(1)").replace('    print("here I am")\n', ""))
+    bench.agent(HEAD + IN_ONE_CASE.format(does="os.close(1)"))
     bench.questions(5)
     finished = bench.spawn(f"--capture={capture}", "--agentbench-concurrency=1")
     assert finished.exit == 0
@@ -118,7 +126,7 @@ def test_an_agent_that_closes_the_terminals_descriptor_takes_no_summary(bench: B
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["serial", "xdist"])
 def test_an_agent_that_blocks_the_loop_is_named_with_the_time(bench: Bench, workers: tuple[str, ...]) -> None:
-    bench.agent(HEAD + "def wait():\n    time.sleep(1.6)\n" + CLOSING.removeprefix(HEAD).format(does="wait()"))
+    bench.agent(HEAD + "def wait():\n    time.sleep(1.6)\n" + IN_ONE_CASE.format(does="wait()"))
     bench.questions(6)
     finished = bench.spawn(*workers)
     assert finished.exit == 0

@@ -143,7 +143,7 @@ def test_a_large_summary_stays_below_githubs_limit(tmp_path):
     path.write_text("x" * 900_000, encoding="utf-8")
     write_job_summary(report(rows), Places(tmp_path, {}), path)
     assert 990_000 < path.stat().st_size <= 2**20
-    with pytest.raises(UnwritableError, match="GitHub takes 1 MiB"):
+    with pytest.raises(UnwritableError, match="GitHub's limit is 1 MiB"):
         write_job_summary(report(rows), Places(tmp_path, {}), path)
     assert path.stat().st_size <= 2**20
 

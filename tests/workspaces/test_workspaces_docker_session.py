@@ -265,7 +265,7 @@ def test_a_local_image_that_is_missing_is_never_pulled(tmp_path: Path) -> None:
     expected = (
         "docker has no image 'localhost/agentbench-none:1', and `localhost/` ones are never pulled: build it with"
     )
-    with pytest.raises(UnavailableError, match=f"^{expected} `agentbench openclaw image` where"):
+    with pytest.raises(UnavailableError, match=f"^{expected} `agentbench openclaw image` if"):
         in_session(tmp_path, act)
 
 
