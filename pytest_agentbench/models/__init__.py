@@ -2,6 +2,6 @@
 
 Others use: apis.base, apis.choice, apis.messages, apis.signatures, apis.translation, batches.collector, batches.jobs,
 batches.services, cassette_file, cassettes, client, clock, completions, completions_http, connections, ends, failures,
-learning, ledger, limits, messages, metering, passing, probes, prompts, replies, routes, script_files, script_trees,
-scripts, spelling, tape, thoughts
+json_values, learning, ledger, limits, messages, metering, passing, probes, prompts, replies, routes, script_files,
+script_trees, scripts, spelling, tape, thoughts
 """
