@@ -433,8 +433,8 @@ class Remote:
     def describe_unsent(self, what: str = "some results are", why: str = "") -> str:
         """Return the message for results that are not there."""
         return (
-            f"{what} not in the store {self.url}{why}. The output folder keeps them; a later session on it with "
-            "the same --agentbench-store sends them"
+            f"{what} not in the store {self.url}{why}. The output folder keeps all results; a later session on it "
+            "with the same --agentbench-store sends the missing ones"
         )
 
     def _require_open(self) -> tuple[ObjectStore, Uploader]:
