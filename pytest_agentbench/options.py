@@ -321,8 +321,9 @@ def read_settings(config: pytest.Config) -> Settings:
     here = config.invocation_params.dir
     values.update(_read_roots(config))
     # Workers get the controller's decision on trust: only the controller looks at the folders.
+    is_worker = hasattr(config, "workerinput")
     for path in (*values["trust"], *values["added_trust"]):
-        if not path.is_dir() and not hasattr(config, "workerinput"):
+        if not is_worker and not path.is_dir():
             raise pytest.UsageError(f"--agentbench-trust: found {path}, expected a folder that exists")
     values["output"] = values["output"] or config.rootpath / "outputs"
     # Relative to the directory of the command, as a shell completes paths, and not to rootdir.
