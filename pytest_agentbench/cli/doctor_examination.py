@@ -142,10 +142,10 @@ def _report_search(works: bool) -> Finding:
 def _report_places(output: Path, profiles: Sequence[RunProfile]) -> Iterator[Finding]:
     temporary = tempfile.gettempdir()
     free, needed_mb = shutil.disk_usage(temporary).free, max(each.sandbox_settings.workspace_mb for each in profiles)
-    said = f"{temporary}: {free / 2**30:.1f} GB free"
+    space = f"{temporary}: {free / 2**30:.1f} GB free"
     if free < needed_mb * 2**20:
-        said += f", and one run's workspace may take {needed_mb} MB; make room, or set TMPDIR to another folder"
-    yield Finding("places", "temporary folder", free >= needed_mb * 2**20, said, needed=True)
+        space += f", and one run's workspace may take {needed_mb} MB; make room, or set TMPDIR to another folder"
+    yield Finding("places", "temporary folder", free >= needed_mb * 2**20, space, needed=True)
     text = str(output)
     if (problem := _find_write_problem(output)) is not None:
         text += f": {problem}; name another with --agentbench-output"

@@ -316,7 +316,7 @@ def _find_origins(
     here = f"{case.path}:{case.line}"
     for name in body:
         if name == "model":
-            yield name, _origin_of_name(model, layers)
+            yield name, _origin_of_name(layers)
         elif name in _CASE_FIELDS:
             yield name, _place(case.path, ("input", _CASE_FIELDS[name])) if case.dataset is None else here
         else:
@@ -324,7 +324,7 @@ def _find_origins(
             yield name, said.get(name, asked_by)
 
 
-def _origin_of_name(model: Model, layers: Sequence[_Layer]) -> str:
+def _origin_of_name(layers: Sequence[_Layer]) -> str:
     """Return the source of the endpoint's name for the model: an entry of a file, else the command line."""
     for layer in reversed(layers):
         if layer.loc[:1] == ("models",) and len(layer.loc) > 1:

@@ -405,7 +405,7 @@ class RunArtifact(Record):
         if self.end_reason in (None, "answered"):
             return None
         if self.end_reason == "empty" and "reasoning" in last and last["reasoning"] == last.get("reply"):
-            return "blank answer: all text came as reasoning, so the endpoint's reasoning parser may have removed it"
+            return "blank answer: all text came as reasoning, so the endpoint's reasoning parser may have misfiled it"
         parameters = self.request.get("parameters") or {}
         return describe_end(
             self.end_reason or "",

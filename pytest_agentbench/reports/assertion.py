@@ -289,7 +289,7 @@ def _wrap_text(label: str, text: str) -> list[str]:
     """Return a labelled text of a few sentences, on two lines at most."""
     sentences = visible_line(" ".join(text[: 4 * WIDTH].split()))
     lines = textwrap.wrap(sentences, WIDTH, max_lines=2, placeholder=" ...")
-    return [f"{head:10}{line}" for head, line in zip((label, ""), lines, strict=False)]
+    return [f"{'' if at else label:10}{line}" for at, line in enumerate(lines)]
 
 
 def _skip_common_start(expected: str, actual: str) -> tuple[str, str]:

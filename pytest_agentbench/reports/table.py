@@ -296,12 +296,12 @@ def _rejudged_text(entry: Any) -> str:
 
 def totals_lines(totals: Any, style: Style) -> list[str]:
     """Return the number of runs by outcome, and their cost if known."""
-    parts = [f"{totals[name]} {name}" for name in ("passed", "failed", "skipped") if totals[name]]
+    parts = [f"{totals[name]:,} {name}" for name in ("passed", "failed", "skipped") if totals[name]]
     if totals["reused"]:
-        parts.append(f"{totals['reused']} reused{_rejudged_text(totals)}")
+        parts.append(f"{totals['reused']:,} reused{_rejudged_text(totals)}")
     if totals["errors"]:
-        parts.append(f"{totals['errors']} error{'s' if totals['errors'] > 1 else ''}")
-    line = f"{totals['runs']} run{'s' if totals['runs'] != 1 else ''}: {', '.join(parts)}"
+        parts.append(count_text(totals["errors"], "error"))
+    line = f"{count_text(totals['runs'], 'run')}: {', '.join(parts)}"
     certain, exact = totals["at_least"]["cost_usd"], totals["cost_usd"]
     parts_shown = [
         f"{part} {style.mark_sum(format_money(certain[part]), exact=exact[part] is not None)}"
@@ -327,7 +327,7 @@ def describe_skipped(row: Any) -> str | None:
     skipped = sum(check["outcome"] == "skipped" for check in row["checks"])
     total = len(row["checks"])
     if skipped:
-        return f"{skipped} of {count_text(total, 'check')} skipped"
+        return f"{skipped:,} of {count_text(total, 'check')} skipped"
     return None
 
 

@@ -20,7 +20,7 @@ from pytest_agentbench.runners.chat import llm_probe
 
 REPORTED = Path(__file__).parents[3] / "shared" / "data" / "reports" / "endpoint" / "replies.jsonl"
 ROWS = {row["case"]: row for row in map(json.loads, REPORTED.read_text().splitlines())} if REPORTED.is_file() else {}
-ONLY_THOUGHTS = "blank answer: all text came as reasoning, so the endpoint's reasoning parser may have removed it"
+ONLY_THOUGHTS = "blank answer: all text came as reasoning, so the endpoint's reasoning parser may have misfiled it"
 NO_PARSER = "a tool call came as text: the endpoint seems to have no tool parser"
 
 

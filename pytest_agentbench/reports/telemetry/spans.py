@@ -138,7 +138,7 @@ class SpanFacts:
 
 
 @dataclass
-class _Facts:
+class _Attributes:
     """Attributes of one span, without those that are None."""
 
     attributes: dict[str, Attribute] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class _Facts:
 
 def agent_span(artifact: RunArtifact, model: Model | None, *, content: bool) -> SpanFacts:
     """Return the span of the whole run. With `content` it has the messages to the agent and its answer."""
-    facts, answered, message = _Facts(), artifact.provider, None
+    facts, answered, message = _Attributes(), artifact.provider, None
     agent = artifact.model["model_id"] if model is None else artifact.runner_type
     finish = answered.get("finish_reason")
     facts.add("gen_ai", {"operation.name": "invoke_agent", "agent.name": agent, "conversation.id": artifact.run_id})
@@ -198,7 +198,7 @@ def _chats(artifact: RunArtifact, model: Model | None) -> Iterator[SpanFacts]:
         if request.name != "request" or "number" not in request.data:
             continue
         reply = replies.get(request.data["number"])
-        facts, message, end = _Facts(), None, artifact.duration_seconds
+        facts, message, end = _Attributes(), None, artifact.duration_seconds
         facts.add("gen_ai", {"operation.name": "chat", **_asked(artifact, model)})
         facts.add("server", _server(model))
         if reply is None and artifact.error is not None:
@@ -240,7 +240,7 @@ def _tools(artifact: RunArtifact, content: bool) -> Iterator[SpanFacts]:
     for call in artifact.tool_calls:
         # In order, for some models number their calls anew in each reply
         result = results[call.call_id].pop(0) if results[call.call_id] else None
-        facts, error_type, error, content_of_result = _Facts(), None, None, None
+        facts, error_type, error, content_of_result = _Attributes(), None, None, None
         if result is None:
             error_type, error = "no_result", "no result"
         else:
