@@ -237,15 +237,18 @@ def _redact_row(
     message = _describe_outcome(call, result)
     if model_store.redactor is None:
         return make_row(item, job, result, outcome, message)
-    row = make_row(item, job, result, outcome, model_store.redactor.value(message))
-    row["fields"] = model_store.redactor.value(row["fields"])
-    for check in row["checks"]:
-        check["message"] = model_store.redactor.text(check["message"])
-    return row
+    return make_row(item, job, result, outcome, message, model_store.redactor.text)
 
 
-def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message: str | None) -> dict[str, Any]:
-    """Return the item's entry in report.json."""
+def make_row(
+    item: pytest.Item,
+    job: Job,
+    result: Result,
+    outcome: str,
+    message: str | None,
+    redact: Callable[[str], str] = str,
+) -> dict[str, Any]:
+    """Return the item's entry in report.json. `redact` removes secrets from a text."""
     plan = job.plan
     model: Model | str | None = plan.model
     if plan.predictions is not None or (model is None and plan.model_id == NO_MODEL):
@@ -273,6 +276,7 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
         line=None if item.location[1] is None else item.location[1] + 1,
         judged=judged_by(job, case, result.evaluation),
         end_reason=_end_without_run(result),
+        redact=redact,
     )
 
 

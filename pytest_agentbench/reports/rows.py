@@ -1,13 +1,13 @@
 """One run as one row: the data for `runs[]` in report.json and for JUnit's properties.
 
-Rows cross process borders by execnet and are written as JSON. They contain plain primitives only: scores, hashes and
-paths, never transcripts.
+Rows cross process borders by execnet and are written as JSON. They contain plain primitives only: scores, hashes, paths
+and the first characters of question, expected and answer, never transcripts.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import fsum
 from typing import Any
@@ -17,6 +17,7 @@ from pytest_agentbench.records.evaluation import CheckResult, Evaluation, Metric
 from pytest_agentbench.records.run import EndReason, RunArtifact, RunnerEvent, Usage
 from pytest_agentbench.reports.sections import row_sections, sections_in
 from pytest_agentbench.reports.table import describe_skipped
+from pytest_agentbench.reports.texts import run_texts
 from pytest_agentbench.statistics.estimates import finite
 from pytest_agentbench.terminal_text import sendable
 
@@ -55,6 +56,7 @@ def run_row(
     line: int | None = None,
     judged: Sequence[Mapping[str, Any]] = (),
     end_reason: EndReason | None = None,
+    redact: Callable[[str], str] = str,
 ) -> dict[str, Any]:
     """Return one entry of report.json's `runs[]`. Unknown is None, never 0; NaN, infinities and 1e100 are unknown.
 
@@ -63,7 +65,8 @@ def run_row(
     a new evaluation (judged again). Paths of runs and evaluations are relative to the output folder. `measure` is a
     hash of the checks, metrics and judges that decided the run. `variant` identifies the parameters of a parametrized
     test. `line`, from 1, is the line of the case in the node id's file. `judged` contains verdicts of models, see
-    `engine.judged_by`. `end_reason` replaces the artifact's if there is no artifact.
+    `engine.judged_by`. `end_reason` replaces the artifact's if there is no artifact. `redact` removes secrets from
+    the texts of agents, tools and case files, before these are cut.
     """
     thresholds = case.thresholds
     metrics: list[tuple[str, MetricResult]] = []
@@ -73,20 +76,21 @@ def run_row(
     return {
         "nodeid": sendable(nodeid),
         "case_id": sendable(case.case_id),
+        **run_texts(case, artifact, redact),
         **({} if variant is None else {"variant": sendable(variant)}),
         **_subject(model, predictions),
         "repetition": repetition,
         "line": line,
         "tags": [sendable(tag) for tag in case.tags],
         "dataset": _sendable_text(case.dataset),
-        "fields": groupable_fields(case.metadata) if case.dataset is not None else {},
+        "fields": _redact_values(groupable_fields(case.metadata), redact) if case.dataset is not None else {},
         "must_pass": case.must_pass,
         "thresholds": thresholds and {"pass_rate": thresholds.pass_rate, "pass_hat_k": thresholds.pass_hat_k},
         "outcome": outcome,
         "status": artifact and artifact.status,
         "end_reason": artifact.end_reason if artifact is not None else end_reason,
         **_row_detail(artifact),
-        "checks": [_check_row(result) for result in checks],
+        "checks": [_check_row(result, redact) for result in checks],
         **_metric_scores(metrics),
         "judge": _judge_scores(evaluation),
         **_votes(case, "" if predictions is not None else model, evaluation, metrics),
@@ -107,7 +111,7 @@ def run_row(
         "artifact": _sendable_text(artifact_path),
         "evaluation": _sendable_text(evaluation_path),
         "measure": measure,
-        "message": _sendable_text(message, MESSAGE_LIMIT),
+        "message": None if message is None else sendable(redact(message), MESSAGE_LIMIT),
         **_verdicts_of_models(artifact, judged),
     }
 
@@ -220,13 +224,13 @@ def _cassette_state(artifact: RunArtifact | None, evaluation: Evaluation | None)
     return next((state for state in ("recorded", "replayed") if state in states), None)
 
 
-def _check_row(result: CheckResult) -> dict[str, Any]:
+def _check_row(result: CheckResult, redact: Callable[[str], str]) -> dict[str, Any]:
     graded = result.outputs.get("graded") if result.kind == "verify" else None
     return {
         "check_id": sendable(result.check_id),
         "kind": sendable(result.kind),
         "outcome": result.outcome,
-        "message": sendable(result.message, CHECK_MESSAGE_LIMIT),
+        "message": sendable(redact(result.message), CHECK_MESSAGE_LIMIT),
         **({"graded": graded} if graded in GRADED else {}),
     }
 
@@ -405,6 +409,10 @@ def groupable_fields(metadata: Mapping[str, Any]) -> dict[str, str]:
             if len(fields) == _MOST_FIELDS:
                 break
     return fields
+
+
+def _redact_values(fields: dict[str, str], redact: Callable[[str], str]) -> dict[str, str]:
+    return {key: redact(value) for key, value in fields.items()}
 
 
 def _groupable_text(value: object) -> str | None:

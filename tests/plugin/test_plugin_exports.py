@@ -1,4 +1,4 @@
-"""The sample session of the README in every form that `agentbench report` writes."""
+"""Sessions in every form that `agentbench report` writes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.bench import HEAD, case_yaml
 
 from pytest_agentbench.cli import main
 
@@ -31,3 +32,27 @@ def test_the_sample_session_is_exported_in_every_form(bench, monkeypatch):
     with Path("out/csv").open(encoding="utf-8", newline="") as file:
         ids = {row["research.row_id"] for row in csv.DictReader(file)}
     assert ids == {"", *(str(row["research"]["row_id"]) for row in by_section["research"])}
+
+
+def test_an_own_agents_runs_have_their_texts_in_report_csv_and_comparison(bench, capsys):
+    bench.agent(HEAD + "def agent(case): return 'Lyon' if case.case_id == 'wrong' else 'Paris'")
+    for case_id in ("right", "wrong"):
+        bench.write(f"cases/{case_id}/test.yaml", case_yaml(case_id, title="The capital"))
+    bench.run("--agentbench-json=before.json")
+    rows = json.loads((bench.path / "before.json").read_text())["runs"]
+    row = next(row for row in rows if row["case_id"] == "wrong")
+    assert (row["title"], row["answer"]) == ("The capital", "Lyon")
+    assert row["question"] in str(case_yaml("wrong"))
+    assert row["expected"]
+    bench.agent(HEAD + "def agent(case): return 'Paris' if case.case_id == 'wrong' else 'Nice'")
+    bench.run("--agentbench-json=after.json")
+    assert main(["report", str(bench.path / "after.json"), "--csv", str(bench.path / "after.csv")]) in (0, 1)
+    with (bench.path / "after.csv").open() as file:
+        answers = {line["case_id"]: line["answer"] for line in csv.DictReader(file)}
+    assert answers == {"right": "Nice", "wrong": "Paris"}
+    capsys.readouterr()
+    main(["compare", str(bench.path / "before.json"), str(bench.path / "after.json")])
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert f"question:      {row['question']}" in lines
+    at = lines.index("answer before: Paris")
+    assert lines[at + 1] == "answer now:    Nice"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports_samples import DEMO, make_row
 
-from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.case import Message, Model
 from pytest_agentbench.reports.ci.document import MARKER, comparison_markdown, report_markdown
 from pytest_agentbench.reports.ci.sections import Places, code
 from pytest_agentbench.reports.comparison.campaigns import build_campaign
@@ -158,7 +158,14 @@ def test_a_case_that_failed_on_several_models_is_one_entry():
     rows = [make_row("failed", model=model, message=f"wrong on {model}") for model in ("one", "two")]
     text = words(report_markdown(report(rows), NOWHERE))
     assert "1 case failed ❌ capital in cases/test.yaml one: wrong on one, run" in text
-    assert "run_1.json two: wrong on two" in text
+    assert "run_1.json answer: It is London. two: wrong on two" in text
+
+
+def test_a_failed_case_has_its_question_its_expected_answer_and_the_answer():
+    asked = (Message(role="user", content="Capital of @France?"),)
+    text = words(report_markdown(report([make_row("failed", messages=asked, reference="Paris")]), NOWHERE))
+    assert "question: Capital of @France? expected: Paris gpt4o: no reason is known" in text
+    assert "answer: It is London." in text
 
 
 def test_gitlab_has_links_too_and_a_case_outside_of_the_repository_has_none():

@@ -57,6 +57,10 @@ def test_a_row_contains_the_values_of_its_records():
     assert full_row() == {
         "nodeid": "cases/test.yaml::capital[gpt4o-r2]",
         "case_id": "capital",
+        "title": None,
+        "question": None,
+        "expected": None,
+        "answer": "It is London.",
         "model_id": "gpt4o",
         "label": "GPT-4o",
         "scripted": False,

@@ -22,10 +22,11 @@ from pytest_agentbench.reports.ci.sections import (
     folding_list,
     join_blocks,
     leads_outside,
+    list_texts,
     table,
     troubles,
 )
-from pytest_agentbench.reports.comparison.wording import VERDICTS, bare_p, chance_text, p_text, points
+from pytest_agentbench.reports.comparison.wording import CHANGE_TEXTS, VERDICTS, bare_p, chance_text, p_text, points
 from pytest_agentbench.reports.table import Terminal, format_percent
 from pytest_agentbench.terminal_text import count_text, legible, on_github, shorten_text
 
@@ -101,7 +102,7 @@ def _change(
         line += f" ({p_text(change['p_value'])} by itself)"
     if change["message"]:
         line += f": {code(change['message'], SENTENCE)}"
-    return line
+    return "<br>".join([line, *list_texts(change, CHANGE_TEXTS)])
 
 
 def _unpaired_lines(comparison: Mapping[str, Any]) -> Iterator[str]:

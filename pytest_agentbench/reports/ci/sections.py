@@ -368,16 +368,27 @@ def _case_lines(case_troubles: Sequence[Trouble], icon: str, places: Places) -> 
     place, line = places.path(row), places.line(row)
     if line is not None:
         place += f":{line}"
-    return "<br>".join(
-        [f"- {icon} {case_link(row, places)} in {code(place, SENTENCE)}", *map(_trouble_line, case_troubles)]
-    )
+    head = f"- {icon} {case_link(row, places)} in {code(place, SENTENCE)}"
+    return "<br>".join([head, *list_texts(row, _CASE_TEXTS), *map(_trouble_line, case_troubles)])
+
+
+_TEXT = 200
+"""Characters that are shown of a question, a right answer and an answer."""
+_CASE_TEXTS = {"question": "question", "expected": "expected"}
+_RUN_TEXTS = {"answer": "answer"}
+
+
+def list_texts(row: Mapping[str, Any], labels: Mapping[str, str]) -> list[str]:
+    """Return a line for each text of a row that is not blank; `labels` are the words before them."""
+    texts = {label: (row.get(name) or "").strip() for name, label in labels.items()}
+    return [f"{label}: {code(text, _TEXT)}" for label, text in texts.items() if text]
 
 
 def _trouble_line(trouble: Trouble) -> str:
     line = f"{code(trouble.row['model_id'])}{trouble.often}: {code(trouble.reason, SENTENCE)}"
     if artifact := trouble.row["artifact"]:
         line += f", run {code(artifact, SENTENCE)}"
-    return line
+    return "<br>".join([line, *list_texts(trouble.row, _RUN_TEXTS)])
 
 
 def _outcome_cell(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -16,8 +16,6 @@ from pytest_agentbench.reports.reading import read_report
 from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.statistics.estimates import mean_of
 
-_MESSAGE = 200
-
 
 class Judged(NamedTuple):
     """Run with a verdict, and its figures by name (`score`, `metric.f1_score`, `cost_usd.run`, `tokens.total`)."""
@@ -39,8 +37,9 @@ class CaseRuns:
 
     `judged` contains the runs that passed or failed, by repetition. `prints` are the (repetition, fingerprint) of its
     runs, `reused` those from the store; `replayed` counts runs from cassettes. `judges` and `rubrics` are (judge, hash)
-    of the models that judged it; `measures` are hashes of its checks, metrics and judges together. `failure` is the
-    node id and message of the first failed run; `dropped` contains request parameters that the endpoint refused.
+    of the models that judged it; `measures` are hashes of its checks, metrics and judges together. `failed` and
+    `passed` are the rows of its first failed and passed run; `dropped` contains request parameters that the endpoint
+    refused.
     `dataset` is the dataset name at the start of the case's id, or None if the case is not in a dataset.
     """
 
@@ -54,7 +53,8 @@ class CaseRuns:
     measures: frozenset[str]
     judges: frozenset[tuple[str, str]]
     rubrics: frozenset[tuple[str, str]]
-    failure: tuple[str, str] | None
+    failed: Row | None
+    passed: Row | None
     dropped: frozenset[str] = frozenset()
     dataset: str | None = None
 
@@ -136,7 +136,6 @@ def _gather_case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:
     # By repetition, not as they were reported: xdist reports in another order each time, and the first runs count
     judged = [row for row in sorted(rows, key=lambda row: row["repetition"]) if has_verdict(row)]
     verdicts = [verdict for row in rows for verdict in row.get("judged", ())]
-    failed = next((row for row in rows if row["outcome"] == "failed"), None)
     return CaseRuns(
         key=key,
         must_pass=any(row["must_pass"] for row in rows),
@@ -152,7 +151,8 @@ def _gather_case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:
         rubrics=frozenset((verdict["by"], verdict["rubric"]) for verdict in verdicts),
         dropped=frozenset(list_dropped(rows)),
         dataset=rows[0]["dataset"],
-        failure=None if failed is None else (failed["nodeid"], (failed["message"] or "").partition("\n")[0][:_MESSAGE]),
+        failed=next((row for row in rows if row["outcome"] == "failed"), None),
+        passed=next((row for row in rows if row["outcome"] == "passed"), None),
     )
 
 

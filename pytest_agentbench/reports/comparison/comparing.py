@@ -22,6 +22,7 @@ from pytest_agentbench.reports.comparison.results import (
 )
 from pytest_agentbench.reports.comparison.wording import summary
 from pytest_agentbench.reports.gate import MIN_COMPLETION, CaseKey, Counts
+from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.statistics import paired
 from pytest_agentbench.statistics.estimates import mean_of
 from pytest_agentbench.statistics.paired import (
@@ -34,6 +35,7 @@ from pytest_agentbench.statistics.paired import (
 from pytest_agentbench.statistics.resampling import bootstrap_interval
 from pytest_agentbench.terminal_text import count_text
 
+_MESSAGE = 200
 _BY_OUTCOME = ("--lf", "--last-failed", "--sw", "--stepwise", "--sw-skip", "--stepwise-skip")
 
 
@@ -330,7 +332,11 @@ def _make_change(before: CaseRuns, after: CaseRuns, tested: float) -> Change:
     assert after.pass_rate is not None
     old, new = before.counts, after.counts
     difference = after.pass_rate - before.pass_rate
-    nodeid, message = (after if difference < 0 else before).failure or (None, None)
+    # A case got worse or better in some of its repetitions: the runs shown are those that differ.
+    if difference < 0:
+        baseline_run, current_run, failed = before.passed or before.failed, after.failed or after.passed, after.failed
+    else:
+        baseline_run, current_run, failed = before.failed or before.passed, after.passed or after.failed, before.failed
     # With one run on each side, p is 1 for any change.
     repeated = min(old.judged, new.judged) > 1
     return Change(
@@ -342,9 +348,19 @@ def _make_change(before: CaseRuns, after: CaseRuns, tested: float) -> Change:
         difference=difference,
         tested=tested,
         p_value=paired.fisher((old.passed, old.failed), (new.passed, new.failed)) if repeated else None,
-        nodeid=nodeid,
-        message=message,
+        nodeid=_read_text(failed, "nodeid"),
+        message=None if failed is None else (failed["message"] or "").partition("\n")[0][:_MESSAGE],
+        question=_read_text(current_run, "question"),
+        expected=_read_text(current_run, "expected"),
+        baseline_answer=_read_text(baseline_run, "answer"),
+        current_answer=_read_text(current_run, "answer"),
     )
+
+
+def _read_text(run: Row | None, name: str) -> str | None:
+    """Return a text of a run, None if it has none: runs in reports of earlier releases have no question or answer."""
+    text: str | None = None if run is None else run.get(name)
+    return text
 
 
 def _conclude(models: Sequence[ModelComparison]) -> list[ModelComparison]:

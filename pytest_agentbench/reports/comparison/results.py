@@ -48,7 +48,8 @@ class Change:
     """A case whose pass rate differs. Sides are (passed, judged) runs.
 
     `tested` is the difference over equally many runs of both sides, which the test uses. `p_value` is Fisher's for this
-    case alone, if both sides repeated it. `nodeid` and `message` are from the first failed run on the worse side.
+    case alone, if both sides repeated it. `nodeid` and `message` are from the first failed run on the worse side. The
+    answers are from that run and from the first passed one on the other side. Texts have up to 500 characters.
     """
 
     case: str
@@ -61,6 +62,10 @@ class Change:
     p_value: float | None
     nodeid: str | None
     message: str | None
+    question: str | None = None
+    expected: str | None = None
+    baseline_answer: str | None = None
+    current_answer: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as report.json has it."""
@@ -177,7 +182,7 @@ class Comparison:
         if self.max_regressions is not None and worse > self.max_regressions:
             named = [f"{change.case_id} [{model.model_id}]" for model in self.models for change in model.worse]
             more = and_more(worse, 5)
-            cases = "1 case is" if worse == 1 else f"{worse} cases are"
+            cases = "1 case is" if worse == 1 else f"{worse:,} cases are"
             allowed = f"at most {self.max_regressions} may be"
             yield f"{cases} worse than in {self.baseline.label}, {allowed}: {', '.join(named[:5])}{more}."
 

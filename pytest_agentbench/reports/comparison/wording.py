@@ -199,6 +199,13 @@ def _rounded_up(cases: int) -> str:
     return f"{-(-cases // step) * step:,}"
 
 
+CHANGE_TEXTS = {
+    "question": "question",
+    "expected": "expected",
+    "baseline_answer": "answer before",
+    "current_answer": "answer now",
+}
+"""Texts of a changed case, and the words before them."""
 LISTED = 5
 """How many cases of a kind a session's summary names."""
 LISTED_IN_FULL = 50
@@ -219,10 +226,10 @@ def write_comparison(reporter: Terminal, comparison: dict[str, Any], *, full: bo
         reporter.write_line(f"  {visible_line(model['summary'])}", **_COLOURS.get(model["verdict"], {}))
         if full:
             _write_figures(reporter, model, style)
-        _write_changes(reporter, "regressions", model["regressions"], style, listed)
+        _write_changes(reporter, "regressions", model["regressions"], style, listed, full)
         if full:
-            _write_changes(reporter, "gains", model["gains"], style, listed)
-            _write_changes(reporter, CHANCE, model.get("by_chance", ()), style, listed)
+            _write_changes(reporter, "gains", model["gains"], style, listed, full)
+            _write_changes(reporter, CHANCE, model.get("by_chance", ()), style, listed, full)
         else:
             if model["gains"]:
                 reporter.write_line(f"  gains: {len(model['gains'])}")
@@ -267,8 +274,9 @@ def _write_figures(reporter: Terminal, model: dict[str, Any], style: Style) -> N
 
 
 def _write_changes(
-    reporter: Terminal, title: str, changes: Sequence[dict[str, Any]], style: Style, listed: int
+    reporter: Terminal, title: str, changes: Sequence[dict[str, Any]], style: Style, listed: int, full: bool
 ) -> None:
+    """Write a line for each of the first `listed` changes; `full`: with question, expected and both answers."""
     if not changes:
         return
     shown = changes[:listed]
@@ -287,3 +295,12 @@ def _write_changes(
         marked = _TONES.get(title, {})
         reporter.write(f"    {outcome:<{first}}", **marked)
         reporter.line(f"  {pad_cells(name, second)}  {message}".rstrip())
+        if full:
+            _write_texts(reporter, change, style)
+
+
+def _write_texts(reporter: Terminal, change: Mapping[str, Any], style: Style) -> None:
+    for name, label in CHANGE_TEXTS.items():
+        text = " ".join((change.get(name) or "").split())
+        if text:
+            reporter.line(style.clip(f"      {label + ':':<14} {text}", style.width))
