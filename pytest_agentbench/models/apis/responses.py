@@ -408,9 +408,10 @@ def _stream_thoughts(item: JsonObject) -> Iterator[JsonObject]:
 
 
 def _stream_call(item: JsonObject) -> Iterator[JsonObject]:
-    key, kind, named = "arguments", "function_call_arguments", {"name": item["name"]}
     if item["type"] == "custom_tool_call":
         key, kind, named = "input", "custom_tool_call_input", {}
+    else:
+        key, kind, named = "arguments", "function_call_arguments", {"name": item["name"]}
     for piece in split_arguments(item[key]):
         yield {"type": f"response.{kind}.delta", "delta": piece}
     yield {"type": f"response.{kind}.done", key: item[key], **named}
