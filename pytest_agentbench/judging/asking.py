@@ -130,11 +130,10 @@ async def _ask(
             return ended("success", parse(reply.content or ""))
         except InvalidReply as error:
             problems, end = str(error), getattr(reply, "end", None)
-        is_cut_off = reply.finish_reason == "length"
-        if is_cut_off:
+        if reply.finish_reason == "length":
             # The judge must know that its reply was too long, or it would repeat the length.
             problems, end = f"{problems}\n- the reply was cut off at the token limit", "length"
-        summary = "no verdict"
+        summary, is_cut_off = "no verdict", end == "length"
         # An equal text would be withheld or refused again, and a reply that was cut off twice will not be shorter.
         is_hopeless = end in ("filtered", "refused") or (is_cut_off and was_cut_off)
         if is_hopeless:

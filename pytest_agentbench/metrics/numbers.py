@@ -236,11 +236,13 @@ def _are_joined(text: str, pair: Sequence[regex.Match[str]]) -> bool:
 
 def _unit(match: regex.Match[str]) -> str:
     """Return the key of the number's scale, "" without one."""
-    return "".join((match["sign_after"] or match["word"] or match["letter"] or "").lower().split())
+    unit = match["sign_after"] or match["word"] or match["letter"] or ""
+    # Case-insensitive patterns accept the Turkish capital I with a dot, which becomes two characters.
+    return "".join(unit.lower().replace("i\u0307", "i").split())
 
 
 def _scaled(low: Decimal, high: Decimal, unit: str) -> Value:
-    scale = _SCALES.get(unit, 0)
+    scale = _SCALES[unit] if unit else 0
     if unit:
         unit = "%" if scale < 0 else f" {unit}"
     return Value(low, high, unit, scale)

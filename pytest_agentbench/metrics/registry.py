@@ -478,9 +478,9 @@ def wrong_names(function: Metric, args: Mapping[str, Any]) -> str | None:
     signature = _signature(function)
     try:
         if signature is not None:
-            if asks_model(function):
-                args = {"context": None, **args}
-            signature.bind("", "", **args)
+            # Two mappings: an option of the name `context` is refused, as it would take the place of ours
+            own = {"context": None} if asks_model(function) else {}
+            signature.bind("", "", **own, **args)
     except TypeError as error:
         return f"args: {error}"
     return None

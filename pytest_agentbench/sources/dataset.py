@@ -209,7 +209,8 @@ def in_case_folder(folder: Path, top: Path) -> bool:
 def dataset_name(path: Path, root: ConfigRoot) -> str:
     """Return the path without its suffix, below the folder that names it. Other files there do not affect it."""
     top, place = naming_folder(path, root), path.with_suffix("")
-    if not place.is_relative_to(top):
+    # The path, not the place: `evals.jsonl` next to the folder `evals` is not in it
+    if not path.is_relative_to(top):
         return legal_id(place.name)
     return legal_id(place.relative_to(top).as_posix())
 

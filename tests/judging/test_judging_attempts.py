@@ -9,6 +9,7 @@ import pytest
 
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.judging.asking import MAX_ATTEMPTS, MAX_QUOTED_REPLY, JudgeReply, ask, failures_text, request_key
+from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.replies import InvalidReply
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
@@ -44,6 +45,14 @@ def test_a_reply_that_was_cut_off_is_said_to_be():
     assert "- found no number\n- the reply was cut off at the token limit\n" in again
     _, conversations = asked(JudgeReply("{", finish_reason="stop"), JudgeReply("7"))
     assert "cut off" not in conversations[1][-1]["content"]
+
+
+@pytest.mark.parametrize("finish_reason", ["length", "MAX_TOKENS"])
+def test_a_judge_that_was_cut_off_twice_is_not_asked_again(finish_reason):
+    cut_off = ChatReply("{", (), finish_reason, Usage(), "judge", None, {}, 1, 0.1, end="length")
+    found, conversations = asked(cut_off, cut_off, JudgeReply("7"))
+    assert (found.status, len(conversations)) == ("invalid_output", 2)
+    assert found.error.startswith("length: no verdict in 2 replies")
 
 
 def test_only_the_last_refused_reply_is_quoted():

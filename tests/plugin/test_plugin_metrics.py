@@ -89,6 +89,7 @@ WRONG = [
     ({"name": "rouge_score", "args": {"stem": 1}}, "args.stem: found 1, "),
     ({"name": "multiple_choice", "args": {"choices": 4}}, "args.choices: found 4, "),
     ({"name": "exact_match", "args": {"prediction": "x"}}, "multiple values for argument 'prediction'"),
+    ({"name": "llm_judgement", "args": {"context": "x"}}, "multiple values for keyword argument 'context'"),
     ({"name": "limited", "args": {"words": "many"}}, 'args.words: found "many", '),
     ({"name": "untyped", "args": {"tolerance": 1}}, "unexpected keyword argument 'tolerance'"),
     ({"name": "pass_at_k", "args": {"k": 1}}, "a run gives one answer"),

@@ -478,3 +478,4 @@ def test_datasets_below_a_config_root_are_named_by_their_path(tmp_path):
     root = ConfigRoot(tmp_path)
     assert dataset_name(tmp_path / "data" / "one.jsonl", root) == "data/one"
     assert dataset_name(tmp_path.parent / "one.jsonl", root) == "one"
+    assert dataset_name(tmp_path.with_suffix(".jsonl"), root) == tmp_path.name

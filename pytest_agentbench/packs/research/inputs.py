@@ -240,7 +240,7 @@ def read_tasks(call: Call, *, compat_defaults: bool = True) -> Tasks:
 
 def find_queries(args: argparse.Namespace) -> Path | None:
     """Return the file of queries in the options, else the seed's if it exists, or None."""
-    return args.query_file or (QUERIES if QUERIES.exists() else None)
+    return args.query_file or (QUERIES if QUERIES.is_file() else None)
 
 
 def warn_of_defaults(call: Call, file: Path, used: Iterable[Sequence[DefaultField]]) -> None:
