@@ -24,6 +24,7 @@ _SUMMARIES = {
     "list": "show the cases of a folder",
     "compare": "compare two reports, or two models of one, case by case",
     "merge": "join the reports of a session's shards",
+    "show": "show a run: why it failed, question, answer and conversation",
     "report": "show a session's results, as a page, Markdown, CSV, Parquet, a chart, or for GitHub",
     "review": "label judged runs as passed or failed, to compare judges with people",
     "watch": "show a session while it runs, as a page on loopback",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import textwrap
@@ -14,9 +15,10 @@ from pytest_agentbench.errors import JudgeError, SandboxError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult
 from pytest_agentbench.records.gold import gold_text
-from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.records.run import RunArtifact, ToolCallEvent, ToolResultEvent
 from pytest_agentbench.reports.sections import sections_of
 from pytest_agentbench.reports.table import and_more, clip_cells, format_apart, format_number, pad_cells
+from pytest_agentbench.reports.texts import find_question
 from pytest_agentbench.statistics.estimates import mean_of
 from pytest_agentbench.terminal_text import sendable, visible_line
 
@@ -70,6 +72,7 @@ _HEADLINE = 140
 _EXPECTATIONS, _EXPECTATION = 3, 60
 """How many expectations a judge's fault names, and characters of each."""
 _ERROR_LINES = 60
+_TOOL_ERRORS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +133,15 @@ def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, ar
     ]
     if evidence:
         lines += ["", "evidence:", *evidence]
-    lines += ["", *_broken_tool_lines(artifact), *_asking_lines(artifact)]
+    lines += ["", *_question_lines(case), *_broken_tool_lines(artifact), *_asking_lines(artifact)]
     # A run that failed by its end has it among its faults
     if artifact.status == "success" and artifact.ending:
         lines.append(_shorten_line(f"ended: {artifact.ending}"))
-    lines += [*_answer_lines(artifact.final_output), *_change_lines(artifact)]
+    lines += _tool_error_lines(artifact)
+    # An answer is shown once: a short one is the actual value of a fault already
+    if artifact.final_output is None or artifact.final_output.strip() not in [fault.actual for fault in run_faults]:
+        lines += _answer_lines(artifact.final_output)
+    lines += _change_lines(artifact)
     if artifact_path is not None:
         lines.append(f"full trace: {visible_line(artifact_path)}")
     return "\n".join(lines)
@@ -311,6 +318,25 @@ def _answer_lines(answer: str | None) -> list[str]:
     if len(lines) > ANSWER_LINES:
         head = f"answer (last {ANSWER_LINES} of {len(lines)} lines):"
     return [head, *(f"    {_shorten_line(line)}".rstrip() for line in lines[-ANSWER_LINES:])]
+
+
+def _question_lines(case: Case) -> list[str]:
+    question = find_question(case)
+    if question is None or not question.strip():
+        return []
+    return [_shorten_line(f"question: {' '.join(question[: 4 * WIDTH].split())}")]
+
+
+def _tool_error_lines(artifact: RunArtifact) -> list[str]:
+    """Return the last calls of tools that returned an error, each with its arguments and its result."""
+    calls = {event.call_id: event for event in artifact.trace if isinstance(event, ToolCallEvent)}
+    failed = [event for event in artifact.trace if isinstance(event, ToolResultEvent) and event.is_error]
+    lines = ["tool errors:" if len(failed) <= _TOOL_ERRORS else f"tool errors (last {_TOOL_ERRORS} of {len(failed)}):"]
+    for result in failed[-_TOOL_ERRORS:]:
+        call = calls.get(result.call_id)
+        arguments = "" if call is None else json.dumps(call.arguments, ensure_ascii=False, default=str)
+        lines += [f"    {_shorten_line(f'{result.name} {arguments}')}", f"        {_shorten_line(result.content)}"]
+    return lines if failed else []
 
 
 def _broken_tool_lines(artifact: RunArtifact) -> list[str]:

@@ -26,10 +26,6 @@ _PLAIN: dict[str, Kind] = {
     "nodeid": "text",
     "line": "integer",
     "case_id": "text",
-    "title": "text",
-    "question": "text",
-    "expected": "text",
-    "answer": "text",
     "model_id": "text",
     "label": "text",
     "repetition": "integer",
@@ -50,6 +46,10 @@ _PLAIN: dict[str, Kind] = {
     "fingerprint": "text",
     "artifact": "text",
     "evaluation": "text",
+    "title": "text",
+    "question": "text",
+    "expected": "text",
+    "answer": "text",
 }
 """Columns that are a row's own fields."""
 _CHECKS = ("passed", "failed", "error", "skipped")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,15 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
     _write_gate(terminalreporter, report["session"]["gate"], only_failure=quiet >= 2)
     if quiet < 2:
         _write_files(terminalreporter, written or {})
+        if any(row["outcome"] in ("failed", "error") for row in report["runs"]):
+            terminalreporter.write_line(_describe_show(written or {}), light=True)
+
+
+def _describe_show(written: Mapping[str, Path]) -> str:
+    """Return the command that prints a run's conversation."""
+    path = written.get("report")
+    option = "" if path is None or path == Path.cwd() / "outputs/report.json" else f" --report {shlex.quote(str(path))}"
+    return f"a run with its conversation: agentbench show NODEID{visible_line(option)}"
 
 
 def write_verdict(reporter: Terminal, report: Report, written: Mapping[str, Path]) -> None:

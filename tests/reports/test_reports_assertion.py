@@ -3,10 +3,10 @@ from __future__ import annotations
 from reports_samples import failed_check, make_case, make_evaluation, make_judge, make_run
 
 from pytest_agentbench.errors import JudgeError, ProviderError
-from pytest_agentbench.records.case import Expectation, Expectations
+from pytest_agentbench.records.case import Expectation, Expectations, Message
 from pytest_agentbench.records.check_specs import Check
 from pytest_agentbench.records.evaluation import ExpectationVerdict, JudgeIteration, JudgeVerdict, MetricResult, Scored
-from pytest_agentbench.records.run import FileChange, FileFacts
+from pytest_agentbench.records.run import FileChange, FileFacts, FinalOutputEvent, ToolCallEvent, ToolResultEvent
 from pytest_agentbench.records.run_checks import StatusIs
 from pytest_agentbench.reports.assertion import error_report, failure_report, headline
 
@@ -48,6 +48,34 @@ answer:
     It is London.
 full trace: outputs/runs/run_1.json"""
     )
+
+
+def test_shows_the_question_the_last_tool_errors_and_a_short_answer_once():
+    trace = [
+        event
+        for number in range(4)
+        for event in (
+            ToolCallEvent(sequence=0, at=0.1, call_id=f"c{number}", name="look", arguments={"at": number}),
+            ToolResultEvent(
+                sequence=0, at=0.2, call_id=f"c{number}", name="look", content="error: no map", is_error=True
+            ),
+        )
+    ]
+    trace.append(FinalOutputEvent(sequence=0, at=0.3, content="It is London.\n"))
+    case = make_case(messages=(Message(role="user", content="Capital of\nFrance?"),))
+    evaluation = make_evaluation(checks=(failed_check(actual="It is London."),))
+    report = failure_report(case, make_run(trace=tuple(trace)), evaluation, None)
+    assert report.splitlines()[3:] == [
+        "",
+        "question: Capital of France?",
+        "tool errors (last 3 of 4):",
+        '    look {"at": 1}',
+        "        error: no map",
+        '    look {"at": 2}',
+        "        error: no map",
+        '    look {"at": 3}',
+        "        error: no map",
+    ]
 
 
 def test_a_judges_failure_leads_with_score_bar_and_what_is_not_met():

@@ -1,0 +1,184 @@
+"""`agentbench show [NODEID]`: one run as people read it: why it failed, question, answer, conversation."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.cli.output import Standard, printable
+from pytest_agentbench.errors import ConfigError, InfrastructureError
+from pytest_agentbench.terminal_text import count_text
+
+if TYPE_CHECKING:
+    from pytest_agentbench.cli.review_text import Line
+    from pytest_agentbench.records.evaluation import Evaluation
+    from pytest_agentbench.records.run import RunArtifact
+
+_LISTED = 50
+_MARKS = {"passed": {"green": True}, "failed": {"red": True}, "error": {"red": True}, "skipped": {"yellow": True}}
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command with its options."""
+    default = Path("outputs/report.json")
+    parser = subparsers.add_parser(
+        "show",
+        help="show a run: why it failed, question, answer and conversation",
+        description="Print one run of a report: why it failed, its question, the expected answer, the conversation "
+        "with all tool calls, and the answer. Without NODEID, list the runs that did not pass.",
+    )
+    parser.add_argument(
+        "nodeid",
+        metavar="NODEID",
+        nargs="?",
+        help="the run's node id as pytest prints it, the part of it after `::`, or the id of its case",
+    )
+    parser.add_argument(
+        "--report",
+        type=Path,
+        default=default,
+        metavar="REPORT.json",
+        help=f"the report, or its folder (default: {default})",
+    )
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        metavar="DIR",
+        help="the runs' output folder (default: the report's folder if it has a store of runs, else outputs)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the run of that name, or list the runs that did not pass."""
+    from pytest_agentbench.reports.reading import read_report
+
+    source = args.report / "report.json" if args.report.is_dir() else args.report
+    rows = read_report(source)["runs"]
+    terminal = Standard()
+    if args.nodeid is None:
+        _list_runs(terminal, [row for row in rows if row["outcome"] != "passed"])
+        return 0
+    row = _find_row(rows, args.nodeid, source)
+    for line, markup in _render_row(row, args.runs or _find_output(source)):
+        terminal.write_line(line, **markup)
+    return 0
+
+
+def _find_output(source: Path) -> Path:
+    """Return the output folder of a report, which `--agentbench-json` may have put elsewhere."""
+    from pytest_agentbench.store.output_folder import DATABASE
+
+    if (source.parent / DATABASE).exists():
+        return source.parent
+    return Path("outputs")
+
+
+def _list_runs(terminal: Standard, rows: list[Any]) -> None:
+    terminal.write_line(f"{count_text(len(rows), 'run')} did not pass")
+    for row in rows[:_LISTED]:
+        terminal.write_line(f"{row['outcome']:>7}  {printable(row['nodeid'])}", **_MARKS[row["outcome"]])
+        if row["message"]:
+            terminal.write_line(f"         {printable(row['message'].partition(chr(10))[0])}")
+    if len(rows) > _LISTED:
+        terminal.write_line(f"... and {len(rows) - _LISTED:,} more")
+
+
+def _find_row(rows: list[Any], name: str, source: Path) -> Mapping[str, Any]:
+    """Return the only row of this name. Raises ConfigError if there is none, or more than one."""
+    exact = [row for row in rows if row["nodeid"] == name]
+    matches = exact or [row for row in rows if name in (row["nodeid"].partition("::")[2], row["case_id"])]
+    if len(matches) == 1:
+        row: Mapping[str, Any] = matches[0]
+        return row
+    if not matches:
+        raise ConfigError(f"{source}: found no run {name!r}; `agentbench show` lists the runs that did not pass")
+    lines = [f"  {row['outcome']:>7}  {row['nodeid']}" for row in matches[:_LISTED]]
+    if len(matches) > _LISTED:
+        lines.append(f"  ... and {len(matches) - _LISTED:,} more")
+    raise ConfigError(
+        "\n".join([f"{source}: found {len(matches)} runs {name!r}, expected one; give its node id:", *lines])
+    )
+
+
+def _render_row(row: Mapping[str, Any], output: Path) -> Iterator[Line]:
+    from pytest_agentbench.cli.review_text import MAX_ANSWER, render_changes, render_steps, render_text, render_title
+
+    artifact, evaluation, problems = _load_records(row, output)
+    yield _describe_outcome(row), {"bold": True, **_MARKS[row["outcome"]]}
+    yield from render_text(row["nodeid"], indent="")
+    if row["outcome"] != "passed":
+        yield from render_title("Why")
+        # The message is the first line of these, and stands alone for a run without a verdict
+        yield from [*_render_faults(evaluation)] or render_text(row["message"] or "no reason is known")
+    for title, name in (("Question", "question"), ("Expected", "expected")):
+        if row.get(name):
+            yield from render_title(title)
+            yield from render_text(row[name])
+    if artifact is not None:
+        shown = (row.get("question"), artifact.final_output)
+        yield from render_steps(artifact, "Conversation", lambda event: event.content not in shown)
+        yield from render_changes(artifact)
+    answer = row.get("answer") if artifact is None else artifact.final_output
+    yield from render_title("Answer")
+    yield from render_text("There is no answer." if answer is None else answer, MAX_ANSWER)
+    if row["artifact"] is not None:
+        yield from render_title("Stored")
+        yield from render_text(str(output / row["artifact"]))
+    for problem in problems:
+        yield f"  {printable(problem)}", {"yellow": True}
+
+
+def _describe_outcome(row: Mapping[str, Any]) -> str:
+    from pytest_agentbench.reports.table import format_money, format_number, format_seconds
+
+    parts = [row["outcome"]]
+    if row["final_score"] is not None:
+        parts.append(f"score {format_number(row['final_score'])}")
+    if row["duration_seconds"] is not None:
+        parts.append(format_seconds(row["duration_seconds"]))
+    if row["cost_usd"]["run"] is not None:
+        parts.append(format_money(row["cost_usd"]["run"]))
+    return f"{printable(row['case_id'])} on {printable(row['model_id'])}: {', '.join(parts)}"
+
+
+def _render_faults(evaluation: Evaluation | None) -> Iterator[Line]:
+    """Yield checks and metrics that did not pass, with expected and actual values, and the judge's explanation."""
+    from pytest_agentbench.cli.review_text import render_text
+    from pytest_agentbench.reports.table import format_apart
+
+    if evaluation is None:
+        return
+    for check in evaluation.checks:
+        if check.outcome in ("failed", "error"):
+            yield from render_text(f"check {check.check_id}: {check.message}")
+            if check.expected is not None:
+                yield from render_text(f"expected: {check.expected}", indent="    ")
+            if check.actual is not None:
+                yield from render_text(f"got:      {check.actual}", indent="    ")
+    for metric in evaluation.metrics:
+        if metric.passed is False:
+            yield from render_text(f"metric {metric.name}: {metric.score}, expected at least {metric.threshold}")
+    if (judge := evaluation.judge) is not None and not judge.passed:
+        score, minimum = format_apart(judge.overall, 10 * judge.pass_threshold, digits=1)
+        yield from render_text(f"judge: scored {score}, expected at least {minimum} of 10: {judge.summary.strip()}")
+
+
+def _load_records(row: Mapping[str, Any], output: Path) -> tuple[RunArtifact | None, Evaluation | None, list[str]]:
+    """Return the stored run and its verdict, None if one cannot be read, and sentences with the reasons."""
+    from pytest_agentbench.bounded.folders import lies_below
+    from pytest_agentbench.store.documents import load_evaluation, load_run
+
+    records: list[Any] = []
+    problems: list[str] = []
+    for name, load in (("artifact", load_run), ("evaluation", load_evaluation)):
+        record = None
+        # The report may be a stranger's: it names no file outside of the folder.
+        if row.get(name) is not None and lies_below(str(output), row[name]):
+            try:
+                record = load(output, row[name])
+            except InfrastructureError as error:
+                problems.append(str(error))
+        records.append(record)
+    return records[0], records[1], problems
