@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.collection.predicted import Predicted
     from pytest_agentbench.options import Settings
 
+_NAMED = 5
 _SESSION_FILES = 64
 """Open files of a session, without its runs."""
 _RUN_FILES, _PROGRAM_FILES = 4, 12
@@ -31,11 +32,15 @@ _MOST_FILES = 64
 
 
 def find_problems(config: pytest.Config, settings: Settings, items: list[pytest.Item], jobs: list[Job]) -> list[str]:
-    """Return the problems that end the whole session: missing keys or packages, a shared store that cannot be opened.
+    """Return the problems that end the whole session: no model, missing keys or packages, a shared store that cannot
+    be opened.
 
     Opens the shared store.
     """
     planner = config.stash[PLANNER]
+    # With other tests in the session, as in a project's whole test suite, cases without a model are skipped.
+    if len(jobs) == len(items) and all(map(_lacks_model, jobs)):
+        return [_describe_no_model(jobs)]
     if problem := _refuse_repeats(config, items):
         return [problem]
     if settings.otel:
@@ -55,6 +60,23 @@ def find_problems(config: pytest.Config, settings: Settings, items: list[pytest.
     except (ConfigError, InfrastructureError) as error:
         return [str(error)]
     return []
+
+
+def _lacks_model(job: Job) -> bool:
+    return job.plan.model_id == NO_MODEL and job.plan.predictions is None
+
+
+def _describe_no_model(jobs: list[Job]) -> str:
+    """Return what to do in a session of cases alone that names no model."""
+    from pytest_agentbench.reports.table import and_more
+
+    known = [model.model_id for model in jobs[0].plan.root.models().models]
+    declared = f" ({', '.join(known[:_NAMED])}{and_more(len(known), _NAMED)})" if known else ""
+    return (
+        f"no model was named, so no case can run: name one of models.yaml{declared} or of an endpoint with --model "
+        "NAME, or set agentbench_model in the ini file; --model demo answers from the cases' scripts; your own agent "
+        "is the fixture agentbench_runner of a conftest.py"
+    )
 
 
 def _refuse_repeats(config: pytest.Config, items: list[pytest.Item]) -> str | None:
@@ -90,7 +112,7 @@ def find_warnings(jobs: list[Job], predicted: Predicted | None, *, is_idle_metri
                 "sandbox: bubblewrap with network: allow: commands reach this machine's abstract unix sockets (D-Bus, "
                 "X, agents), which Linux 6.12 with Landlock closes"
             )
-    if any(job.plan.model_id == NO_MODEL and job.plan.predictions is None for job in jobs):
+    if any(map(_lacks_model, jobs)):
         yield "no model was named, so cases were skipped: name one with --model, or override agentbench_runner"
     if is_idle_metric:
         yield (

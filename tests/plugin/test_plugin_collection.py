@@ -179,9 +179,18 @@ def test_an_unknown_profile_is_one_clear_error(bench, workers):
     assert "did you mean 'standard'?" in finished.text
 
 
-def test_without_a_model_cases_are_skipped_with_the_reason(bench):
+def test_a_session_of_cases_alone_without_a_model_is_a_wrong_call(bench):
     bench.case("one")
-    finished = bench.run("-rs")
+    bench.models({"model_id": "local", "base_url": "http://127.0.0.1:9/v1", "api_key_env": None})
+    finished = bench.run()
+    assert (finished.exit, finished.outcomes) == (4, {})
+    assert "no model was named, so no case can run: name one of models.yaml (local)" in finished.text
+
+
+def test_without_a_model_cases_next_to_other_tests_are_skipped_with_the_reason(bench):
+    bench.case("one")
+    bench.write("test_other.py", "def test_other(): pass\n")
+    finished = bench.run("-rs", ".")
     assert finished.exit == 0
     assert finished.outcomes == {"one[none]": "skipped"}
     assert "--model" in finished.runs["one[none]"]["message"]
@@ -189,7 +198,8 @@ def test_without_a_model_cases_are_skipped_with_the_reason(bench):
 
 def test_strict_makes_such_a_skip_an_error(bench):
     bench.case("one")
-    finished = bench.run("--agentbench-strict")
+    bench.write("test_other.py", "def test_other(): pass\n")
+    finished = bench.run("--agentbench-strict", ".")
     assert finished.exit == 1
     assert finished.outcomes == {"one[none]": "error"}
 

@@ -14,8 +14,8 @@ ON_THE_COMMAND_LINE = (
     ),
     Mistake(
         "no model",
-        "no model was named, so cases were skipped: name one with --model, or override agentbench_runner",
-        {},
+        "no model was named, so no case can run: name one of models.yaml (gpt4o) or of an endpoint with --model NAME",
+        {"cases/models.yaml": MODELS},
         ("cases",),
     ),
     Mistake(

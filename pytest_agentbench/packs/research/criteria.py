@@ -241,7 +241,13 @@ class CriteriaFile:
     @classmethod
     def read(cls, path: Path) -> CriteriaFile:
         """Read a file; a missing one has no lines. Raises ConfigError if it cannot be read, or is not JSONL."""
-        text = read_utf8(path, MAX_RECORD) if path.exists() else ""
+        try:
+            text = read_utf8(path, MAX_RECORD)
+        except ConfigError as error:
+            # Any other reason, such as a loop of links, is an error before criteria are paid for.
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            text = ""
         # Rows are appended to the file, which is impossible in one JSON list.
         if text.lstrip().startswith("["):
             raise ConfigError(f"{path}:1:1: found one JSON list, expected JSONL, to which rows can be added")

@@ -179,3 +179,14 @@ def test_a_file_to_which_no_criteria_can_be_added(
     assert f"criteria.jsonl:1:1: {said}" in capsys.readouterr().err
     assert Path("criteria.jsonl").read_bytes() == content
     assert judge.requests == []
+
+
+@pytest.mark.parametrize("name", ["loop.jsonl", f"{'x' * 300}.jsonl"])
+def test_a_file_that_cannot_be_read_is_refused_before_the_judge_is_asked(
+    judge: RaceJudge, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("data/prompt_data/query.jsonl", *QUERIES)
+    Path("loop.jsonl").symlink_to("loop.jsonl")
+    assert criteria("--output_file", name) == 1
+    assert f"{name}:1:1: cannot be read" in capsys.readouterr().err
+    assert judge.requests == []
