@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _SUMMARIES = {
-    "init": "begin a project, or a dataset's descriptor",
+    "init": "begin a project",
+    "new": "add a case, a judge or a dataset to a project",
     "validate": "check configuration files, cases and datasets",
     "evaluate": "score a file of predictions against a dataset",
     "list": "show the cases of a folder",

@@ -307,7 +307,7 @@ def _advise_descriptor(dataset: Dataset, item: Any) -> str:
     names = ", ".join(unknown[:_MOST_FIELDS])
     if len(unknown) > _MOST_FIELDS:
         names = f"{names} and {len(unknown) - _MOST_FIELDS} more"
-    command = f"agentbench init dataset {shlex.quote(os.path.relpath(dataset.path))}"
+    command = f"agentbench new dataset {shlex.quote(os.path.relpath(dataset.path))}"
     return f"; found {names}: `{command}` writes a dataset.yaml that names the fields"
 
 

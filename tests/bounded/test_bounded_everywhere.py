@@ -15,6 +15,7 @@ ALLOWED = {
     "bounded/columns.py open": "in a process of its own, after the file was looked at",
     "extensions.py open": "what installers note, which Python reads as it is too",
     "cli/init.py read_text": "templates of this package",
+    "cli/new.py read_text": "templates of this package",
     "packs/openclaw/image.py read_text": "a script of this package",
     "checks/verifying/apart.py read_bytes": "a helper of this package",
     "checks/verifying/apart.py read_text": "a helper of this package",

@@ -210,7 +210,7 @@ def test_a_file_is_no_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("rows.jsonl").write_text("{}\n")
     assert main(["init", "rows.jsonl"]) == 1
-    assert "agentbench init dataset FILE describes a file of questions" in capsys.readouterr().err
+    assert "agentbench new dataset FILE describes a file of questions" in capsys.readouterr().err
     assert main(["init", "rows.jsonl/deeper"]) == 1
     assert "cannot be written: Not a directory" in capsys.readouterr().err
 
@@ -218,7 +218,7 @@ def test_a_file_is_no_folder(tmp_path, monkeypatch, capsys):
 def test_a_folder_may_be_called_dataset(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as raised:
-        main(["init", "dataset"])
+        main(["new", "dataset"])
     assert raised.value.code == 2
     assert "dataset: found no FILE" in capsys.readouterr().err
     assert main(["init", "./dataset"]) == 0
@@ -248,7 +248,7 @@ def test_a_dataset_begun_in_a_project_has_its_schema(begun, monkeypatch, capsys)
     rows = folder / "cases/facts/rows.jsonl"
     rows.parent.mkdir()
     rows.write_text("".join(f'{{"question": "2 + {n}?", "answer": "{2 + n}"}}\n' for n in range(5)))
-    assert main(["init", "dataset", str(rows)]) == 0
+    assert main(["new", "dataset", str(rows)]) == 0
     first, *_ = (rows.parent / "dataset.yaml").read_text().splitlines(keepends=True)
     schema = (rows.parent / LINE.match(first)[1]).resolve()
     assert schema == folder.resolve() / ".schemas/dataset.schema.json"

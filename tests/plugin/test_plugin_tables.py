@@ -21,7 +21,7 @@ def test_pytest_and_all_commands_refuse_a_table_with_the_same_error(
     finished.stderr.fnmatch_lines([f"*{bench.path / name}*", f"ERROR: *{expected}"])
     capsys.readouterr()
     bench.write("preds.json", '{"a": "2"}')
-    for command in (["init", "dataset", name], ["validate", name], ["list", name], ["evaluate", name, "preds.json"]):
+    for command in (["new", "dataset", name], ["validate", name], ["list", name], ["evaluate", name, "preds.json"]):
         assert main(command) != 0
         printed = capsys.readouterr()
         assert expected in printed.out + printed.err

@@ -110,7 +110,7 @@ ADVICE = "question: found none, expected a text; it is the agent's task; found "
 )
 def test_rows_without_a_question_name_their_fields_and_what_describes_them(write, row, found):
     dataset = write([row], "my rows.jsonl")
-    command = f"agentbench init dataset '{os.path.relpath(dataset.path)}'"
+    command = f"agentbench new dataset '{os.path.relpath(dataset.path)}'"
     assert bad(dataset) == [f"1:1: {ADVICE}{found}`{command}` writes a dataset.yaml that names the fields"]
 
 

@@ -19,7 +19,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.importers.drafts import Draft, FileContents
 
 _LOOKED_AT = 200
-"""Maximum rows from which a metric is guessed, as in `agentbench init dataset`."""
+"""Maximum rows from which a metric is guessed, as in `agentbench new dataset`."""
 _LONGEST_NAME = 60
 """Characters of a slug without its hash."""
 _LARGEST_CASE = 4_000_000
@@ -144,7 +144,7 @@ def _choose_dataset(draft: Draft) -> tuple[str, str | None]:
 def _write_dataset(members: Sequence[tuple[str, Draft]], path: Path, metric: str | None) -> None:
     rows = [_make_row(name, draft) for name, draft in members]
     _write_lines(path, rows)
-    # The metric comes from the scorer, or from each row's own check. Otherwise it is guessed, as in `init dataset`.
+    # The metric comes from the scorer, or from each row's own check. Otherwise it is guessed, as in `new dataset`.
     if metric is not None:
         descriptor = to_yaml({"schema_version": 1, "files": [path.name], "metrics": [json.loads(metric)]})
     elif members[0][1].checks:

@@ -1,4 +1,4 @@
-"""`agentbench init dataset` on the shapes of sets with free answers: right replies score 1, wrong ones less.
+"""`agentbench new dataset` on the shapes of sets with free answers: right replies score 1, wrong ones less.
 
 All rows are our own; their fields are the sets' fields.
 """
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
-from init_support import Shape, make_benchmark, require_all_fields, require_scores, scores
+from new_dataset_support import Shape, make_benchmark, require_all_fields, require_scores, scores
 
 from pytest_agentbench.cli.dataset_guesses import guess_dataset
 

@@ -1,4 +1,4 @@
-"""`agentbench init dataset` on the shapes of well-known datasets writes descriptors that work at once."""
+"""`agentbench new dataset` on the shapes of well-known datasets writes descriptors that work at once."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def test_well_known_shapes(tmp_path, monkeypatch, capsys, rows, fields, prompt, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert main(["init", "dataset", "rows.jsonl"]) == 0
+    assert main(["new", "dataset", "rows.jsonl"]) == 0
     found = yaml.safe_load((tmp_path / "dataset.yaml").read_text(encoding="utf-8"))
     wanted = {"question": "question", "answer": "answer"} | fields
     assert found["fields"] == {name: field for name, field in wanted.items() if field is not None}
@@ -275,7 +275,7 @@ def test_the_right_answers_are_right(tmp_path, monkeypatch, rows):
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert main(["init", "dataset", "rows.jsonl"]) == 0
+    assert main(["new", "dataset", "rows.jsonl"]) == 0
     benchmark = create_benchmark("dataset.yaml")
     benchmark.evaluate([item.answer for item in benchmark.get_items()])
     assert benchmark.get_summary()["average_score"] == 1.0
@@ -295,7 +295,7 @@ def test_the_right_answers_are_right(tmp_path, monkeypatch, rows):
 def test_doubts_of_an_expert_are_reported(tmp_path, monkeypatch, capsys, rows, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert main(["init", "dataset", "rows.jsonl"]) == 0
+    assert main(["new", "dataset", "rows.jsonl"]) == 0
     assert said in capsys.readouterr().out
 
 
@@ -304,7 +304,7 @@ def test_a_context_of_another_kind_is_named_in_the_file(tmp_path, monkeypatch, n
     monkeypatch.chdir(tmp_path)
     rows = [{"question": f"Why {n}?", "answer": "So.", name: [["T", ["s"]]]} for n in range(3)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert main(["init", "dataset", "rows.jsonl"]) == 0
+    assert main(["new", "dataset", "rows.jsonl"]) == 0
     assert f"# The agent is not shown {name}, which is no text" in (tmp_path / "dataset.yaml").read_text()
     dataset = open_dataset(tmp_path / "dataset.yaml", ConfigRoot(tmp_path))
     assert all(isinstance(row, Row) for row in read_rows(dataset))
@@ -322,7 +322,7 @@ def test_a_context_of_another_kind_is_named_in_the_file(tmp_path, monkeypatch, n
 def test_letters_that_are_no_choices(tmp_path, monkeypatch, row):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for _ in range(3)))
-    assert main(["init", "dataset", "rows.jsonl"]) == 0
+    assert main(["new", "dataset", "rows.jsonl"]) == 0
     found = yaml.safe_load((tmp_path / "dataset.yaml").read_text())
     assert "prompt" not in found
     assert found["metrics"][0]["name"] != "multiple_choice"

@@ -29,7 +29,7 @@ def init(tmp_path, monkeypatch, capsys):
         if not isinstance(rows, str):
             rows = json.dumps(rows) if name.endswith(".json") else "".join(json.dumps(row) + "\n" for row in rows)
         (tmp_path / name).write_text(rows, encoding="utf-8")
-        code = main(["init", "dataset", name, *argv])
+        code = main(["new", "dataset", name, *argv])
         path = tmp_path / written
         descriptor = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
         captured = capsys.readouterr()
@@ -285,15 +285,8 @@ def test_bad_rows_do_not_hide_the_good_ones(init):
 
 
 def test_a_file_that_is_not_there_is_a_clear_error(init, capsys):
-    assert main(["init", "dataset", "gone.jsonl"]) == 1
+    assert main(["new", "dataset", "gone.jsonl"]) == 1
     assert "gone.jsonl: there is no such file or folder" in capsys.readouterr().err
-
-
-def test_alone_it_prints_its_help(capsys):
-    assert main(["init"]) == 0
-    printed = capsys.readouterr().out
-    assert "usage: agentbench init" in printed
-    assert "agentbench init dataset FILE" in printed
 
 
 keys = st.sampled_from(["question", "answer", "choices", "split", "id", "tags", "level", "data"]) | st.text(max_size=8)

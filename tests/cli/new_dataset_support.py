@@ -1,4 +1,4 @@
-"""Shapes of public sets, and the checks of the descriptors that `agentbench init dataset` writes for them."""
+"""Shapes of public sets, and the checks of the descriptors that `agentbench new dataset` writes for them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Shape(NamedTuple):
 def make_benchmark(folder, monkeypatch, rows):
     monkeypatch.chdir(folder)
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert main(["init", "dataset", "rows.jsonl"]) == 0
+    assert main(["new", "dataset", "rows.jsonl"]) == 0
     return create_benchmark("dataset.yaml")
 
 

@@ -1,4 +1,4 @@
-"""`agentbench init dataset` on the shapes of multiple-choice sets: right replies score 1, wrong ones less.
+"""`agentbench new dataset` on the shapes of multiple-choice sets: right replies score 1, wrong ones less.
 
 All rows are our own; their fields are the sets' fields.
 """
@@ -6,7 +6,7 @@ All rows are our own; their fields are the sets' fields.
 from __future__ import annotations
 
 import pytest
-from init_support import Shape, make_benchmark, require_all_fields, require_scores, scores
+from new_dataset_support import Shape, make_benchmark, require_all_fields, require_scores, scores
 
 SHAPES = {
     "mmlu": Shape(
