@@ -28,7 +28,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "path", nargs="?", type=Path, default=Path(), metavar="PATH", help="folder or case (default: .)"
     )
-    parser.add_argument("--profile", metavar="NAME", help="only the profiles of this name (default: all)")
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        help="only the profiles of this name (default: agentbench_profile of pytest's configuration, else all)",
+    )
     parser.add_argument(
         "--output", type=Path, default=Path("outputs"), metavar="DIR", help="the output folder (default: outputs)"
     )
@@ -63,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.secrets.redaction import Redactor
 
     (path,) = require_existing([args.path])
-    findings = asyncio.run(examine(path, args.profile, args.output, _announce if args.live else None))
+    profile = args.profile or _find_profile(path)
+    findings = asyncio.run(examine(path, profile, args.output, _announce if args.live else None))
     lacking = [finding for finding in findings if finding.is_error]
     if args.json:
         document = {"works": not lacking, "findings": [finding.to_json() for finding in findings]}
@@ -73,6 +78,15 @@ def run(args: argparse.Namespace) -> int:
         for line in _write_lines(findings, len(lacking)):
             print(Redactor().text(line))
     return int(bool(lacking))
+
+
+def _find_profile(path: Path) -> str | None:
+    """Return the profile that pytest's configuration names for a session of the path, None if it names none."""
+    from pytest_agentbench.cli.places import project_folder
+    from pytest_agentbench.config.pytest_files import PROFILE, read_pytest_options
+
+    names = read_pytest_options(str(project_folder(path))).get(PROFILE)
+    return names[0] if names else None
 
 
 def _probe(args: argparse.Namespace) -> int:

@@ -44,6 +44,9 @@ class Models:
     def __init__(self, root: ConfigRoot, profiles: Sequence[EvaluationProfile]) -> None:
         declared = root.models()
         self._judges = {name for profile in profiles for name in _list_judge_models(profile)}
+        # A profile's judges are not asked about models with a judge of their own, as scripted ones have.
+        if declared.models and all(entry.judge is not None for entry in declared.models):
+            self._judges = {entry.judge for entry in declared.models if entry.judge is not None}
         self._found: list[Model] = []
         self._refused: list[Finding] = []
         for name in dict.fromkeys([*(entry.model_id for entry in declared.models), *sorted(self._judges)]):

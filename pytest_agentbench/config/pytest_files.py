@@ -21,11 +21,12 @@ _SECTIONS = {
 }
 """Files in which pytest looks for its configuration, in its order, and the section."""
 PYTEST_FILES = tuple(_SECTIONS)
-_OPTIONS = ("agentbench_configs", "agentbench_trust")
+PROFILE = "agentbench_profile"
+_OPTIONS = ("agentbench_configs", "agentbench_trust", PROFILE)
 
 
 def read_pytest_options(folder: str) -> dict[str, list[str]]:
-    """Return the options about configuration roots that pytest's configuration in a folder sets.
+    """Return the options about configuration roots, and the profile, that pytest's configuration in a folder sets.
 
     Raises ConfigError if it cannot be read.
     """

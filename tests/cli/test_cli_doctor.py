@@ -224,6 +224,27 @@ def test_a_model_that_no_judge_needs_fails_nothing(project):
 
 
 @pytest.mark.slow
+def test_a_judge_that_no_model_has_needs_no_key(project):
+    project.judge("http://127.0.0.1:9/v1")
+    project.write("models.yaml", models=[{"model_id": "m", "requested_model": "m", "scripted": True, "judge": "m"}])
+    done = project.doctor()
+    assert done.returncode == 0
+    assert "JUDGE_KEY" not in done.stdout
+
+
+@pytest.mark.slow
+def test_the_profile_of_pytests_configuration_is_examined_alone(project):
+    for name in ("one", "two"):
+        project.write(f"run_profiles/{name}.yaml", run_profile_id=name, title=name)
+    assert "profile one" in project.doctor().stdout
+    (project.folder / "pytest.ini").write_text("[pytest]\nagentbench_profile = two\n")
+    done = project.doctor()
+    assert "profile two" in done.stdout
+    assert "profile one" not in done.stdout
+    assert "profile one" in project.doctor("--profile", "one").stdout
+
+
+@pytest.mark.slow
 def test_no_value_of_a_key_is_shown(project):
     with endpoint() as base_url:
         project.judge(f"{base_url}/{KEY}")
