@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import entry_points
@@ -33,9 +34,7 @@ def additions_for(folder: Path) -> frozenset[str]:
 
     They come from conftest files there and above, up to the project's folder, and from installed plugins.
     """
-    top = project_folder(folder)
-    above = [each for each in (folder, *folder.parents) if each == top or each.is_relative_to(top)]
-    return _of_plugins() | _of_files(each / _CONFTEST for each in above)
+    return _of_plugins() | _of_files(_conftests_above(folder))
 
 
 @cache
@@ -48,6 +47,44 @@ def verified_names(known: Known, additions: frozenset[str]) -> Known:
     """Return the names that a file can be verified against: None for those that a session may know more of."""
     unverified: dict[str, Any] = dict.fromkeys(additions & {*Known._fields})
     return known._replace(**unverified)
+
+
+def add_declared(known: Known, folder: Path) -> Known:
+    """Return the names with those that conftest files for a folder register in plain sight.
+
+    That is a hook that returns mappings with literal keys: `return {"look_up": LookUp()}`.
+    """
+    declared = _declared_for(folder)
+    names = {field: getattr(known, field) | declared[field] for field in declared if getattr(known, field) is not None}
+    return known._replace(**names)
+
+
+@cache
+def _declared_for(folder: Path) -> dict[str, frozenset[str]]:
+    """Return the registered names by field of Known."""
+    declared: dict[str, frozenset[str]] = {}
+    for path in _conftests_above(folder):
+        try:
+            tree = ast.parse(read_file(path, MAX_TEXT))
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            continue  # there is no such file, or pytest reports its error
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and (field := _WORDS.get(node.name)) in Known._fields:
+                declared[field] = declared.get(field, frozenset()) | frozenset(_list_returned_keys(node))
+    return declared
+
+
+def _list_returned_keys(function: ast.FunctionDef) -> Iterator[str]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Dict):
+            for key in node.value.keys:
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield key.value
+
+
+def _conftests_above(folder: Path) -> list[Path]:
+    top = project_folder(folder)
+    return [each / _CONFTEST for each in (folder, *folder.parents) if each == top or each.is_relative_to(top)]
 
 
 def _find_conftests(root: Path) -> Iterator[Path]:

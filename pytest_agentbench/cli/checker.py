@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from pytest_agentbench.bounded.files import read_file
-from pytest_agentbench.cli.additions import additions_below, additions_for, verified_names
+from pytest_agentbench.cli.additions import add_declared, additions_below, additions_for, verified_names
 from pytest_agentbench.cli.findings import Finding, find_problems
 from pytest_agentbench.cli.obstacles import Obstacles
 from pytest_agentbench.cli.places import enclosing_root
@@ -168,7 +168,7 @@ class Checker:
                 self._refuse(obstacle.message)  # its rows are checked all the same
         except ConfigError as error:
             self._refuse(error)
-        doubts = [*opened.doubts(self._known), *opened.field_doubts()]
+        doubts = [*opened.doubts(add_declared(self._known, path.parent)), *opened.field_doubts()]
         self._warn(*(placed for placed, _ in doubts))
         if opened.is_remote:  # nothing is downloaded to check it
             return
@@ -225,7 +225,8 @@ class Checker:
         for name, server in case.mcp_servers.items():
             if server is not None and (problem := server_refusal(name, server, root, _IN_CONTAINERS)):
                 raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: {problem}")
-        new = [text for text in _list_doubts(case, self._known) if text not in known_doubts]
+        known = add_declared(self._known, case.path.parent)
+        new = [text for text in _list_doubts(case, known) if text not in known_doubts]
         known_doubts.update(new)
         self._warn(*(f"{case.path}:{case.line}:1: {text}" for text in new))
         if case.verify:

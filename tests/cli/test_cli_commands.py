@@ -127,6 +127,15 @@ def test_one_bad_file_does_not_hide_the_others(tree, run):
     assert (code, len(lines)) == (1, 4)
 
 
+def test_a_name_that_a_conftest_registers_in_plain_sight_is_no_doubt(tree, run):
+    conftest = 'def pytest_agentbench_runners():\n    if True:\n        return {"my_runner": object()}\n    return {}\n'
+    case = CASE.format(id="one").replace("llm_probe", "my_runner")
+    tree({"cases/one/test.yaml": case, "conftest.py": conftest})
+    assert run("validate")[1][-1].endswith("0 errors, 0 warnings")
+    tree({"cases/one/test.yaml": case.replace("my_runner", "mi_runner"), "conftest.py": conftest})
+    assert "the runner 'mi_runner' is not built in" in run("validate")[1][0]
+
+
 def test_doubtful_names_and_checks_are_warnings(tree, run):
     case = CASE.format(id="one").replace("llm_probe", "my_runner") + (
         "  - check_id: report\n    declarative: {kind: file_exists, path: report.md}\n"
