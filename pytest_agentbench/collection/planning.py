@@ -385,23 +385,6 @@ class Planner:
             for plan in plans
         ]
 
-    def missing_keys(self, plans: Iterable[Plan], judges: Iterable[Model] = ()) -> list[str]:
-        """Return a sentence for each model that the plans ask, or metrics as `judges`, and whose key is not set.
-
-        A replay asks nobody.
-        """
-        models = {model.model_id: model for model in judges}
-        for plan in plans:
-            if plan.model is not None and not plan.own_agent:
-                models[plan.model.model_id] = plan.model
-            models.update({model.model_id: model for model in plan.judges.values()})
-        asked = (model for model in models.values() if (model.cassettes or self.settings.cassettes) != "replay")
-        if not models:
-            return []
-        from pytest_agentbench.models.routes import missing_key
-
-        return [sentence for model in asked if (sentence := missing_key(model, self.environ))]
-
 
 def make_planner(config: pytest.Config, settings: Settings) -> Planner:
     """Return the session's planner. A name that a plugin adds though it is taken is its `problem`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,8 +19,10 @@ from pytest_agentbench.records.base import SANDBOXES
 from pytest_agentbench.store.output_folder import refuse_links
 
 if TYPE_CHECKING:
+    from pytest_agentbench.collection.planning import Planner
     from pytest_agentbench.collection.predicted import Predicted
     from pytest_agentbench.options import Settings
+    from pytest_agentbench.records.case import Model
 
 _NAMED = 5
 _SESSION_FILES = 64
@@ -48,8 +50,7 @@ def find_problems(config: pytest.Config, settings: Settings, items: list[pytest.
 
         if (problem := otel_problem(os.environ)) is not None:
             return [problem]
-    judges = (model for job in jobs for model in job.judges)
-    if not settings.dry_run and (missing := planner.missing_keys({job.plan for job in jobs}, judges)):
+    if not settings.dry_run and (missing := _list_missing_keys(planner, jobs)):
         return missing
     try:
         if settings.output.is_file():  # checked before a run is paid for that cannot be stored
@@ -77,6 +78,48 @@ def _describe_no_model(jobs: list[Job]) -> str:
         "NAME, or set agentbench_model in the ini file; --model demo answers from the cases' scripts; your own agent "
         "is the fixture agentbench_runner of a conftest.py"
     )
+
+
+def _list_missing_keys(planner: Planner, jobs: list[Job]) -> list[str]:
+    """Return a sentence for each model that the jobs ask and whose key is not set."""
+    plans = {job.plan for job in jobs}
+    asked = [model for job in jobs for model in job.judges]
+    asked += [plan.model for plan in plans if plan.model is not None and not plan.own_agent]
+    missing = _unset_keys(planner, asked)
+    judges = [judge for plan in plans for judge in plan.judges.values()]
+    # Cases are read only if a judge's key is not set: of 10,000 rows that takes seconds
+    if _unset_keys(planner, judges).keys() - missing.keys():
+        judging = {job.plan for job in jobs if _asks_judges(planner, job)}
+        missing |= _unset_keys(planner, (judge for plan in judging for judge in plan.judges.values()))
+    return [*missing.values()]
+
+
+def _unset_keys(planner: Planner, models: Iterable[Model]) -> dict[str, str]:
+    """Return a sentence for each model without its key, by the model's id. A replay asks nobody."""
+    asked = {model.model_id: model for model in models}
+    if not asked:
+        return {}
+    from pytest_agentbench.models.routes import missing_key
+
+    return {
+        name: sentence
+        for name, model in asked.items()
+        if (model.cassettes or planner.settings.cassettes) != "replay"
+        and (sentence := missing_key(model, planner.environ)) is not None
+    }
+
+
+def _asks_judges(planner: Planner, job: Job) -> bool:
+    """Return whether the case needs the evaluation profile's judges. A case that cannot be read needs none."""
+    from pytest_agentbench.engine.evaluation import wants_judge
+    from pytest_agentbench.engine.grading import graders_of
+
+    try:
+        case = job.case()
+        graders = graders_of(case, planner.registry.graders)
+    except ConfigError:
+        return False
+    return wants_judge(case, job.plan.evaluation_profile, graders) or any(grader.asks(case) for grader in graders)
 
 
 def _refuse_repeats(config: pytest.Config, items: list[pytest.Item]) -> str | None:

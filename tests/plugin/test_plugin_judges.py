@@ -77,6 +77,21 @@ def test_votes_of_two_judges_become_their_agreement(project: Bench) -> None:
     assert "between 2 judges: alpha " in finished.text
 
 
+def test_a_judge_needs_its_key_only_if_a_selected_case_is_judged(bench: Bench) -> None:
+    bench.agent()
+    bench.case("checked")
+    bench.case("judged", rubric={"criteria": [{"name": "tone"}]})
+    judges = [{"judge_id": "main", "type": "llm_probe", "model": "keyless"}]
+    runs = [{"judge_run_id": "main", "judge_id": "main", "repetitions": 1}]
+    profile = {"evaluation_profile_id": "one", "title": "One", "judges": judges, "judge_runs": runs}
+    bench.write("cases/evaluation_profiles/one.yaml", {"schema_version": 1, **profile})
+    bench.models({"model_id": "keyless", "base_url": "http://127.0.0.1:9", "api_key_env": "NO_SUCH_KEY"})
+    assert bench.run("--agentbench-evaluation-profile=one", "-k", "checked").outcomes == {"checked[agent]": "passed"}
+    finished = bench.run("--agentbench-evaluation-profile=one")
+    assert "model 'keyless' needs a key: the environment variable NO_SUCH_KEY is not set" in finished.text
+    assert finished.runs == {}
+
+
 @pytest.mark.slow
 def test_a_judge_of_the_same_maker_is_warned_of_also_where_all_is_reused_and_merged(project: Bench) -> None:
     warning = (
