@@ -7,7 +7,11 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+
+try:
+    from hypothesis import settings
+except ModuleNotFoundError:  # `uv run pytest` in a fresh clone
+    pytest.exit("the tests need the packages of the group dev: uv run --group dev pytest -n auto", returncode=4)
 
 pytest_plugins = ["pytester"]
 os.environ.pop("GITHUB_ACTIONS", None)  # the tests' own sessions write no annotations and summaries of the outer CI job
