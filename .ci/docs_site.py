@@ -17,7 +17,7 @@ OUTSIDE = {"README.md": "readme.md", "CONTRIBUTING.md": "contributing.md", "CHAN
 """Pages next to docs/, with their names in the site."""
 
 _FILE = re.compile(r"^<!-- file: ([^>\n]+?) -->\n(?:\n)?^```(\w+)$", re.MULTILINE)
-_DIRECTIVE = re.compile(r"^<!-- (?:ci|serve|needs)\b[^\n]*-->\n", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^<!-- (?:ci|folder|serve|needs)\b[^\n]*-->\n", re.MULTILINE)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -3,12 +3,15 @@
 A page is one project in an empty folder, its blocks in order:
 
 - `<!-- file: PATH -->` before a fenced block writes the block to that file;
+- `<!-- folder: PATH -->`: the blocks after it are for this folder of the project, which an earlier block has made;
 - `<!-- serve: PATH -->` serves the scripts below PATH as an endpoint; OPENAI_BASE_URL names it from then on;
 - a `console` block runs its `$ ` lines in one shell. The lines after a command are lines of its output, in order; `...`
   stands for anything, within a line or as whole lines. A command that fails needs `$ echo $?` after it;
 - `<!-- needs: NAME... -->` before a console block leaves it out where one of these is not there: `bubblewrap`, the
   images of `openclaw` and of agents by the names of their adapters, and `sdks`, in whose environment it is then run;
-- a `text` block is for reading only, a block after `<!-- ci -->` is run by `.ci/run`. No other block may stand free.
+- `<!-- ci: NAME -->` before a block lets `.ci/run` run its commands in a clone or next to it; a console block is run
+  here too, where `pip` and `uv` install nothing;
+- a `text` block is for reading only. No other block may stand free.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from support.docker_here import bubblewrap_lacks
 from support.openclaw_here import openclaw_lacks
 
 _BLOCK = re.compile(
-    r"(?:^<!-- (?P<what>file|serve|ci|needs)(?:: (?P<argument>[^>]+?))? -->\n)?"
+    r"(?:^<!-- (?P<what>file|folder|serve|ci|needs)(?:: (?P<argument>[^>]+?))? -->\n)?"
     r"(?:\n?^```(?P<language>\w*)\n(?P<text>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
@@ -108,6 +111,8 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.here = folder
+        """The folder of the next blocks."""
         self.environ = _environ()
         self.left_out: list[str] = []
         """Why blocks were not run."""
@@ -122,15 +127,15 @@ class Project:
             server.communicate(timeout=20)
 
     def write(self, path: str, text: str) -> None:
-        """A file of the project."""
-        file = self.folder / path
+        """Write a file of the project."""
+        file = self.here / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
 
     def serve(self, path: str) -> None:
         """Serve the scripts below `path`; commands reach them as the default endpoint."""
         command = ["agentbench", "serve", path, "--port", "0"]
-        server = subprocess.Popen(command, cwd=self.folder, env=self.environ, stdout=subprocess.PIPE, text=True)
+        server = subprocess.Popen(command, cwd=self.here, env=self.environ, stdout=subprocess.PIPE, text=True)
         self._servers.append(server)
         assert server.stdout is not None
         base_url = server.stdout.readline().split()[1]
@@ -138,12 +143,13 @@ class Project:
 
     def run(self, asked: list[Command]) -> list[tuple[str, int]]:
         """What each command printed, and its exit status."""
-        script = ['uv() { shift; "$@"; }']  # `uv run X` is X here: the environment is made already
+        # The environment is made already: `uv run X` is X
+        script = ['uv() { shift; "$@"; }', "pip() { :; }"]
         for command in asked:
             script += [command.text, f"_status=$?; printf '{_MARK}%s{_MARK}' $_status; (exit $_status)"]
         done = subprocess.run(
             ["bash", "-c", "\n".join(script)],
-            cwd=self.folder,
+            cwd=self.here,
             env=self.environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -159,6 +165,8 @@ class Project:
 def problems(page: str, project: Project) -> Iterator[str]:
     """Runs the page; a sentence for everything that is not as it says."""
     for block in blocks(page):
+        if block.what == "folder":
+            project.here = project.folder / (block.argument or "")
         if block.what == "serve":
             project.serve(block.argument or "")
         if block.what == "file":
