@@ -12,7 +12,8 @@ from support.bench import HEAD, case_yaml
 
 from pytest_agentbench.cli import main
 
-SAMPLE_CASES = Path(__file__).parents[2] / "cases"
+ROOT = Path(__file__).parents[2]
+SAMPLE_CASES = ROOT / "cases"
 FORMS = ("html", "markdown", "csv", "parquet", "chart", "json")
 
 
@@ -20,6 +21,7 @@ FORMS = ("html", "markdown", "csv", "parquet", "chart", "json")
 def test_the_sample_session_is_exported_in_every_form(bench, monkeypatch):
     shutil.copytree(SAMPLE_CASES, bench.path / "cases")
     report = bench.spawn("cases", "--model", "demo", "--agentbench-profile", "standard", timeout=300).report
+    assert f"\n{len(report['runs'])} runs: " in (ROOT / "README.md").read_text(encoding="utf-8")
     by_section = {name: [row for row in report["runs"] if row.get(name)] for name in ("research", "tool_use")}
     assert all(by_section.values())
     (bench.path / "report.json").write_text(json.dumps(report), encoding="utf-8")
