@@ -41,7 +41,7 @@ def agentbench_mcp_servers() -> Mapping[str, McpServer | Mapping[str, Any]]:
 @pytest.fixture
 def agentbench_case(request: pytest.FixtureRequest) -> Case:
     """Return the case of the item: messages, tags, reference answer, metadata."""
-    return _require_job(request).case()
+    return _require_job(request).make_case()
 
 
 @pytest.fixture

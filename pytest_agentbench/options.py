@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 CASSETTE_MODES = ("off", "record", "replay", "auto")
 
 
+class VariantOption(NamedTuple):
+    """A variant that the session names. `overrides` is its YAML mapping, None for a name; paths are below `folder`."""
+
+    name: str
+    overrides: str | None
+    folder: Path
+
+
 class Settings(NamedTuple):
     """The settings that the user gave this session. None: not given, so a profile or the default decides.
 
@@ -31,6 +39,7 @@ class Settings(NamedTuple):
 
     models: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
+    variants: tuple[VariantOption, ...] = ()
     suite: str | None = None
     run_profile: str | None = None
     evaluation_profile: str | None = None
@@ -276,6 +285,13 @@ def add_options(parser: pytest.Parser) -> None:
         help="run cases of the runner agent with this agent in place of theirs (repeatable; each with each model)",
     )
     parser.addini("agentbench_agent", "agents to run the cases of the runner agent with", type="args", default=[])
+    group.addoption(
+        "--agentbench-variant",
+        action="append",
+        metavar="NAME[={...}]",
+        help="run this variant of the cases; with a YAML mapping, add it or replace the declared one (repeatable)",
+    )
+    parser.addini("agentbench_variant", "variants to run, one a line", type="linelist", default=[])
     for option in OPTIONS:
         group.addoption(
             f"--agentbench-{option.name}", metavar=option.metavar, type=option.parse, default=None, help=option.help
@@ -316,7 +332,7 @@ def read_settings(config: pytest.Config) -> Settings:
     values["run_profile"] = values["run_profile"] or profile
     values["evaluation_profile"] = values["evaluation_profile"] or profile
     if not values["predictions"]:  # which no model answers
-        values.update(models=_read_models(config), agents=_read_agents(config))
+        values.update(models=_read_models(config), agents=_read_agents(config), variants=_read_variants(config))
     values.update({flag.name.replace("-", "_"): _read_flag(config, flag) for flag in FLAGS})
     here = config.invocation_params.dir
     values.update(_read_roots(config))
@@ -451,6 +467,20 @@ def _read_agents(config: pytest.Config) -> tuple[str, ...]:
         if named.count(agent) > 1:
             raise pytest.UsageError(f"--agentbench-agent: found {agent!r} twice, expected each agent once")
     return tuple(named)
+
+
+def _read_variants(config: pytest.Config) -> tuple[VariantOption, ...]:
+    typed, folder = config.getoption("agentbench_variant"), config.invocation_params.dir
+    if not typed:
+        typed, folder = config.getini("agentbench_variant"), config.rootpath
+    options: list[VariantOption] = []
+    for text in typed:
+        name, equals, overrides = text.partition("=")
+        options.append(VariantOption(name.strip(), overrides if equals else None, folder))
+    names = [option.name for option in options]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise pytest.UsageError(f"--agentbench-variant: found {repeated[0]!r} twice, expected each variant once")
+    return tuple(options)
 
 
 def _read_value(config: pytest.Config, option: _Option) -> Any:

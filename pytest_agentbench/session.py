@@ -59,6 +59,8 @@ class SessionReport:
         self.unshared: list[str] = []
         self.limited: list[tuple[str, int, float]] = []
         """The 429s that were waited out: model, number, seconds."""
+        self.variants: dict[str, Any] = {}
+        """`variants` and `reference_variant` of report.json, {} without variants."""
         self.budget: Budget | None = None
         self.ahead: RunAhead | None = None
         self.dry_run: DryRun | None = None
@@ -111,7 +113,9 @@ class SessionReport:
         if row is not None:
             del report.agentbench_row  # the terminal keeps every report to the end
             if outcome in ("failed", "error"):
-                report.agentbench_problem = row["model_id"], row["message"]  # type: ignore[attr-defined]
+                from pytest_agentbench.reports.table import column_of
+
+                report.agentbench_problem = column_of(row), row["message"]  # type: ignore[attr-defined]
             before = self.rows.get(report.nodeid)
             if before is not None and getattr(report, "agentbench_again", False):
                 row = _merge_attempts(before, row)
@@ -246,6 +250,7 @@ class SessionReport:
         nodeids = sorted(self.rows, key=lambda nodeid: self.rows[nodeid].at)
         rows = [self.rows[nodeid] for nodeid in nodeids]
         report = build_report(rows, {**self._facts}, self._spent_usd())
+        report |= self._find_variants()
         faults = self._list_faults(exitstatus)
         gate = self._decide_gate(rows, [*self._compare_baseline(report), *case_failures(report["cases"]), *faults])
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
@@ -362,6 +367,11 @@ class SessionReport:
             row["replies"] += replies
             row["seconds"] = max(row["seconds"], round(seconds, 1))
         return sorted(rows.values(), key=lambda row: str(row["model_id"]))
+
+    def _find_variants(self) -> dict[str, Any]:
+        if self.link is None:
+            return self.variants
+        return self.link.variants
 
     def _list_unshared(self) -> list[str]:
         """Return sentences on results of this session that are missing in the shared store."""

@@ -77,10 +77,11 @@ def _list_case_failures(comparison: Comparison, report: dict[str, Any]) -> list[
     """Return sentences on cases of the compared models that must pass and did not, or miss their own threshold."""
     from pytest_agentbench.reports.gate import case_failures
     from pytest_agentbench.reports.report import build_report
+    from pytest_agentbench.reports.table import column_of
 
     models = {model.model_id for model in comparison.models}
     # Only these rows: the figures of all others would be made for nothing.
-    strict = [row for row in report["runs"] if row["model_id"] in models and (row["must_pass"] or row["thresholds"])]
+    strict = [row for row in report["runs"] if column_of(row) in models and (row["must_pass"] or row["thresholds"])]
     return case_failures(build_report(strict, {})["cases"])
 
 

@@ -196,10 +196,10 @@ def _replace_illegal(text: str) -> str:
     return re.sub(r"[\[\]\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|::", "_", text)
 
 
-def item_name(case_id: str, model_id: str, repetition: int) -> str:
-    """Return `<case_id>[<model_id>]`, `[<model_id>-r2]` from the second repetition on. Sources make legal case ids."""
+def item_name(case_id: str, column: str, repetition: int) -> str:
+    """Return `<case_id>[<column>]`, `[<column>-r2]` from the second repetition on. Sources make legal case ids."""
     suffix = f"-r{repetition}" if repetition > 1 else ""
-    return f"{case_id}[{_replace_illegal(model_id)}{suffix}]"
+    return f"{case_id}[{_replace_illegal(column)}{suffix}]"
 
 
 def tag_items(config: pytest.Config, items: Iterable[CaseItem], tags: Iterable[str]) -> None:
@@ -232,10 +232,12 @@ def _make_mark(name: str) -> pytest.MarkDecorator:
 
 def make_item(parent: CaseFile, job: Job, line: int, fixtureinfo: Any = None) -> CaseItem:
     """Return the item of a job. `fixtureinfo` of a sibling spares pytest from working out the same fixtures again."""
-    name = item_name(job.case_id, job.plan.model_id, job.repetition)
+    name = item_name(job.case_id, job.plan.column, job.repetition)
     function = case_function if job.plan.predictions is None else predicted_function
     item: CaseItem = CaseItem.from_parent(parent, name=name, callobj=function, fixtureinfo=fixtureinfo)
     item.line, item.file = line, parent
+    if (variant := job.plan.variant_name) is not None:
+        item.extra_keyword_matches.update(variant.split("+"))
     item.stash[JOB] = job
     return item
 

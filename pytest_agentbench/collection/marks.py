@@ -48,7 +48,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     except ConfigError as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
     draws = [
-        pytest.param((case, plan, n, asked), id=f"{plan.model_id}-r{n}" if n > 1 else plan.model_id)
+        pytest.param((case, plan, n, asked), id=f"{plan.column}-r{n}" if n > 1 else plan.column)
         for plan, asked in zip(plans, judges, strict=True)
         for n in range(1, planner.repetitions(plan) + 1)
     ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pytest_agentbench.collection.roots import session_roots
+from pytest_agentbench.collection.variants import MOST_COLUMNS, SessionVariants, choose_variants
 from pytest_agentbench.config.base import ConfigFile, suggest
 from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, RunProfile, SuiteFile
@@ -42,17 +43,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_agentbench.collection.predicted import Predicted
+    from pytest_agentbench.engine.variants import Variant
 
 NO_MODEL = "none"
 
 
 class _Session(NamedTuple):
-    """The suite, profiles and models (`ids`) that the session's options name below one config root."""
+    """The suite, profiles, models (`ids`) and variants that the session's options name below one config root."""
 
     suite: SuiteFile | None
     run_profile: RunProfile
     evaluation: EvaluationProfile
     ids: tuple[str, ...]
+    variants: SessionVariants
 
 
 @dataclass(eq=False, repr=False)
@@ -257,7 +260,9 @@ class Planner:
                 raise make_located_error(root.find("run_profiles", settings.run_profile or ""), problems)
         evaluation = self._evaluation_profile(root)
         self.doubts += _list_doubts(file for file in (suite, run_profile, evaluation, models) if file is not None)
-        return _Session(suite, run_profile, evaluation, () if self.predicted is not None else ids)
+        if self.predicted is not None:
+            return _Session(suite, run_profile, evaluation, (), SessionVariants())
+        return _Session(suite, run_profile, evaluation, ids, choose_variants(suite, run_profile, settings.variants))
 
     def _make_plans(self, root: ConfigRoot, own_agent: bool) -> list[Plan]:
         settings, session = self.settings, self._read_options(root)
@@ -271,10 +276,15 @@ class Planner:
         predictions = self.predicted.predictions if self.predicted is not None else None
         agents = [] if own_agent else self._agents(root)
         plans = [
-            self._make_plan(root, model, own_agent, session, predictions, agent=agent)
+            self._make_plan(root, model, own_agent, session, predictions, agent=agent, variant=variant)
             for agent in agents or [None]
             for model in models or [None]
+            for variant in session.variants.variants or [None]
         ]
+        if len(plans) > MOST_COLUMNS:
+            raise ConfigError(
+                f"found {len(plans)} columns (models or agents, each in each variant), expected at most {MOST_COLUMNS}"
+            )
         self.metric_judges(plans, (), session.evaluation.evaluation_profile_id)
         if settings.metric is not None:
             asked = MetricSpec(name=settings.metric[0], threshold=settings.metric[1])
@@ -303,7 +313,11 @@ class Planner:
         *,
         is_own: bool = False,
         agent: str | None = None,
+        variant: Variant | None = None,
     ) -> Plan:
+        if variant is not None:
+            agent = self._find_agent(root, variant, agent, own_agent=own_agent)
+            model = None if model is None else variant.adapt_model(model)
         if model is not None and agent is not None:
             model = model.model_copy(update={"model_id": name_subject(agent, model.model_id)})
         suite, run_profile, evaluation = session.suite, session.run_profile, session.evaluation
@@ -323,14 +337,36 @@ class Planner:
             run_profile=run_profile,
             evaluation_profile=evaluation,
             judges=judges,
-            model_store=self.store.of_model(suite_id, run_profile, evaluation, model_id, tuple(judges.values())),
+            model_store=self.store.of_model(
+                suite_id, run_profile, evaluation, name_store(model_id, variant), tuple(judges.values())
+            ),
             suite_id=suite_id,
             own_agent=own_agent,
             predictions=predictions,
             author=author,
             suite=suite,
             agent=agent,
+            variant=variant,
+            is_reference=variant is not None and variant.name == session.variants.reference,
         )
+
+    def _find_agent(self, root: ConfigRoot, variant: Variant, named: str | None, *, own_agent: bool) -> str | None:
+        """Return the agent of a column: the variant's, or the one that the session names. Raises ConfigError."""
+        agent = variant.fields.agent
+        if agent is None:
+            return named
+        if named is not None:
+            raise ConfigError(variant.locate(("agent",), f"found {agent!r} together with --agentbench-agent {named}"))
+        if own_agent:
+            text = f"found {agent!r}, but the fixture agentbench_runner replaces the agents of all cases"
+            raise ConfigError(variant.locate(("agent",), text))
+        from pytest_agentbench.runners.agents.adapter import find_adapter
+
+        try:
+            find_adapter(agent, root)
+        except ConfigError as error:
+            raise ConfigError(variant.locate(("agent",), str(error))) from None
+        return agent
 
     def _agents(self, root: ConfigRoot) -> list[str | None]:
         """Return the agents that the session names. Raises ConfigError for one that there is not."""
@@ -415,6 +451,20 @@ def make_planner(config: pytest.Config, settings: Settings) -> Planner:
         predicted,
         unasked,
     )
+
+
+def name_store(model_id: str, variant: Variant | None, parameter: int = 0) -> str:
+    """Return the name of a column in the store. Arms of one case have separate places.
+
+    The name contains the variant's effect and not its name, so that a renamed variant finds its runs. The case as it
+    stands has the name that it has without variants. `parameter` is the place of the fixtures' parameters.
+    """
+    parts = [model_id]
+    if parameter:
+        parts.append(str(parameter + 1))
+    if variant is not None and variant.effect:
+        parts.append(variant.digest)
+    return ":".join(parts)
 
 
 def _list_doubts(files: Iterable[ConfigFile]) -> list[str]:

@@ -50,6 +50,11 @@ def find_problems(config: pytest.Config, settings: Settings, items: list[pytest.
 
         if (problem := otel_problem(os.environ)) is not None:
             return [problem]
+    if any(job.plan.variant is not None for job in jobs):
+        from pytest_agentbench.collection.variants import find_variant_problems
+
+        if problems := find_variant_problems(jobs):
+            return problems
     if not settings.dry_run and (missing := _list_missing_keys(planner, jobs)):
         return missing
     try:
@@ -203,7 +208,7 @@ def bound_by_open_files(limits: RunLimits, jobs: list[Job]) -> list[str]:
 
 def _starts_programs(job: Job) -> bool:
     try:
-        case = job.case()
+        case = job.make_case()
     except AgentbenchError:
         return False  # its item reports the error
     plain = case.runner.type == "llm_probe" and not (case.tools or case.mcp_servers or case.verify)

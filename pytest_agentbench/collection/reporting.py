@@ -17,7 +17,7 @@ from pytest_agentbench.engine.run_plan import judged_by
 from pytest_agentbench.engine.services import could_not_run
 from pytest_agentbench.engine.user_code import Streams, filter_capture_handlers
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError, UnsupportedError
-from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.run import EndReason, Usage
 from pytest_agentbench.reports.rows import run_row, user_properties
 from pytest_agentbench.runners.base import agent_name
@@ -53,6 +53,10 @@ class SessionMessages:
     def limited(self, model_id: str, replies: int, seconds: float) -> None:
         """Book replies of status 429 of a model, and the seconds that requests waited for them."""
         self._report.limited.append((model_id, replies, seconds))
+
+    def vary(self, variants: dict[str, Any]) -> None:
+        """Add the session's variants, as report.json has them."""
+        self._report.variants = variants
 
     def ended(self, number: int) -> None:
         """Report the number of the signal that ended this process."""
@@ -91,6 +95,10 @@ class WorkerMessages:
     def limited(self, model_id: str, replies: int, seconds: float) -> None:
         """Book replies of status 429 of a model, and the seconds that requests waited for them."""
         self._channel.send(("limited", model_id, replies, seconds))
+
+    def vary(self, variants: dict[str, Any]) -> None:
+        """Send the session's variants, as report.json has them."""
+        self._channel.send(("variants", variants))
 
     def ended(self, number: int) -> None:
         """Report the number of the signal that ended this worker."""
@@ -255,7 +263,7 @@ def make_row(
         model = Model(model_id=plan.model_id, requested_model=plan.model_id)
     elif model is None:
         model = plan.model_id if result.runner is None else agent_name(result.runner.agent)
-    case = result.case or job.case()
+    case = result.case or _case_of(job)
     return run_row(
         true_nodeid(item),
         case,
@@ -269,7 +277,8 @@ def make_row(
         artifact_path=result.path,
         evaluation_path=result.evaluation_path,
         measure=result.measure if result.evaluation is not None else None,
-        variant=_name_variant(item, job),
+        variant=plan.variant_name,
+        parameters=_name_parameters(item, job),
         outcome=outcome,
         message=message,
         predictions=plan.predictions.path.name if plan.predictions is not None else None,
@@ -278,6 +287,14 @@ def make_row(
         end_reason=_end_without_run(result),
         redact=redact,
     )
+
+
+def _case_of(job: Job) -> Case:
+    """Return the case of a run that was not made, unchanged if its variant cannot be applied."""
+    try:
+        return job.make_case()
+    except (ConfigError, UnavailableError):
+        return job.case()
 
 
 def _end_without_run(result: Result) -> EndReason | None:
@@ -289,12 +306,13 @@ def _end_without_run(result: Result) -> EndReason | None:
     return None
 
 
-def _name_variant(item: pytest.Item, job: Job) -> str | None:
+def _name_parameters(item: pytest.Item, job: Job) -> str | None:
     """Return the ids of a marked test's own parameters, None without parameters."""
-    if (callspec := getattr(item, "callspec", None)) is None:
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or PLAN_PARAM not in callspec.params:
         return None
     repetition = callspec.params[PLAN_PARAM][2]  # the job's may be a further one
-    draw = job.plan.model_id + (f"-r{repetition}" if repetition > 1 else "")
+    draw = job.plan.column + (f"-r{repetition}" if repetition > 1 else "")
     every: str = callspec.id
     if every == draw:
         return None

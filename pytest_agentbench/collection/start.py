@@ -243,6 +243,10 @@ class SessionBuilder:
             *planner.unasked,
             *planner.doubts,
         )
+        if any(job.plan.variant_name is not None for job in self.jobs):
+            from pytest_agentbench.collection.variants import describe_variants
+
+            self.messages.vary(self.store.redactor.value(describe_variants(self.jobs)))
         if self.report is not None and not self.settings.dry_run:
             self.report.expect(len(self.jobs))
 
@@ -304,7 +308,7 @@ class SessionBuilder:
                 return
             done = max(0, engine.at - 1) + len(engine.done)
             if report.journal is not None:
-                running = (item_name(job.case_id, job.plan.model_id, job.repetition) for job in [*engine.running])
+                running = (item_name(job.case_id, job.plan.column, job.repetition) for job in [*engine.running])
                 report.journal.progress(done, len(engine.running), running)
             if status is not None:
                 status.show(lambda: describe(engine, done))

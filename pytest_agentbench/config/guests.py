@@ -12,7 +12,7 @@ from pydantic import Field
 from pytest_agentbench.config.base import ConfigFile, Guest, Origin
 from pytest_agentbench.config.documents import Loc, make_located_error
 from pytest_agentbench.config.model_entries import ModelEntry
-from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
+from pytest_agentbench.config.profiles import EvaluationProfile, FileWithVariants, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.request_fields import EXTRA_BODY, spread_extra_body
 from pytest_agentbench.config.sections import RunnerSettings, SectionedFile
 from pytest_agentbench.errors import ConfigError
@@ -124,6 +124,8 @@ def _excess(file: ConfigFile, limit: ConfigFile, guest: Guest) -> Iterator[tuple
         yield from _beyond(file, limit, EVALUATION_LIMITS)
     elif isinstance(file, SuiteFile) and isinstance(limit, SuiteFile):
         yield from _suite_excess(file, limit)
+    if isinstance(file, FileWithVariants) and file.variants:  # each of them may change any limit
+        yield ("variants",), [*file.variants], []
     if isinstance(file, SectionedFile) and isinstance(limit, SectionedFile):
         yield from _sections_excess(file, limit, guest)
 

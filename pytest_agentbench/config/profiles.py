@@ -48,7 +48,9 @@ from pytest_agentbench.records.check_specs import Fraction
 
 if TYPE_CHECKING:
     import pytest_agentbench.config.model_entries
+    import pytest_agentbench.config.variants
     from pytest_agentbench.config.model_entries import ModelEntry
+    from pytest_agentbench.config.variants import VariantFields
 
 
 class ExecutionPolicy(Record):
@@ -116,7 +118,46 @@ def pinning_problem(image: str) -> str | None:
     )
 
 
-class RunProfile(SectionedFile):
+def _check_variants(variants: "dict[str, VariantFields]") -> "dict[str, VariantFields]":
+    if variants:
+        from pytest_agentbench.config.variants import find_variants_problems
+
+        complain(find_variants_problems(variants))
+    return variants
+
+
+Variants = Annotated[
+    dict[str, Later["pytest_agentbench.config.variants.VariantFields"]], AfterValidator(_check_variants)
+]
+"""Variants by their names, in the order of their columns."""
+
+
+class FileWithVariants(SectionedFile):
+    """A file that may declare variants of the session's cases."""
+
+    variants: Variants = Field(default_factory=dict)
+    """Variants of every case, by name: each case runs in each of them, in this order."""
+    reference_variant: Text | None = None
+    """The variant that others are compared with; default: the first one."""
+
+    @model_validator(mode="after")
+    def _check_reference(self) -> Self:
+        reference = self.reference_variant
+        if reference is not None and reference not in self.variants:
+            message = f"unknown variant {reference!r}{suggest(reference, self.variants)}"
+            raise Problems([(("reference_variant",), message)])
+        return self
+
+    def read_named_files(self, scope: Scope) -> Self:
+        """Return the file with the texts that its variants name. Raises ConfigError if one cannot be read."""
+        if not self.variants:
+            return self
+        return self.model_copy(
+            update={"variants": {name: fields.read_files(scope) for name, fields in self.variants.items()}}
+        )
+
+
+class RunProfile(FileWithVariants):
     """A run profile: settings of runners, limits, and permissions of runs."""
 
     seam: ClassVar[str] = "run_profile"
@@ -407,7 +448,7 @@ class CaseSelection(Record):
     """No case with one of these tags."""
 
 
-class SuiteFile(SectionedFile):
+class SuiteFile(FileWithVariants):
     """A suite: models and the cases that they run."""
 
     seam: ClassVar[str] = "suite"

@@ -4,9 +4,9 @@ Every worker gets its whole share at once, so that it can run ahead of its pytes
 
 Controller and worker send messages over their own channel (execnet lets channels travel in `workerinput`):
 
-- worker to controller: `("cases", n, in_flight)` and `("warnings", texts)` after collection, then
-  `("spent", part, spendings)` after each paid run and judgement, and `("drain", reason)` if it cannot go on. At the
-  end follow `("unshared", text)` for results that are missing in the shared store, `("limited", model_id, replies,
+- worker to controller: `("cases", n, in_flight)`, `("warnings", texts)` and `("variants", mapping)` after collection,
+  then `("spent", part, spendings)` after each paid run and judgement, and `("drain", reason)` if it cannot go on. At
+  the end follow `("unshared", text)` for results that are missing in the shared store, `("limited", model_id, replies,
   seconds)` for replies of status 429, `("ended", number)` for the signal that ended it, and `("finished",)` once
   nothing is in flight after `finish`
 - controller to worker: `("share", indices, suspects, culprits)`, the last a mapping from index to the crash's text;
@@ -129,6 +129,7 @@ class ControllerLink:
         self.no_more_restarts = False
         self.unshared: list[str] = []
         self.limited: list[tuple[str, int, float]] = []
+        self.variants: dict[str, Any] = {}
         self.ended_by: int | None = None
         self._busy: set[Line] = set()
         """Workers that may have runs in flight."""
@@ -220,6 +221,8 @@ class ControllerLink:
             self._note_idle(line)
         elif kind == "unshared":
             self.unshared.append(rest[0])
+        elif kind == "variants":
+            self.variants = rest[0]  # every worker has collected the same
         elif kind == "limited":
             self.limited.append((rest[0], rest[1], rest[2]))
         elif kind == "ended":

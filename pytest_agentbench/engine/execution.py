@@ -57,7 +57,7 @@ from pytest_agentbench.errors import (
     UnwritableError,
     as_alike,
 )
-from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.case import Case, name_column
 from pytest_agentbench.records.run import SERVERS_NOTE, STEADY_ENDS, WORKSPACE_NOTE, RunArtifact, TraceEvent, Usage
 from pytest_agentbench.runners.base import (
     Recorder,
@@ -86,7 +86,7 @@ async def execute(services: Services, job: Job, values: FixtureValues) -> Result
     RUN_TEXTS.set(result.texts)
     begun = time.perf_counter()
     try:
-        result.case = case = job.plan.adapt(job.case())
+        result.case = case = job.make_case()
         await _execute(Attempt(services, job, case, values, result))
     except asyncio.CancelledError:
         # Either the engine has cancelled this task (then the task counts it), or the agent raised a CancelledError
@@ -152,7 +152,7 @@ async def _foresee(attempt: Attempt, dry_run: DryRun) -> None:
     asks = wants_judge(case, attempt.plan.evaluation_profile, graders) or any(grader.asks(case) for grader in graders)
     dry_run.add(
         job,
-        attempt.run_plan.model.model_id,
+        name_column(attempt.run_plan.model.model_id, attempt.plan.variant_name),
         result,
         asks=asks or asks_models(attempt),
         free_run=attempt.plan.predictions is not None or (result.tape is not None and run_is_free(result.tape)),

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_agentbench.engine.user_code import RunTexts
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.identity.fingerprints import fingerprint, judge_input
-from pytest_agentbench.records.case import Case, Model
+from pytest_agentbench.records.case import Case, Model, name_column
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import WORKSPACE_NOTE, FileChange, OutputArtifact, RunArtifact
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, SuiteFile
     from pytest_agentbench.config.roots import ConfigRoot
+    from pytest_agentbench.engine.variants import Variant
     from pytest_agentbench.models.tape import Tape
     from pytest_agentbench.sources.case_source import StoredAnswers
     from pytest_agentbench.store.artifacts import ModelStore
@@ -54,7 +55,9 @@ class Plan:
     With `own_agent` the user's agent runs, with or without a named model. With `predictions`, or stored answers of the
     model `author`, neither a model nor an agent runs. `judges` maps judge ids to models. `suite` is the session's
     suite, None without one. `agent` is the agent that the session names for cases with the runner `agent`; `model_id`
-    then contains both names.
+    then contains both names. `variant` changes each case, None without variants; others
+    are compared with the one that `is_reference`. `parameter` is the id of the fixtures'
+    parameters that make the user's own agent.
     """
 
     root: ConfigRoot
@@ -70,6 +73,20 @@ class Plan:
     author: Model | None = None
     suite: SuiteFile | None = None
     agent: str | None = None
+    variant: Variant | None = None
+    is_reference: bool = False
+    parameter: str | None = None
+
+    @property
+    def variant_name(self) -> str | None:
+        """Return the name of the variant in ids and reports: the agent's parameter, the declared name, or both."""
+        declared = None if self.variant is None else self.variant.name
+        return "+".join(filter(None, (self.parameter, declared))) or None
+
+    @property
+    def column(self) -> str:
+        """Return the name of the model with its variant in item ids and reports."""
+        return name_column(self.model_id, self.variant_name)
 
     @property
     def declared_id(self) -> str:
@@ -86,9 +103,11 @@ class Plan:
         if self.agent is None:
             return case
         if case.runner.type != "agent":
+            named = f"--agentbench-agent {self.agent}"
+            if self.variant is not None and self.variant.fields.agent is not None:
+                named = f"variant {self.variant.name}: agent {self.agent}"
             raise UnavailableError(
-                f"--agentbench-agent {self.agent} runs cases of the runner agent, and this one has the runner "
-                f"{case.runner.type}"
+                f"{named} runs cases of the runner agent, and this one has the runner {case.runner.type}"
             )
         return case.model_copy(update={"runner": case.runner.model_copy(update={"agent": self.agent})})
 
@@ -197,6 +216,19 @@ class Job:
     start_group: Hashable = None
     by_hand: bool = False
     judges: tuple[Model, ...] = ()
+
+    def make_case(self) -> Case:
+        """Return the case as the plan runs it: with the changes of its variant and the plan's agent.
+
+        Raises ConfigError if the variant cannot be applied, and UnavailableError if the case cannot run so.
+        """
+        plan = self.plan
+        if plan.variant is None:
+            return plan.adapt(self.case())
+        case = plan.variant.make_case(self.case)
+        if plan.variant.fields.mcp_servers is not None:
+            plan.root.require_servers(case.path, case.mcp_servers)
+        return plan.adapt(case)
 
     @property
     def is_free(self) -> bool:

@@ -358,6 +358,8 @@ def plan_run(attempt: Attempt) -> RunPlan:
     extra = run_extra(attempt, agent, model)
     if attempt.services.uses_cassettes(attempt.job):
         extra |= run_cassette(attempt, model)
+    if plan.variant is not None and plan.variant.fields.aa:
+        extra["variant"] = plan.variant.name  # its runs must not be those of the equal variant
     if plan.run_profile.parallel_tools is not None:
         extra["parallel_tools"] = plan.run_profile.parallel_tools
     servers: Mapping[str, McpServer] = {}

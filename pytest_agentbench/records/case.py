@@ -669,6 +669,13 @@ class Model(Record):
         return self if api == self.api else self.wires.get(api)  # type: ignore[call-overload]
 
 
+def name_column(model_id: str, variant: str | None) -> str:
+    """Return the name of a model, or of a model's variant, in item ids and reports."""
+    if variant is None:
+        return model_id
+    return f"{model_id}:{variant}"
+
+
 _LONGEST_ID = 200
 # `::` and brackets divide node ids, control characters and marks of direction steer terminals, surrogates are no UTF-8.
 _ILLEGAL = re.compile("::|[\\[\\]\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

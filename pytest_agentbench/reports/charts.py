@@ -10,8 +10,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from pytest_agentbench.records.case import name_column
 from pytest_agentbench.reports.gate import CaseKey, case_key, has_verdict, judged_cases
 from pytest_agentbench.reports.rows import Row
+from pytest_agentbench.reports.table import column_of
 from pytest_agentbench.statistics.estimates import FEWEST_JUDGED, mean_of, pair, pass_rate_interval
 from pytest_agentbench.terminal_text import visible
 
@@ -108,10 +110,10 @@ def score_against(report: Mapping[str, Any], against: str) -> Chart:
     costs = _run_costs(report)
     values, lacking, few = [], [], []
     for name, model in _name_models(report):
-        at = costs.get(model["model_id"]) if against == "cost" else model["duration_seconds"]["mean"]
+        at = costs.get(column_of(model)) if against == "cost" else model["duration_seconds"]["mean"]
         if at is None or model[y] is None:
             lacking.append(name)
-        elif scored and judged_cases(report, model["model_id"]) < FEWEST_JUDGED:
+        elif scored and judged_cases(report, column_of(model)) < FEWEST_JUDGED:
             few.append(name)
         else:
             values.append({"model": name, x: at, y: model[y], **_interval_ends(model[interval]), "runs": model["runs"]})
@@ -185,10 +187,10 @@ def _tag_values(report: Mapping[str, Any], judged: list[Row], tags: list[str]) -
     tag_names = set(tags)
     for row in judged:
         for tag in tag_names.intersection(row["tags"]):
-            verdicts[tag, row["model_id"]][case_key(row)].append(row["outcome"] == "passed")
+            verdicts[tag, column_of(row)][case_key(row)].append(row["outcome"] == "passed")
     for tag in tags:
         for name, model in _name_models(report):
-            if cases := verdicts.get((tag, model["model_id"])):
+            if cases := verdicts.get((tag, column_of(model))):
                 counts = [(sum(outcomes), len(outcomes)) for outcomes in cases.values()]
                 passed, runs = (sum(column) for column in zip(*counts, strict=True))
                 yield {
@@ -203,10 +205,15 @@ def _tag_values(report: Mapping[str, Any], judged: list[Row], tags: list[str]) -
 
 def _name_models(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Return models by the name that people read; one that several have is followed by the id."""
-    names = [_shorten_name(model["label"] or model["model_id"]) for model in report["models"]]
+    names = [_shorten_name(_read_name(model)) for model in report["models"]]
     counts = Counter(names)
     for name, model in zip(names, report["models"], strict=True):
-        yield name if counts[name] == 1 else f"{name} ({_shorten_name(model['model_id'])})", model
+        yield name if counts[name] == 1 else f"{name} ({_shorten_name(column_of(model))})", model
+
+
+def _read_name(model: Mapping[str, Any]) -> str:
+    """Return a model's label, or its id, with its variant."""
+    return name_column(model["label"] or model["model_id"], model.get("variant"))
 
 
 def _shorten_name(name: str) -> str:
@@ -218,12 +225,12 @@ def _shorten_name(name: str) -> str:
 
 
 def _run_costs(report: Mapping[str, Any]) -> dict[str, float]:
-    """Return the mean cost of a run by model (USD, without judges), over the runs whose cost is known."""
-    costs_by_model: dict[str, list[float]] = defaultdict(list)
+    """Return the mean cost of a run by column (USD, without judges), over the runs whose cost is known."""
+    costs_by_column: dict[str, list[float]] = defaultdict(list)
     for row in report["runs"]:
         if (cost := row["cost_usd"]["run"]) is not None:
-            costs_by_model[row["model_id"]].append(cost)
-    return {model_id: mean_of(costs) for model_id, costs in costs_by_model.items()}
+            costs_by_column[column_of(row)].append(cost)
+    return {column: mean_of(costs) for column, costs in costs_by_column.items()}
 
 
 def _interval_ends(interval: list[float] | None) -> dict[str, float | None]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pytest_agentbench.reports.gate import CaseKey, Counts, case_key, has_verdict
 from pytest_agentbench.reports.rows import Row
+from pytest_agentbench.reports.table import column_of, variant_of
 from pytest_agentbench.statistics.estimates import (
     JUDGED_SCALE,
     Interval,
@@ -31,7 +32,7 @@ def dataset_results(rows: Sequence[Row]) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row["dataset"] is not None:
-            groups[row["dataset"], row["model_id"]].append(row)
+            groups[row["dataset"], column_of(row)].append(row)
     return [_summarize_dataset(group) for group in groups.values()]
 
 
@@ -48,6 +49,7 @@ def _summarize_dataset(rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "dataset": rows[0]["dataset"],
         "model_id": rows[0]["model_id"],
+        **variant_of(rows[0]),
         "runs": counts.runs,
         "items": len(cases),
         "pass_rate": counts.pass_rate,

@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pytest_agentbench.reports.table import column_of
+
 _MANY_BLANK, _FEWEST_RUNS = 0.05, 5
 
 
@@ -28,7 +30,7 @@ def end_warnings(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     dropped: dict[str, set[str]] = defaultdict(set)
     run_on: Counter[str] = Counter()
     for row in rows:
-        model = row["model_id"]
+        model = column_of(row)
         ends[model][row.get("end_reason")] += 1
         dropped[model].update(list_dropped((row,)))
         run_on[model] += "run_on" in row

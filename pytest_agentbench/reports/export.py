@@ -27,6 +27,7 @@ _PLAIN: dict[str, Kind] = {
     "line": "integer",
     "case_id": "text",
     "model_id": "text",
+    "variant": "text",
     "label": "text",
     "repetition": "integer",
     "outcome": "text",
@@ -66,11 +67,13 @@ class Column(NamedTuple):
 def columns(report: Mapping[str, Any]) -> list[Column]:
     """Return the table's columns: the same for all reports, then one for each score and group field of this one.
 
-    `metric.NAME`, `agreement.NAME`, `judge.DIMENSION`, `SECTION.FIGURE` of packs; `field.NAME` for groups of a dataset.
+    `variant` is a column if the report has variants. Scores are `metric.NAME`, `agreement.NAME`,
+    `judge.DIMENSION`, and `SECTION.FIGURE` of packs; `field.NAME` is for groups of a dataset.
     A section's figure with a value that its kind cannot hold is a column of text: JSON, but for values that are text.
     """
     rows = report["runs"]
-    table_columns = [Column(name, kind, (name,)) for name, kind in _PLAIN.items()]
+    names = [name for name in _PLAIN if name != "variant" or "variants" in report]
+    table_columns = [Column(name, _PLAIN[name], (name,)) for name in names]
     table_columns += [Column(f"checks.{name}", "texts", ("checks", name)) for name in _CHECKS]
     table_columns += [Column(f"cost_usd.{part}", "number", ("cost_usd", part)) for part in ("run", "judge")]
     tokens = ("input", "output", "total", "reasoning", "cached", "cache_write")

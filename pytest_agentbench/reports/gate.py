@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pytest_agentbench.reports.table import format_apart
+from pytest_agentbench.reports.table import column_of, format_apart
 
 CaseKey = tuple[str, str]
 """The node id without model and repetition, and the case's id: cases of one name in two files are two."""
@@ -17,12 +17,12 @@ _VERDICTS = frozenset(("passed", "failed"))
 def case_key(row: Mapping[str, Any]) -> CaseKey:
     """Return the key of a row's case, independent of model and repetition.
 
-    Each `variant` of a hand-written parametrized test is a case: variants ask different things of a run.
+    All `parameters` of a hand-written test together are a case: each asks something else of a run.
     """
     # The node id and not the case id alone: files of several folders may name their cases alike
-    place, variant = row["nodeid"].rpartition("[")[0], row.get("variant")
-    if variant is not None:
-        place = f"{place}[{variant}]"
+    place, parameters = row["nodeid"].rpartition("[")[0], row.get("parameters")
+    if parameters is not None:
+        place = f"{place}[{parameters}]"
     return place, row["case_id"]
 
 
@@ -34,12 +34,12 @@ def has_verdict(row: Mapping[str, Any]) -> bool:
     return row["outcome"] in _VERDICTS
 
 
-def judged_cases(report: Mapping[str, Any], model_id: str) -> int:
-    """Return how many cases of a model have a score; where only one has, how many of its runs."""
+def judged_cases(report: Mapping[str, Any], column: str) -> int:
+    """Return how many cases of a column have a score; where only one has, how many of its runs."""
     scores = Counter(
         case_key(row)
         for row in report["runs"]
-        if row["model_id"] == model_id and row["final_score"] is not None and has_verdict(row)
+        if column_of(row) == column and row["final_score"] is not None and has_verdict(row)
     )
     if len(scores) == 1:
         return next(iter(scores.values()))
@@ -154,7 +154,7 @@ def case_failures(cases: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a sentence for each `cases[]` entry that must pass and did not, or misses its own threshold."""
     sentences = []
     for case in cases:
-        name, ran = f"{case['case_id']} [{case['model_id']}]", case["repetitions"] - case["skipped"]
+        name, ran = f"{case['case_id']} [{column_of(case)}]", case["repetitions"] - case["skipped"]
         # Errors count as not passed here: a case that must pass is not passed by an outage.
         if case["must_pass"] and not case["thresholds"] and case["passed"] < ran:
             sentences.append(f"{name} must pass: {case['passed']} of {ran} runs passed.")

@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema, SchemaValidator, core_schema
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, read_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import cache_extensions, load_extensions
-from pytest_agentbench.reports.rows import Report
+from pytest_agentbench.reports.rows import KEPT, Report
 from pytest_agentbench.statistics.estimates import finite
 
 # jsonschema takes 1 ms for a row, pydantic's compiled validators 10 µs. The validator is built from the JSON
@@ -90,8 +90,6 @@ def _done(rules: Mapping[str, Any], core: CoreSchema) -> CoreSchema:
 
 _HEAD = ("schema_version", "session", "totals")
 """Members that a report must have. The rest is computed from its runs."""
-_KEPT = ("comparison", "human")
-"""Members that do not follow from the runs and are shown unchanged if present."""
 
 _MOST_DIGITS = 100
 
@@ -110,7 +108,16 @@ def read_report(path: Path) -> Report:
         raise ConfigError(f"{path}: is no JSON: {error}") from error
     if (problem := _problem(document)) is not None:
         raise ConfigError(f"{path}: {problem}")
-    return {name: document[name] for name in (*_HEAD, *_KEPT, "runs") if name in document}
+    if "variants" not in document:
+        _name_parameters(document["runs"])
+    return {name: document[name] for name in (*_HEAD, *KEPT, "runs") if name in document}
+
+
+def _name_parameters(runs: list[dict[str, Any]]) -> None:
+    """Name the parameters of hand-written tests in reports of earlier versions, in which `variant` was their name."""
+    for run in runs:
+        if "variant" in run:
+            run["parameters"] = run.pop("variant")
 
 
 def parsed(text: bytes) -> Any:
@@ -134,7 +141,7 @@ def facts_mistake(facts: Any) -> str | None:
     """Return why a value is not a valid report without runs (`session` and the rest, as far as known), or None."""
     schema = report_schema()
     definitions = {**schema["$defs"], "session": {**schema["$defs"]["session"], "required": []}}
-    properties = {name: schema["properties"][name] for name in ("session", *_KEPT)}
+    properties = {name: schema["properties"][name] for name in ("session", *KEPT)}
     whole = {"type": "object", "required": ["session"], "properties": properties, "additionalProperties": False}
     return _mistake(facts, {**whole, "$defs": definitions}, "")
 
@@ -153,7 +160,7 @@ def _problem(document: Any) -> str | None:
     schema = report_schema()
     if (version := document.get("schema_version")) != schema["properties"]["schema_version"]["const"]:
         return f"schema_version: found {version!r}, expected 1; read it with the version that wrote it"
-    definitions, properties = schema["$defs"], {name: schema["properties"][name] for name in (*_HEAD, *_KEPT)}
+    definitions, properties = schema["$defs"], {name: schema["properties"][name] for name in (*_HEAD, *KEPT)}
     head = {"type": "object", "required": [*_HEAD], "properties": properties, "$defs": definitions}
     checked = {name: document[name] for name in properties if name in document}
     return _mistake(checked, head, "") or _bad_run(document["runs"])

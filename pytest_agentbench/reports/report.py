@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.reports.gate import CaseKey, Counts, apply_gate, case_key, has_verdict
 from pytest_agentbench.reports.kept_rows import KeptRow, encode_json
-from pytest_agentbench.reports.rows import HUMAN_FILE, STREAM_TIMES, Report, Row
+from pytest_agentbench.reports.rows import HUMAN_FILE, KEPT, STREAM_TIMES, Report, Row
 from pytest_agentbench.reports.sections import model_sections, sections_in
+from pytest_agentbench.reports.table import column_of, variant_of
 from pytest_agentbench.statistics.estimates import (
     FEWEST_JUDGED,
     JUDGED_SCALE,
@@ -69,17 +70,17 @@ def build_report(rows: Sequence[Row], session: Mapping[str, Any], spent_usd: Map
         usage["at_least"]["spent_usd"] = dict(certain)
     by_case: dict[tuple[CaseKey, str], list[Row]] = defaultdict(list)
     for row in rows:
-        by_case[case_key(row), row["model_id"]].append(row)
+        by_case[case_key(row), column_of(row)].append(row)
     cases = [_case_entry(repetitions) for repetitions in by_case.values()]
-    by_model: dict[str, list[tuple[list[Row], dict[str, Any]]]] = defaultdict(list)
-    for (_, model_id), repetitions, case in zip(by_case, by_case.values(), cases, strict=True):
-        by_model[model_id].append((repetitions, case))
+    by_column: dict[str, list[tuple[list[Row], dict[str, Any]]]] = defaultdict(list)
+    for (_, column), repetitions, case in zip(by_case, by_case.values(), cases, strict=True):
+        by_column[column].append((repetitions, case))
     ungated = apply_gate(Counts.of(row["outcome"] for row in rows), fail_under=None).as_dict()
     return {
         "schema_version": 1,
         "session": {**_SESSION, "gate": ungated, **session},
         "totals": {**_count_outcomes(rows), **usage, "spent_usd": spent},
-        "models": [_model_entry(*zip(*grouped, strict=True)) for grouped in by_model.values()],
+        "models": [_model_entry(*zip(*grouped, strict=True)) for grouped in by_column.values()],
         "judges": _judges(rows),
         "datasets": _datasets(rows),
         "cases": cases,
@@ -93,7 +94,7 @@ def complete_report(report: Report, path: Path) -> Report:
 
     Raises ConfigError for numbers that are too large to add up.
     """
-    parts: dict[str, Any] = {name: report[name] for name in ("comparison", "human") if name in report}
+    parts: dict[str, Any] = {name: report[name] for name in KEPT if name in report}
     try:
         # Those in the file may lack newer figures, and are not checked
         return {**build_report(report["runs"], report["session"], spent_of(report["totals"])), **parts}
@@ -150,7 +151,7 @@ def suite_properties(report: Report) -> list[tuple[str, object]]:
         ("agentbench.rejudged", totals["rejudged"]),
     ]
     for model in report["models"]:
-        prefix = f"agentbench.model.{model['model_id']}"
+        prefix = f"agentbench.model.{column_of(model)}"
         properties += [(f"{prefix}.{name}", model[name]) for name in ("runs", "pass_rate", "completion", "mean_score")]
         properties += [(f"{prefix}.metric.{name}", score) for name, score in model["metrics"].items()]
         properties += [(f"{prefix}.judge.{name}", score) for name, score in model["judge"].items()]
@@ -283,6 +284,7 @@ def _model_entry(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, A
     first = rows[0]
     return {
         "model_id": first["model_id"],
+        **variant_of(first),
         "label": first["label"],
         "scripted": first["scripted"],
         "own_agent": first["own_agent"],
@@ -391,6 +393,7 @@ def _case_entry(rows: Sequence[Row]) -> dict[str, Any]:
         "case": case_key(first)[0],
         "case_id": first["case_id"],
         "model_id": first["model_id"],
+        **variant_of(first),
         "tags": first["tags"],
         "repetitions": len(rows),
         "passed": passed,

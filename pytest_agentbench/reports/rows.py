@@ -31,6 +31,9 @@ GRADED = ("apart", "beside", "in process")
 
 _ABSURD = 10**15
 
+KEPT = ("comparison", "human", "variants", "reference_variant")
+"""Members of a report that do not follow from its runs, and are kept if present."""
+
 ARTIFACT_PROPERTY = "agentbench.artifact"
 """The user property with the path of the stored run."""
 
@@ -53,6 +56,7 @@ def run_row(
     evaluation_path: str | None = None,
     measure: str | None = None,
     variant: str | None = None,
+    parameters: str | None = None,
     line: int | None = None,
     judged: Sequence[Mapping[str, Any]] = (),
     end_reason: EndReason | None = None,
@@ -63,10 +67,10 @@ def run_row(
     `model` is the model that answered, or the name of the user's own agent. `outcome` is pytest's: passed, failed,
     error or skipped. `predictions` is the file with the answer; `model` is then a placeholder. A `reused` run may have
     a new evaluation (judged again). Paths of runs and evaluations are relative to the output folder. `measure` is a
-    hash of the checks, metrics and judges that decided the run. `variant` identifies the parameters of a parametrized
-    test. `line`, from 1, is the line of the case in the node id's file. `judged` contains verdicts of models, see
-    `engine.judged_by`. `end_reason` replaces the artifact's if there is no artifact. `redact` removes secrets from
-    the texts of agents, tools and case files, before these are cut.
+    hash of the checks, metrics and judges that decided the run. `variant` is the name of the run's variant,
+    `parameters` the ids of a hand-written test's own parameters. `line`, from 1, is the line of the case in the node
+    id's file. `judged` contains verdicts of models, see `engine.judged_by`. `end_reason` replaces the artifact's if
+    there is no artifact. `redact` removes secrets from the texts of agents, tools and case files, before these are cut.
     """
     thresholds = case.thresholds
     metrics: list[tuple[str, MetricResult]] = []
@@ -77,8 +81,9 @@ def run_row(
         "nodeid": sendable(nodeid),
         "case_id": sendable(case.case_id),
         **run_texts(case, artifact, redact),
-        **({} if variant is None else {"variant": sendable(variant)}),
+        **({} if parameters is None else {"parameters": sendable(parameters)}),
         **_subject(model, predictions),
+        **({} if variant is None else {"variant": sendable(variant)}),
         "repetition": repetition,
         "line": line,
         "tags": [sendable(tag) for tag in case.tags],
@@ -168,6 +173,7 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
     properties: list[tuple[str, object]] = [
         ("agentbench.case_id", row["case_id"]),
         ("agentbench.model", row["model_id"]),
+        ("agentbench.variant", row.get("variant")),
         ("agentbench.repetition", row["repetition"]),
         ("agentbench.status", row["status"]),
         ("agentbench.end_reason", row["end_reason"]),

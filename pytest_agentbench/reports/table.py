@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
+from pytest_agentbench.records.case import name_column
 from pytest_agentbench.terminal_text import count_text, defuse_ci_commands, visible_line
 
 Markup = dict[str, bool]
@@ -366,11 +367,23 @@ def _paid_now_text(totals: Any, style: Style) -> str:
     return f"; paid in this session, cancelled runs included: {paid}"
 
 
+def column_of(entry: Mapping[str, Any]) -> str:
+    """Return the name of the column of a run, or of an entry of a report: its model with its variant."""
+    return name_column(entry["model_id"], entry.get("variant"))
+
+
+def variant_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variant of a run's entry, {} without variants."""
+    if "variant" in row:
+        return {"variant": row["variant"]}
+    return {}
+
+
 def model_name(model: Any) -> str:
-    """Return the id of a model's entry, followed by its label if that differs."""
+    """Return the column of a model's entry, followed by the model's label if that differs."""
     if model["label"] in (None, model["model_id"]):
-        return str(model["model_id"])
-    return f"{model['model_id']} ({model['label']})"
+        return column_of(model)
+    return f"{column_of(model)} ({model['label']})"
 
 
 def and_more(total: int, listed: int) -> str:

@@ -18,6 +18,7 @@ from pytest_agentbench.reports.table import (
     Style,
     Terminal,
     bar_cell,
+    column_of,
     cost_text,
     count_cells,
     ends_line,
@@ -150,7 +151,7 @@ def _write_models(reporter: Terminal, report: Report, style: Style) -> None:
 def _write_sections(reporter: Terminal, report: Report, style: Style) -> None:
     """Write the summary of each pack's section for each model."""
     for key, section in sections_in(report["models"]).items():
-        models = [(model["model_id"], model[key]) for model in report["models"] if model.get(key) is not None]
+        models = [(column_of(model), model[key]) for model in report["models"] if model.get(key) is not None]
         if (summary := section.summary(models, style.dash)) is None:
             continue
         title, lines = summary
@@ -213,7 +214,7 @@ def _write_slowest(reporter: Terminal, report: Report, style: Style) -> None:
     reporter.line("")
     reporter.write_line("slowest runs", bold=True)
     for run in heapq.nlargest(LISTED, timed, key=lambda run: run["duration_seconds"]):
-        name = f"{run['case_id']} [{run['model_id']}]"
+        name = f"{run['case_id']} [{column_of(run)}]"
         if run["repetition"] > 1:
             name += f" repetition {run['repetition']}"
         reporter.write(f"{format_seconds(run['duration_seconds']):>9}  ")
@@ -239,7 +240,7 @@ def _write_worst(reporter: Terminal, report: Report, style: Style) -> None:
     if len(bad) > len(worst):
         title += f" ({len(worst)} of {len(bad)})"
     reporter.write_line(title, bold=True)
-    names = [style.clip(f"{case['case_id']} [{case['model_id']}]", style.width // 2) for case in worst]
+    names = [style.clip(f"{case['case_id']} [{column_of(case)}]", style.width // 2) for case in worst]
     width = max(map(count_cells, names))
     for case, name in zip(worst, names, strict=True):
         ran = case["repetitions"] - case["skipped"]
@@ -267,7 +268,7 @@ def _folded_cases(report: Report, bad: list[Any]) -> tuple[list[Any], dict[Any, 
         place = _key_of_case(case)
         if case["failed"] or place not in messages:
             cases.append(case)
-        elif (key := (case["model_id"], as_alike(messages[place]))) in first:
+        elif (key := (column_of(case), as_alike(messages[place]))) in first:
             more[first[key]] = more.get(first[key], 0) + 1
         else:
             first[key] = place
@@ -277,14 +278,14 @@ def _folded_cases(report: Report, bad: list[Any]) -> tuple[list[Any], dict[Any, 
 
 def _key_of_case(case: Any) -> tuple[CaseKey, str]:
     """Return the key of an entry of `cases[]`, equal to that of its runs. Reports older than `case` have "" in it."""
-    return (case.get("case", ""), case["case_id"]), case["model_id"]
+    return (case.get("case", ""), case["case_id"]), column_of(case)
 
 
 def _messages(report: Report, keys: set[tuple[CaseKey, str]]) -> dict[tuple[CaseKey, str], str]:
     """Return the message of the first run of each case that did not pass."""
     messages: dict[tuple[CaseKey, str], str] = {}
     for run in report["runs"]:
-        key = case_key(run), run["model_id"]
+        key = case_key(run), column_of(run)
         if key in keys and run["outcome"] in ("failed", "error") and run["message"]:
             messages.setdefault(key, run["message"])
     return messages

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import inf
+from operator import itemgetter
 from typing import Any
 
 from pytest_agentbench.reports.datasets import FINAL_SCORE
@@ -12,6 +13,7 @@ from pytest_agentbench.reports.table import (
     Column,
     Style,
     Terminal,
+    column_of,
     fit_columns,
     format_percent,
     interval_text,
@@ -65,9 +67,9 @@ def _columns(lines: list[_Line], report: Report, style: Style) -> list[Column]:
     """Return the columns. Dataset and model have a column if the report has several."""
     minimum, narrow = report["session"]["gate"]["fail_under"], max(10, style.width // 7)
     columns = [
-        make_column(title, 2, [style.clip(result[key], narrow) for result, _ in lines], "<")
-        for title, key in (("dataset", "dataset"), ("model", "model_id"))
-        if len({result[key] for result in report["datasets"]}) > 1
+        make_column(title, 2, [style.clip(name(result), narrow) for result, _ in lines], "<")
+        for title, name in (("dataset", itemgetter("dataset")), ("model", column_of))
+        if len({name(result) for result in report["datasets"]}) > 1
     ]
     groups = [group for _, group in lines]
     columns += [
@@ -194,7 +196,7 @@ def _repetition_line(model: Any, style: Style) -> str | None:
     if most != "1":
         parts.append(f"pass@{most} {model['pass_at_k'][most]:.2f}, pass^{most} {model['pass_hat_k'][most]:.2f}")
     parts.append(f"{count_text(model['flaky_cases'], 'case')} passed and failed")
-    return f"{style.clip(model['model_id'], _NAME_WIDTH)}: {'; '.join(parts)}"
+    return f"{style.clip(column_of(model), _NAME_WIDTH)}: {'; '.join(parts)}"
 
 
 def _vote_line(judge: Any, style: Style) -> str:

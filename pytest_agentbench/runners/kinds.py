@@ -87,6 +87,8 @@ class RunnerKind:
     """It brings its own tools: a case that offers it tools or MCP servers is refused."""
     has_turns: bool = False
     """It holds a conversation: a case may have `turns`."""
+    takes_system_text: bool = True
+    """A variant may set a system message; false: a case in such a variant is skipped."""
     sends_requests: bool = True
     """Request fields among the settings reach its model; false: they are refused."""
     own_fields: frozenset[str] = frozenset()

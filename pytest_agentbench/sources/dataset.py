@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeGuard
 from pytest_agentbench.bounded.json_files import first_element, first_object
 from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, load_in, resolve_path
 from pytest_agentbench.config.data_files import match_files
-from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name
+from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name, parse_template
 from pytest_agentbench.config.documents import make_located_error, read_document
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers
@@ -189,6 +189,22 @@ class Dataset:
     descriptor: DatasetDescriptor | None = None
     recipe: Recipe | None = None
     parse: ItemParser | None = None
+    _prompted: dict[str, Dataset] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def with_prompt(self, template: str) -> Dataset:
+        """Return the dataset with another template for its prompts, the same object for all rows.
+
+        Raises ValueError for a text that is no template.
+        """
+        if template not in self._prompted:
+            parse_template(template)
+            recipe = self.recipe
+            if recipe is None:
+                descriptor = DatasetDescriptor(schema_version=1)
+                recipe = Recipe(self.path, descriptor, Scope(str(self.path.parent)), (self.path,))
+            changed = recipe.descriptor.model_copy(update={"prompt": template})
+            self._prompted[template] = replace(self, recipe=replace(recipe, descriptor=changed))
+        return self._prompted[template]
 
     @cached_property
     def shots(self) -> Shots | None:

@@ -490,6 +490,10 @@ class _CaseBuilder:
     def __call__(self) -> Case:
         return row_case(self.dataset, self.row)
 
+    def with_prompt(self, template: str) -> Case:
+        """Return the case with another template for the prompt. Raises ValueError for a field that the row lacks."""
+        return row_case(self.dataset.with_prompt(template), self.row)
+
 
 class OpenedDataset(OpenedSource):
     """A file of questions or a descriptor. Rows are read in one pass and parsed again when they run."""

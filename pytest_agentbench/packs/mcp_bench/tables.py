@@ -23,6 +23,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.mcp_bench.published import PublishedFile, read_published
 from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
 from pytest_agentbench.packs.mcp_bench.report import summarize_tool_use
+from pytest_agentbench.reports.table import column_of
 from pytest_agentbench.terminal_text import count_text, visible, visible_line
 
 Group = Mapping[str, Any]
@@ -232,7 +233,7 @@ def group_by_model(parts: Sequence[Part]) -> list[dict[str, Any]]:
                 raise ConfigError(
                     f"{part.name}: found a run of {row['nodeid']}, which {owner.name} has too; name only one of them"
                 )
-            rows[row["model_id"]].append(row)
+            rows[column_of(row)].append(row)
     entries = [
         {
             "model_id": model_id,

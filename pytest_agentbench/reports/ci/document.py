@@ -27,7 +27,7 @@ from pytest_agentbench.reports.ci.sections import (
     troubles,
 )
 from pytest_agentbench.reports.comparison.wording import CHANGE_TEXTS, VERDICTS, bare_p, chance_text, p_text, points
-from pytest_agentbench.reports.table import Terminal, format_percent
+from pytest_agentbench.reports.table import Terminal, column_of, format_percent
 from pytest_agentbench.terminal_text import count_text, legible, on_github, shorten_text
 
 _NOTES = 3
@@ -244,9 +244,9 @@ def _case_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str
     for outcome, verb in (("failed", "failed"), ("error", "ended in an error")):
         for case_troubles in troubles(report, outcome):
             row = case_troubles[0].row
-            names = ", ".join(trouble.row["model_id"] for trouble in case_troubles)
+            names = ", ".join(column_of(trouble.row) for trouble in case_troubles)
             place = _annotation_place(places.path(row), places.line(row))
-            lines = (f"{trouble.row['model_id']}{trouble.often}: {trouble.reason}" for trouble in case_troubles)
+            lines = (f"{column_of(trouble.row)}{trouble.often}: {trouble.reason}" for trouble in case_troubles)
             yield "\n".join(lines), {**place, "title": f"{row['case_id']} {verb} on {names}"}
 
 

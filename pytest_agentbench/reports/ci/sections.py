@@ -15,6 +15,7 @@ from pytest_agentbench.reports.assertion import group_by_file
 from pytest_agentbench.reports.gate import CaseKey, case_key, has_verdict
 from pytest_agentbench.reports.table import (
     Style,
+    column_of,
     cost_text,
     format_percent,
     format_seconds,
@@ -159,7 +160,7 @@ def troubles(report: Mapping[str, Any], outcome: str) -> list[list[Trouble]]:
     ran: dict[tuple[CaseKey, str], int] = defaultdict(int)
     runs_by_case: dict[tuple[CaseKey, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in report["runs"]:
-        key = case_key(row), row["model_id"]
+        key = case_key(row), column_of(row)
         ran[key] += row["outcome"] != "skipped"
         if row["outcome"] == outcome:
             runs_by_case[key].append(row)
@@ -257,7 +258,7 @@ def models(report: Mapping[str, Any]) -> list[Block]:
         rows.append([*cells, cost_text(model, STYLE), tokens_text(model, STYLE), seconds])
     blocks = [table("", [*titles, "cost", "tokens", "time/run"], rows)]
     marks = [
-        f"- {code(model['model_id'])}: {code('; '.join(notes))}" for model in entries if (notes := model_marks(model))
+        f"- {code(column_of(model))}: {code('; '.join(notes))}" for model in entries if (notes := model_marks(model))
     ]
     return [*blocks, *folding_list("", marks, SHOWN, "more")]
 
@@ -293,7 +294,7 @@ def datasets(report: Mapping[str, Any]) -> list[Block]:
     rows = [
         [
             code(dataset["dataset"]),
-            code(dataset["model_id"]),
+            code(column_of(dataset)),
             str(dataset["items"]),
             cell(dataset["pass_rate"], format_percent),
             _range(dataset["pass_rate_ci95"], 100, "{:.0f}", " %"),
@@ -318,10 +319,10 @@ def _score(dataset: Mapping[str, Any]) -> str:
 
 def matrix(report: Mapping[str, Any], places: Places) -> list[Block]:
     """Return the table of cases × models: how each case went on each model."""
-    names = [model["model_id"] for model in report["models"]]
+    names = [column_of(model) for model in report["models"]]
     cells: dict[CaseKey, dict[str, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for row in report["runs"]:
-        cells[case_key(row)][row["model_id"]].append(row)
+        cells[case_key(row)][column_of(row)].append(row)
     if not cells:
         return []
     rows = []
@@ -385,7 +386,7 @@ def list_texts(row: Mapping[str, Any], labels: Mapping[str, str]) -> list[str]:
 
 
 def _trouble_line(trouble: Trouble) -> str:
-    line = f"{code(trouble.row['model_id'])}{trouble.often}: {code(trouble.reason, SENTENCE)}"
+    line = f"{code(column_of(trouble.row))}{trouble.often}: {code(trouble.reason, SENTENCE)}"
     if artifact := trouble.row["artifact"]:
         line += f", run {code(artifact, SENTENCE)}"
     return "<br>".join([line, *list_texts(trouble.row, _RUN_TEXTS)])

@@ -14,6 +14,7 @@ from pytest_agentbench.reports.ends import list_dropped
 from pytest_agentbench.reports.gate import CaseKey, Counts, case_key, has_verdict
 from pytest_agentbench.reports.reading import read_report
 from pytest_agentbench.reports.rows import Row
+from pytest_agentbench.reports.table import column_of
 from pytest_agentbench.statistics.estimates import mean_of
 
 
@@ -76,9 +77,10 @@ class CaseRuns:
 
 @dataclass(frozen=True)
 class Campaign:
-    """A report's runs by model and case. `name` is the file's, None for the session itself; `model` the chosen one.
+    """A report's runs by column and case. A column is a model, or a variant of it, in ids of the form `model:variant`.
 
-    `command` are the arguments that pytest was given.
+    `name` is the file's, None for the session itself; `model` the chosen column. `command` are the arguments that
+    pytest was given.
     """
 
     name: str | None
@@ -112,10 +114,10 @@ def build_campaign(report: Mapping[str, Any], name: str | None = None, model: st
     """
     groups: dict[str, dict[CaseKey, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in report["runs"]:
-        if model is None or row["model_id"] == model:
-            groups[row["model_id"]][case_key(row)].append(row)
+        if model is None or column_of(row) == model:
+            groups[column_of(row)][case_key(row)].append(row)
     if model is not None and not groups:
-        names = ", ".join(dict.fromkeys(row["model_id"] for row in report["runs"])) or "no run"
+        names = ", ".join(dict.fromkeys(column_of(row) for row in report["runs"])) or "no run"
         raise ConfigError(f"{name}#{model}: found no run of a model {model!r}; the report has {names}")
     session = report["session"]
     return Campaign(
@@ -126,7 +128,7 @@ def build_campaign(report: Mapping[str, Any], name: str | None = None, model: st
             model_id: {key: _gather_case(key, rows) for key, rows in cases.items()}
             for model_id, cases in groups.items()
         },
-        scripted=frozenset(row["model_id"] for row in report["runs"] if row.get("scripted")),
+        scripted=frozenset(column_of(row) for row in report["runs"] if row.get("scripted")),
         command=tuple(session.get("command") or ()),
         model=model,
     )

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.extensions import cache_extensions, load_extensions
+from pytest_agentbench.records.case import name_column
 from pytest_agentbench.reports.charts import chart_library, charts
 from pytest_agentbench.reports.html.details import place_details, remove_earlier
 from pytest_agentbench.reports.rows import Report
 from pytest_agentbench.reports.sections import ReportSection, sections_in
+from pytest_agentbench.reports.table import column_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -95,13 +97,28 @@ def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> Pa
     """
     # The page shows no single votes, only their agreement, which the report has by judge.
     runs = [{name: value for name, value in row.items() if name != "judge_votes"} for row in report["runs"]]
+    shown = {**{name: value for name, value in report.items() if name != "comparison"}, "runs": runs}
+    if any("variant" in row for row in runs):
+        shown |= {part: [_name_column(entry) for entry in shown[part]] for part in _BY_COLUMN}
     return {
-        "report": {**{name: value for name, value in report.items() if name != "comparison"}, "runs": runs},
+        "report": shown,
         "comparison": comparison if comparison is not None else report.get("comparison"),
         "charts": charts(report),
         "sections": _sections(report),
         "details": None,
     }
+
+
+_BY_COLUMN = ("models", "cases", "datasets", "runs")
+"""Lists of a report whose entries are of one model, or of one variant of a model."""
+
+
+def _name_column(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry whose `model_id` is its column, by which the page groups; `asked_model` is the model's id."""
+    named = {**entry, "model_id": column_of(entry), "asked_model": entry["model_id"]}
+    if entry.get("label") is not None:
+        named["label"] = name_column(entry["label"], entry.get("variant"))
+    return named
 
 
 def _sections(report: Report) -> list[dict[str, Any]]:

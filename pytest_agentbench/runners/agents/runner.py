@@ -33,6 +33,7 @@ class ProgramRunner(RunnerKind):
     """A runner that starts a program, with its model behind a gateway."""
 
     own_tools = True
+    takes_system_text = False
     has_turns = True
     answers_with_files = True
     fields: type[ProgramFields]

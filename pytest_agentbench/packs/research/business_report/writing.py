@@ -31,6 +31,7 @@ from pytest_agentbench.packs.research.inputs import Incomplete
 from pytest_agentbench.packs.research.records import Language, ResearchScores, RowId
 from pytest_agentbench.packs.research.stages import PART_STAGES, SCORES
 from pytest_agentbench.records.evaluation import Evaluation
+from pytest_agentbench.reports.table import column_of
 from pytest_agentbench.store.contents import Contents
 from pytest_agentbench.store.documents import load_evaluation
 
@@ -327,7 +328,7 @@ class Session:
         items: dict[str, list[ScoredItem]] = defaultdict(list)
         for row in self._rows:
             if not _is_left_out(row):
-                items[row["model_id"]].append(self._item(row, named=several_files))
+                items[column_of(row)].append(self._item(row, named=several_files))
         return dict(items)
 
     @cached_property

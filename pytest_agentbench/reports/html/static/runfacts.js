@@ -6,7 +6,7 @@ import { DASH, count, seconds, usd } from "./text.js";
 export function commandLine(app, run) {
   const { row } = run;
   const options = app.data.details?.options ?? "";
-  const model = row.own_agent || row.predictions ? "" : `--agentbench-model ${quoted(row.model_id)}`;
+  const model = row.own_agent || row.predictions ? "" : `--agentbench-model ${quoted(row.asked_model ?? row.model_id)}`;
   const command = ["pytest", quoted(row.nodeid), model, options, "--agentbench-no-reuse"].filter(Boolean).join(" ");
   if (visible(command) !== command || /[\t\n]/.test(command) || /^[-@]/.test(row.nodeid)) return el("p", { class: "note" }, "The command that makes this run again holds characters that no shell should be given.");
   return el(

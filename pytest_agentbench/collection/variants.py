@@ -1,0 +1,139 @@
+"""The variants of a session: declared by its suite or run profile, added and selected on the command line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.config.base import suggest
+from pytest_agentbench.errors import ConfigError, UnavailableError
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.profiles import FileWithVariants, RunProfile, SuiteFile
+    from pytest_agentbench.engine.job import Job
+    from pytest_agentbench.engine.variants import Variant
+    from pytest_agentbench.options import VariantOption
+
+MOST_COLUMNS = 200
+"""Columns of one session: models or agents, each in each variant."""
+_MOST_PROBLEMS = 20
+
+
+@dataclass(frozen=True)
+class SessionVariants:
+    """Variants in the order of their columns, and the name of the one that others are compared with."""
+
+    variants: tuple[Variant, ...] = ()
+    reference: str | None = None
+
+
+def choose_variants(suite: SuiteFile | None, profile: RunProfile, options: Sequence[VariantOption]) -> SessionVariants:
+    """Return the session's variants. Raises ConfigError for an unknown name, two places, and equal variants."""
+    declaring = [file for file in (suite, profile) if file is not None and file.variants]
+    if not declaring and not options:
+        return SessionVariants()
+    if len(declaring) > 1:
+        places = " and ".join(str(_path_of(file)) for file in declaring)
+        raise ConfigError(f"variants: found some in {places}, expected one place: move them into one of the two")
+    variants = _declared(declaring[0]) if declaring else {}
+    variants |= _added(options)
+    if selected := [option.name for option in options if option.overrides is None]:
+        for name in selected:
+            if name not in variants:
+                raise ConfigError(f"--agentbench-variant: unknown variant {name!r}{suggest(name, variants)}")
+        chosen = {option.name for option in options}
+        variants = {name: variant for name, variant in variants.items() if name in chosen}
+    _refuse_equal(variants.values())
+    reference = declaring[0].reference_variant if declaring else None
+    if reference not in variants:
+        reference = next(iter(variants))
+    return SessionVariants(tuple(variants.values()), reference)
+
+
+def _declared(file: FileWithVariants) -> dict[str, Variant]:
+    from pytest_agentbench.engine.variants import Variant
+
+    return {name: Variant(name, fields, _path_of(file)) for name, fields in file.variants.items()}
+
+
+def _added(options: Iterable[VariantOption]) -> dict[str, Variant]:
+    """Return the variants that the command line declares. Raises ConfigError."""
+    from pytest_agentbench.config.variants import name_problem, parse_variant
+    from pytest_agentbench.engine.variants import Variant
+
+    added = {}
+    for option in options:
+        if option.overrides is None:
+            continue
+        if (problem := name_problem(option.name)) is not None:
+            raise ConfigError(f"--agentbench-variant: {problem}")
+        added[option.name] = Variant(option.name, parse_variant(option.name, option.overrides, option.folder))
+    return added
+
+
+def _path_of(file: FileWithVariants) -> Path | None:
+    return file.origin.path if file.origin is not None else None
+
+
+def _refuse_equal(variants: Iterable[Variant]) -> None:
+    """Raise ConfigError for two variants with one effect: they would share their runs."""
+    first: dict[str, Variant] = {}
+    for variant in variants:
+        other = first.setdefault(variant.digest, variant)
+        if other is not variant:
+            raise ConfigError(
+                variant.locate(
+                    (),
+                    f"variants {other.name} and {variant.name} are equal, so that a run would be compared with itself; "
+                    "change one, or set aa: true in one to compare runs of equal variants",
+                )
+            )
+
+
+def find_variant_problems(jobs: Sequence[Job]) -> list[str]:
+    """Return the problems of variants that cannot be applied to selected cases, each once with the number of cases.
+
+    Rows are parsed only if a variant changes single fields or prompts.
+    """
+    from pytest_agentbench.engine.variants import VariantError
+
+    problems: Counter[str] = Counter()
+    example: dict[str, str] = {}
+    for job in jobs:
+        variant = job.plan.variant
+        if variant is None or job.repetition > 1 or not {"prompt", "case"} & variant.effect.keys():
+            continue
+        try:
+            job.make_case()
+        except VariantError as error:
+            problems[error.problem] += 1
+            example.setdefault(error.problem, job.case_id)
+        except (ConfigError, UnavailableError):
+            continue  # the item reports it
+    return [
+        f"{problem} ({count} of the selected cases, such as {example[problem]})"
+        for problem, count in problems.most_common(_MOST_PROBLEMS)
+    ]
+
+
+def describe_variants(jobs: Iterable[Job]) -> dict[str, Any]:
+    """Return `variants` and `reference_variant` of report.json, {} if no job has a variant."""
+    entries: dict[str, Any] = {}
+    reference = None
+    for plan in dict.fromkeys(job.plan for job in jobs):
+        if (name := plan.variant_name) is None or name in entries:
+            continue
+        entry: dict[str, Any] = {"as_written": {}, "digest": None, "changed": []}
+        if plan.variant is not None:
+            entry = plan.variant.describe()
+        if plan.parameter is not None:
+            entry["changed"] = ["agentbench_runner", *entry["changed"]]
+        entries[name] = entry
+        if reference is None and plan.is_reference:
+            reference = name
+    if entries:
+        return {"variants": entries, "reference_variant": reference or next(iter(entries))}
+    return {}
