@@ -71,6 +71,7 @@ class SessionReport:
         self.drained: str | None = None
         self.ended_by: int | None = None
         self.not_run: Counter[str] = Counter()
+        self._empty_arms: list[str] = []
         self.report: dict[str, Any] | None = None
         self.written: dict[str, Path] = {}
         self.lists = ShortLists(settings.show_failures)
@@ -244,14 +245,15 @@ class SessionReport:
             self.link.tell("stop", str(stop))
 
     def _make_report(self, session: pytest.Session, exitstatus: int) -> None:
-        from pytest_agentbench.reports.gate import case_failures
+        from pytest_agentbench.reports.gate import case_failures, find_empty_arms
         from pytest_agentbench.reports.report import add_session_labels, build_report, suite_properties
 
         nodeids = sorted(self.rows, key=lambda nodeid: self.rows[nodeid].at)
         rows = [self.rows[nodeid] for nodeid in nodeids]
         report = build_report(rows, {**self._facts}, self._spent_usd())
         report |= self._find_variants()
-        faults = self._list_faults(exitstatus)
+        self._empty_arms = find_empty_arms(report["models"])
+        faults = [*self._list_faults(exitstatus), *self._empty_arms]
         gate = self._decide_gate(rows, [*self._compare_baseline(report), *case_failures(report["cases"]), *faults])
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             session.exitstatus = self._decide_exit_status(gate, exitstatus)
@@ -384,7 +386,7 @@ class SessionReport:
             if gate.passed:
                 return pytest.ExitCode.OK
             return pytest.ExitCode.TESTS_FAILED
-        if self._stop_reason or self.lost or self._list_unshared():
+        if self._stop_reason or self.lost or self._empty_arms or self._list_unshared():
             return pytest.ExitCode.TESTS_FAILED
         return exitstatus
 

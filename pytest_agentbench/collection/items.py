@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pytest_agentbench.collection.arms import NO_ARM, Arm, list_arms
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.collection.walk import DeepFolder
 from pytest_agentbench.config.documents import make_located_error
@@ -102,12 +103,13 @@ class CaseItem(pytest.Function, _TextId):
         """Resolve fixtures, then take the run, which has usually ended by now."""
         __tracebackhide__ = True
         ahead = self.config.stash.get(AHEAD, None)
-        given = ahead.fixtures.get(self.parent) if ahead is not None else None
+        place = self.parent, self.stash[JOB].plan.parameters
+        given = ahead.fixtures.get(place) if ahead is not None else None
         if given is not None:
             self.funcargs.update(given)
         super().setup()
         if given is None and ahead is not None:
-            ahead.fixtures[self.parent] = {name: self.funcargs[name] for name in RUN_FIXTURES if name in self.funcargs}
+            ahead.fixtures[place] = {name: self.funcargs[name] for name in RUN_FIXTURES if name in self.funcargs}
         if not self.config.getoption("setuponly", False):  # --setup-plan and --setup-only pay for nothing
             fetch_result(self, self.funcargs.get(RUNNER_FIXTURE), self.funcargs.get(SERVERS_FIXTURE))
 
@@ -230,7 +232,7 @@ def _make_mark(name: str) -> pytest.MarkDecorator:
     return decorator
 
 
-def make_item(parent: CaseFile, job: Job, line: int, fixtureinfo: Any = None) -> CaseItem:
+def make_item(parent: CaseFile, job: Job, line: int, fixtureinfo: Any = None, arm: Arm = NO_ARM) -> CaseItem:
     """Return the item of a job. `fixtureinfo` of a sibling spares pytest from working out the same fixtures again."""
     name = item_name(job.case_id, job.plan.column, job.repetition)
     function = case_function if job.plan.predictions is None else predicted_function
@@ -239,6 +241,8 @@ def make_item(parent: CaseFile, job: Job, line: int, fixtureinfo: Any = None) ->
     if (variant := job.plan.variant_name) is not None:
         item.extra_keyword_matches.update(variant.split("+"))
     item.stash[JOB] = job
+    if arm.callspec is not None:  # after the item is made: pytest would write it into the node id
+        item.callspec = arm.callspec
     return item
 
 
@@ -263,6 +267,7 @@ class CaseFile(pytest.Module):
         super().__init__(**kw)
         self.obj = types.ModuleType(self.path.stem)  # pytest would import the file as Python otherwise
         self._fixtureinfo: Any = None
+        self._arms: list[Arm] | None = None
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Yield the cases' items, and a failing node for each invalid row. Raises CollectionError with all problems."""
@@ -321,13 +326,26 @@ class CaseFile(pytest.Module):
         planner = self.config.stash[PLANNER]
         items = []
         for plan, asked in zip(plans, judges, strict=True):
-            for repetition in range(1, planner.repetitions(plan) + 1):
-                job = Job(row.case_id, row.tags, row.make, plan, repetition, judges=asked)
-                item = make_item(self, job, line, self._fixtureinfo)
-                self._fixtureinfo = getattr(item, "_fixtureinfo", None)  # the same for every item of the file
-                items.append(item)
+            for arm in self._list_arms(plan):
+                arm_plan = plan if arm.parameters is None else planner.arm(plan, arm.parameters)
+                for repetition in range(1, planner.repetitions(plan) + 1):
+                    job = Job(row.case_id, row.tags, row.make, arm_plan, repetition, judges=asked)
+                    item = make_item(self, job, line, self._fixtureinfo, arm)
+                    self._fixtureinfo = getattr(item, "_fixtureinfo", None)  # the same for every item of the file
+                    items.append(item)
         tag_items(self.config, items, row.tags)
         return items
+
+    def _list_arms(self, plan: Plan) -> list[Arm]:
+        """Return the arms of each case by the parameters of its fixtures, one without parameters."""
+        if plan.predictions is not None:
+            return [NO_ARM]
+        if self._arms is None:
+            if self._fixtureinfo is None:  # pytest works it out once, for the item and for those that follow
+                probe: Any = CaseItem.from_parent(self, name=case_function.__name__, callobj=case_function)
+                self._fixtureinfo = getattr(probe, "_fixtureinfo", None)
+            self._arms = list_arms(self, case_function, self._fixtureinfo)
+        return self._arms
 
     def _make_bad_node(self, row: BadRow) -> BadRowNode:
         place = f"line {row.line}" if row.path == self.path else f"{row.path.name} line {row.line}"

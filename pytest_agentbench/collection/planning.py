@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,7 +20,7 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.engine.case_rules import CaseRules
 from pytest_agentbench.engine.driver import overrides_runner
-from pytest_agentbench.engine.job import OWN_AGENT, Plan, judge_of, name_subject
+from pytest_agentbench.engine.job import OWN_AGENT, FixtureParameters, Plan, judge_of, name_place, name_subject
 from pytest_agentbench.engine.services import Registry, build_registry
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.metrics.registry import Metric, asks_model, metric_problems
@@ -87,6 +87,7 @@ class Planner:
     _plans: dict[tuple[ConfigRoot, bool], list[Plan] | None] = field(default_factory=dict)
     _stored: dict[ConfigRoot, _Session | None] = field(default_factory=dict)
     _own_agents: dict[Path, bool] = field(default_factory=dict)
+    _arms: dict[tuple[Plan, FixtureParameters], Plan] = field(default_factory=dict)
 
     @cached_property
     def rules(self) -> CaseRules:
@@ -122,6 +123,18 @@ class Planner:
             self._plans[key] = None  # an error is said with the first file and not with each of thousands
             self._plans[key] = self._make_plans(root, own_agent)
         return self._plans[key] or []
+
+    def arm(self, plan: Plan, parameters: FixtureParameters) -> Plan:
+        """Return the plan for these parameters of the fixtures, the same object for all files."""
+        key = plan, parameters
+        if key not in self._arms:
+            place = name_place(plan.model_id, plan.variant, parameters)
+            model_store = self.store.of_model(
+                plan.suite_id, plan.run_profile, plan.evaluation_profile, place, tuple(plan.judges.values())
+            )
+            is_reference = parameters.place == 0 and (plan.variant is None or plan.is_reference)
+            self._arms[key] = replace(plan, parameters=parameters, model_store=model_store, is_reference=is_reference)
+        return self._arms[key]
 
     def own_plans(self, opened: OpenedSource, subjects: Sequence[StoredAnswers]) -> list[Plan]:
         """Return a plan for each of a file's own subjects, limited to the models that the session names.
@@ -338,7 +351,7 @@ class Planner:
             evaluation_profile=evaluation,
             judges=judges,
             model_store=self.store.of_model(
-                suite_id, run_profile, evaluation, name_store(model_id, variant), tuple(judges.values())
+                suite_id, run_profile, evaluation, name_place(model_id, variant), tuple(judges.values())
             ),
             suite_id=suite_id,
             own_agent=own_agent,
@@ -451,20 +464,6 @@ def make_planner(config: pytest.Config, settings: Settings) -> Planner:
         predicted,
         unasked,
     )
-
-
-def name_store(model_id: str, variant: Variant | None, parameter: int = 0) -> str:
-    """Return the name of a column in the store. Arms of one case have separate places.
-
-    The name contains the variant's effect and not its name, so that a renamed variant finds its runs. The case as it
-    stands has the name that it has without variants. `parameter` is the place of the fixtures' parameters.
-    """
-    parts = [model_id]
-    if parameter:
-        parts.append(str(parameter + 1))
-    if variant is not None and variant.effect:
-        parts.append(variant.digest)
-    return ":".join(parts)
 
 
 def _list_doubts(files: Iterable[ConfigFile]) -> list[str]:

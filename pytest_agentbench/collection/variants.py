@@ -129,8 +129,9 @@ def describe_variants(jobs: Iterable[Job]) -> dict[str, Any]:
         entry: dict[str, Any] = {"as_written": {}, "digest": None, "changed": []}
         if plan.variant is not None:
             entry = plan.variant.describe()
-        if plan.parameter is not None:
-            entry["changed"] = ["agentbench_runner", *entry["changed"]]
+        if plan.parameters is not None:
+            # The digest of the declared part alone would be that of other arms too
+            entry |= {"digest": None, "changed": ["agentbench_runner", *entry["changed"]]}
         entries[name] = entry
         if reference is None and plan.is_reference:
             reference = name

@@ -19,7 +19,7 @@ from functools import cache, partial
 from importlib import metadata
 from importlib.machinery import ModuleSpec, PathFinder
 from inspect import getattr_static
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -57,14 +57,19 @@ class Code:
 class CodeReader:
     """Reads the identities of code in one session.
 
-    `rootdir` is left out of paths that the code holds. `began` is the session's start in ns since the epoch.
+    `rootdir` is left out of paths that the code holds. `began` is the session's start in ns since the epoch. With
+    `masks_parameters` the sources are read without the parameters of fixtures, whose values count by themselves.
     """
 
-    def __init__(self, rootdir: Path, began: int) -> None:
-        self.began = began
+    def __init__(self, rootdir: Path, began: int, *, masks_parameters: bool = False) -> None:
+        self.rootdir, self.began, self._masks_parameters = rootdir, began, masks_parameters
         self._values = Values(rootdir)
         self._sources: dict[str, tuple[str, tuple[Import, ...]]] = {}
         self._followed: dict[frozenset[str], Code] = {}
+
+    def for_arms(self) -> CodeReader:
+        """Return a reader for agents that differ in their fixtures' parameters: an edit of one changes only its own."""
+        return CodeReader(self.rootdir, self.began, masks_parameters=True)
 
     def read(
         self,
@@ -163,6 +168,8 @@ class CodeReader:
         if file not in self._sources:
             self.require_unchanged(file)
             data = read_file(file)
+            if self._masks_parameters:
+                data = mask_parameters(data)
             self._sources[file] = short_hash(data), tuple(find_imports(data)) if file.endswith(".py") else ()
         return self._sources[file]
 
@@ -172,6 +179,29 @@ def find_imports(source: bytes) -> Iterator[Import]:
     with suppress(SyntaxError, ValueError, RecursionError):  # Python cannot load it either
         yield from _imports_below(ast.parse(source), late=False)
     yield from ((True, 0, name.decode(), ()) for name in _IMPORTED_BY_NAME.findall(source))
+
+
+def mask_parameters(source: bytes) -> bytes:
+    """Return a module's source without the values of `params` and `ids` of fixtures' decorators."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return source
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    calls = (each for node in functions for each in node.decorator_list if isinstance(each, ast.Call))
+    values = [
+        keyword.value
+        for call in calls
+        if getattr(call.func, "attr", getattr(call.func, "id", None)) == "fixture"
+        for keyword in call.keywords
+        if keyword.arg in ("params", "ids")
+    ]
+    starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]
+    for value in sorted(values, key=lambda value: (value.lineno, value.col_offset), reverse=True):
+        begin = starts[value.lineno - 1] + value.col_offset
+        end = starts[(value.end_lineno or value.lineno) - 1] + (value.end_col_offset or value.col_offset)
+        source = source[:begin] + source[end:]
+    return source
 
 
 def _imports_below(node: ast.AST, late: bool) -> Iterator[Import]:

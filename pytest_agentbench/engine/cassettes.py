@@ -53,25 +53,27 @@ def tape_of_run(attempt: Attempt, servers: Iterable[str] = ()) -> Tape | None:
     modes |= {name: services.cassettes.mode for grader in graders for name in grader.others_asked}
     from pytest_agentbench.models.tape import make_tape
 
-    return make_tape(services.cassettes, attempt.case, subject, attempt.job.repetition, modes)
+    place = plan.name_place(subject)
+    return make_tape(services.cassettes, attempt.case, subject, attempt.job.repetition, modes, place)
 
 
 def run_cassette(attempt: Attempt, model: Model) -> dict[str, Any]:
     """Return the cassette's part of the run's fingerprint, {} unless the run is replayed."""
     if attempt.plan.predictions is not None or attempt.services.cassettes.mode_of(model) not in _READING:
         return {}
-    return {"cassette": attempt.services.cassettes.digest(attempt.case, model.model_id, attempt.job.repetition)}
+    return {"cassette": _digest(attempt, model.model_id)}
 
 
 def verdict_cassette(attempt: Attempt, artifact: RunArtifact) -> dict[str, Any]:
     """Return the cassette's part of the verdict's fingerprint, {} unless a judge is replayed."""
     if not _READING.intersection(_judges_modes(attempt)):
         return {}
-    return {
-        "cassette": attempt.services.cassettes.digest(
-            attempt.case, str(artifact.model["model_id"]), attempt.job.repetition
-        )
-    }
+    return {"cassette": _digest(attempt, str(artifact.model["model_id"]))}
+
+
+def _digest(attempt: Attempt, model_id: str) -> str | None:
+    place = attempt.plan.name_place(model_id)
+    return attempt.services.cassettes.digest(attempt.case, place, attempt.job.repetition)
 
 
 def records_run(tape: Tape) -> bool:

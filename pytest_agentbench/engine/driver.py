@@ -68,7 +68,7 @@ class RunAhead:
         """Set once nothing is in flight; None while the session goes on."""
         self.shared: list[Any] = []
         self.fixtures: dict[Any, dict[str, Any]] = {}
-        """Live values of RUN_FIXTURES by file: items of the file use them instead of pytest's set-up of fixtures."""
+        """Live values of RUN_FIXTURES by file and fixtures' parameters: items use them instead of pytest's set-up."""
         self.values: dict[tuple[int, int], FixtureValues] = {}
         self.culprits: dict[pytest.Item, str] = {}
         jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
@@ -243,6 +243,8 @@ def group_jobs(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
             place = (id(item.parent), id(job.plan), _param(item, RUNNER_FIXTURE), _param(item, SERVERS_FIXTURE))
             if place not in siblings:
                 runner = _scope(item, RUNNER_FIXTURE, runners) if job.plan.own_agent else job.plan.predictions
+                if job.plan.parameters is not None:  # of any fixture that the runner's may ask for
+                    runner = runner, job.plan.parameters.place
                 group = StartGroup(runner, id(job.plan.run_profile), _scope(item, SERVERS_FIXTURE, servers))
                 siblings[place] = groups.setdefault(group, group)  # one object: comparing paths costs each run 7 µs
             job.start_group = siblings[place]
@@ -320,7 +322,8 @@ class Origins:
                 found[each] = None
                 todo += [below for name in each.argnames for below in self._below(each, name, nodeid)]
         params = {each.argname: told for each in found if (told := self.made[each.argname][each]) is not None}
-        return Origin(tuple(each.func for each in found), params)
+        is_arm = self.item is not None and self.item.stash[JOB].plan.parameters is not None
+        return Origin(tuple(each.func for each in found), params, is_arm)
 
     def _below(self, fixturedef: Any, name: str, nodeid: str) -> list[Any]:
         """Return the nearest visible fixture that `fixturedef` gets as its argument `name`.

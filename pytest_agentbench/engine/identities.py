@@ -25,11 +25,12 @@ _ADVICE = "; give it an attribute `fingerprint`, a text that names its version"
 class Origin:
     """The functions of the fixture that made an agent and of the fixtures below it, with their parameters.
 
-    `params` maps a fixture's name to `(parameter, its place)`.
+    `params` maps a fixture's name to `(parameter, its place)`. `is_arm`: the parameters make a variant of cases.
     """
 
     functions: tuple[Callable[..., Any], ...] = ()
     params: Mapping[str, tuple[Any, int]] = field(default_factory=dict)
+    is_arm: bool = False
 
 
 @dataclass(slots=True)
@@ -62,6 +63,11 @@ class Identities:
         """Return the session's reader of code."""
         return self.open_reader()
 
+    @cached_property
+    def arm_reader(self) -> CodeReader:
+        """Return the session's reader of agents that differ in their fixtures' parameters."""
+        return self.reader.for_arms()
+
     def made(self, agent: object, scope: object, origin: Origin, brief: Any = None) -> None:
         """Record the origin of an agent. `scope` is the scope of its fixture, as in StartGroup.
 
@@ -83,7 +89,16 @@ class Identities:
         if (version := _read_fingerprint(agent, "agentbench_runner", "agent")) is not None:
             return Plain(name=name, fingerprint=version)
         made, head = self._made(agent, scope), {"name": name}
-        read = lambda: self.reader.read(agent, made.origin.functions, made.origin.params)  # noqa: E731
+
+        def read() -> Code:
+            from pytest_agentbench.engine.agent_values import is_scalar
+
+            origin, reader = made.origin, self.reader
+            # The value of an object is not known, so its source must count
+            if origin.is_arm and all(is_scalar(value) for value, _ in origin.params.values()):
+                reader = self.arm_reader
+            return reader.read(agent, origin.functions, origin.params)
+
         made.code = self._current(made.code, read, f"the agent {name}", head, _ADVICE)
         return made.code.shown
 

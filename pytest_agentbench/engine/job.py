@@ -39,6 +39,28 @@ def name_subject(agent: str, model_id: str) -> str:
     return f"{agent}+{model_id}"
 
 
+class FixtureParameters(NamedTuple):
+    """Parameters of the fixtures that make the user's own agent: their name, their place from 0, a hash of them."""
+
+    name: str
+    place: int
+    values: str
+
+
+def name_place(model_id: str, variant: Variant | None, parameters: FixtureParameters | None = None) -> str:
+    """Return the name of a column among stored runs and cassettes, where arms of one case have separate places.
+
+    The name contains the variant's effect and not its name, so that a renamed variant finds its runs. The case as it
+    stands has the name that it has without variants.
+    """
+    parts = [model_id]
+    if parameters is not None:
+        parts.append(parameters.values)
+    if variant is not None and variant.effect:
+        parts.append(variant.digest)
+    return ":".join(parts)
+
+
 def judge_of(subject: Model | None, name: str | None) -> str | None:
     """Return the id of the model that judges the subject's runs if a profile or a metric names `name`.
 
@@ -56,8 +78,7 @@ class Plan:
     model `author`, neither a model nor an agent runs. `judges` maps judge ids to models. `suite` is the session's
     suite, None without one. `agent` is the agent that the session names for cases with the runner `agent`; `model_id`
     then contains both names. `variant` changes each case, None without variants; others
-    are compared with the one that `is_reference`. `parameter` is the id of the fixtures'
-    parameters that make the user's own agent.
+    are compared with the one that `is_reference`. `parameters` are those of the fixtures, None without parameters.
     """
 
     root: ConfigRoot
@@ -75,18 +96,22 @@ class Plan:
     agent: str | None = None
     variant: Variant | None = None
     is_reference: bool = False
-    parameter: str | None = None
+    parameters: FixtureParameters | None = None
 
     @property
     def variant_name(self) -> str | None:
-        """Return the name of the variant in ids and reports: the agent's parameter, the declared name, or both."""
-        declared = None if self.variant is None else self.variant.name
-        return "+".join(filter(None, (self.parameter, declared))) or None
+        """Return the name of the variant in ids and reports: of the fixtures' parameters, the declared one, or both."""
+        names = [each.name for each in (self.parameters, self.variant) if each is not None]
+        return "+".join(names) or None
 
     @property
     def column(self) -> str:
         """Return the name of the model with its variant in item ids and reports."""
         return name_column(self.model_id, self.variant_name)
+
+    def name_place(self, model_id: str) -> str:
+        """Return the name of a model's column among stored runs and cassettes."""
+        return name_place(model_id, self.variant, self.parameters)
 
     @property
     def declared_id(self) -> str:

@@ -483,9 +483,17 @@ def _list_exchanges(stored: Cassette | ConfigError | None) -> tuple[Exchange, ..
 
 
 def make_tape(
-    cassettes: Cassettes, case: Case, model_id: str, repetition: int, modes: Mapping[str, CassetteMode]
+    cassettes: Cassettes,
+    case: Case,
+    model_id: str,
+    repetition: int,
+    modes: Mapping[str, CassetteMode],
+    place: str | None = None,
 ) -> Tape:
-    """Return the tape of a run. `modes` are its models' modes by id; others have the session's."""
+    """Return the tape of a run. `modes` are its models' modes by id; others have the session's.
+
+    `place` is the name of the file's column, default: the model's id.
+    """
     label = Cassette(case.case_id, model_id, repetition, cassettes.session)
-    path = cassettes.path(case, model_id, repetition)
+    path = cassettes.path(case, place or model_id, repetition)
     return Tape(path, label, lambda asked: modes.get(asked, cassettes.mode), cassettes.redactor)

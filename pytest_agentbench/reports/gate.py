@@ -46,6 +46,15 @@ def judged_cases(report: Mapping[str, Any], column: str) -> int:
     return len(scores)
 
 
+def find_empty_arms(models: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each variant of which every run was skipped: there are no pairs with other variants."""
+    arms = [model for model in models if "variant" in model]
+    empty = [arm for arm in arms if arm["skipped"] == arm["runs"]]
+    if len(empty) == len(arms):
+        return []
+    return [f"No pairs: all {arm['runs']} runs of {column_of(arm)} were skipped." for arm in empty]
+
+
 MIN_COMPLETION = 0.95
 """Default share of runs that must reach a verdict for the gate to pass."""
 

@@ -200,7 +200,7 @@ class Dataset:
             parse_template(template)
             recipe = self.recipe
             if recipe is None:
-                descriptor = DatasetDescriptor(schema_version=1)
+                descriptor = DatasetDescriptor(schema_version=1, files=(self.path.name,))
                 recipe = Recipe(self.path, descriptor, Scope(str(self.path.parent)), (self.path,))
             changed = recipe.descriptor.model_copy(update={"prompt": template})
             self._prompted[template] = replace(self, recipe=replace(recipe, descriptor=changed))
