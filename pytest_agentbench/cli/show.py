@@ -131,7 +131,7 @@ def _render_row(row: Mapping[str, Any], output: Path) -> Iterator[Line]:
 
 
 def _describe_outcome(row: Mapping[str, Any]) -> str:
-    from pytest_agentbench.reports.table import format_money, format_number, format_seconds
+    from pytest_agentbench.reports.table import column_of, format_money, format_number, format_seconds
 
     parts = [row["outcome"]]
     if row["final_score"] is not None:
@@ -140,7 +140,7 @@ def _describe_outcome(row: Mapping[str, Any]) -> str:
         parts.append(format_seconds(row["duration_seconds"]))
     if row["cost_usd"]["run"] is not None:
         parts.append(format_money(row["cost_usd"]["run"]))
-    return f"{printable(row['case_id'])} on {printable(row['model_id'])}: {', '.join(parts)}"
+    return f"{printable(row['case_id'])} on {printable(column_of(row))}: {', '.join(parts)}"
 
 
 def _render_faults(evaluation: Evaluation | None) -> Iterator[Line]:
