@@ -102,7 +102,7 @@ def merge_reports(
     lost = [sentence for group in groups for sentence in _list_missing_runs(group)]
     unlike = [sentence for group in groups for sentence in _list_unequal_inputs(group)]
     of_runs = {sentence for part in parts for sentence in family_warnings(part.runs)}
-    report = build_report(rows, {}, _sum_spent(parts))
+    report = build_report(rows, {}, _sum_spent(parts)) | _join_variants(parts)
     faults = _join_sentences(parts, "faults")
     if not partial:
         faults += lost
@@ -196,6 +196,22 @@ def _list_unequal_inputs(group: Sequence[Part]) -> Iterator[str]:
     if len(inputs) > 1:
         parts = " and ".join(f"{part.label} ({part.name})" for part in reversed(inputs.values()))
         yield f"case files or profiles of {parts} differ"
+
+
+def _join_variants(parts: Sequence[Part]) -> dict[str, Any]:
+    """Return the variants of all parts. Raises ConfigError for a name with two effects."""
+    variants: dict[str, Any] = {}
+    for part in parts:
+        for name, entry in part.report.get("variants", {}).items():
+            if variants.setdefault(name, entry)["digest"] != entry["digest"]:
+                raise ConfigError(
+                    f"{part.name}: variants.{name}: found another effect than in the reports before, expected the same "
+                    "in all parts; run the parts again with one declaration"
+                )
+    references = [part.report["reference_variant"] for part in parts if "reference_variant" in part.report]
+    if references:
+        return {"variants": variants, "reference_variant": references[0]}
+    return {}
 
 
 def _sum_spent(parts: Sequence[Part]) -> dict[str, Any]:

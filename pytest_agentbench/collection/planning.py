@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pytest_agentbench.collection.roots import session_roots
-from pytest_agentbench.collection.variants import MOST_COLUMNS, SessionVariants, choose_variants
+from pytest_agentbench.collection.variants import MOST_COLUMNS, SessionVariants, VariantOptionError, choose_variants
 from pytest_agentbench.config.base import ConfigFile, suggest
 from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, RunProfile, SuiteFile
@@ -121,7 +121,10 @@ class Planner:
         key = (root, own_agent)
         if key not in self._plans:
             self._plans[key] = None  # an error is said with the first file and not with each of thousands
-            self._plans[key] = self._make_plans(root, own_agent)
+            try:
+                self._plans[key] = self._make_plans(root, own_agent)
+            except VariantOptionError as error:
+                self.problem = str(error)
         return self._plans[key] or []
 
     def arm(self, plan: Plan, parameters: FixtureParameters) -> Plan:

@@ -22,6 +22,10 @@ MOST_COLUMNS = 200
 _MOST_PROBLEMS = 20
 
 
+class VariantOptionError(ConfigError):
+    """A wrong --agentbench-variant, which ends the session before anything is collected further."""
+
+
 @dataclass(frozen=True)
 class SessionVariants:
     """Variants in the order of their columns, and the name of the one that others are compared with."""
@@ -31,7 +35,10 @@ class SessionVariants:
 
 
 def choose_variants(suite: SuiteFile | None, profile: RunProfile, options: Sequence[VariantOption]) -> SessionVariants:
-    """Return the session's variants. Raises ConfigError for an unknown name, two places, and equal variants."""
+    """Return the session's variants.
+
+    Raises VariantOptionError for a wrong option, and ConfigError for two places and for equal variants.
+    """
     declaring = [file for file in (suite, profile) if file is not None and file.variants]
     if not declaring and not options:
         return SessionVariants()
@@ -43,7 +50,7 @@ def choose_variants(suite: SuiteFile | None, profile: RunProfile, options: Seque
     if selected := [option.name for option in options if option.overrides is None]:
         for name in selected:
             if name not in variants:
-                raise ConfigError(f"--agentbench-variant: unknown variant {name!r}{suggest(name, variants)}")
+                raise VariantOptionError(f"--agentbench-variant: unknown variant {name!r}{suggest(name, variants)}")
         chosen = {option.name for option in options}
         variants = {name: variant for name, variant in variants.items() if name in chosen}
     _refuse_equal(variants.values())
@@ -60,7 +67,7 @@ def _declared(file: FileWithVariants) -> dict[str, Variant]:
 
 
 def _added(options: Iterable[VariantOption]) -> dict[str, Variant]:
-    """Return the variants that the command line declares. Raises ConfigError."""
+    """Return the variants that the command line declares. Raises VariantOptionError."""
     from pytest_agentbench.config.variants import name_problem, parse_variant
     from pytest_agentbench.engine.variants import Variant
 
@@ -69,8 +76,12 @@ def _added(options: Iterable[VariantOption]) -> dict[str, Variant]:
         if option.overrides is None:
             continue
         if (problem := name_problem(option.name)) is not None:
-            raise ConfigError(f"--agentbench-variant: {problem}")
-        added[option.name] = Variant(option.name, parse_variant(option.name, option.overrides, option.folder))
+            raise VariantOptionError(f"--agentbench-variant: {problem}")
+        try:
+            fields = parse_variant(option.name, option.overrides, option.folder)
+        except ConfigError as error:
+            raise VariantOptionError(str(error)) from error
+        added[option.name] = Variant(option.name, fields)
     return added
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from pytest_agentbench.config.base import ConfigFile, Guest, Origin
 from pytest_agentbench.config.documents import Loc, make_located_error
 from pytest_agentbench.config.model_entries import ModelEntry
-from pytest_agentbench.config.profiles import EvaluationProfile, FileWithVariants, ModelsFile, RunProfile, SuiteFile
+from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.request_fields import EXTRA_BODY, spread_extra_body
 from pytest_agentbench.config.sections import RunnerSettings, SectionedFile
 from pytest_agentbench.errors import ConfigError
@@ -84,6 +84,7 @@ RUN_LIMITS: Mapping[str, Loosens] = {
     "network.hosts": _further_hosts,
     "network.allow_private": _asks_for_more,
     "mcp_servers": _asks_for_more,
+    "variants": _asks_for_more,
     "allow_outside_paths": _more,
     "allow_floating_image": _more,
     "reuse_unsuccessful": _more,
@@ -124,8 +125,6 @@ def _excess(file: ConfigFile, limit: ConfigFile, guest: Guest) -> Iterator[tuple
         yield from _beyond(file, limit, EVALUATION_LIMITS)
     elif isinstance(file, SuiteFile) and isinstance(limit, SuiteFile):
         yield from _suite_excess(file, limit)
-    if isinstance(file, FileWithVariants) and file.variants:  # each of them may change any limit
-        yield ("variants",), [*file.variants], []
     if isinstance(file, SectionedFile) and isinstance(limit, SectionedFile):
         yield from _sections_excess(file, limit, guest)
 
@@ -167,6 +166,8 @@ def _suite_excess(suite: SuiteFile, limit: SuiteFile) -> Iterator[tuple[Loc, Any
         same = limits.get(model.model_id)
         if model != same and (more := sorted(model.model_fields_set - _SUITE_MODEL)):
             yield ("models", at, more[0]), more, "model_id" if same is None else same
+    if _asks_for_more(suite.variants, limit.variants):  # each of them may change any limit
+        yield ("variants",), suite.variants, limit.variants
 
 
 def _sections_excess(guest_file: SectionedFile, limit: SectionedFile, guest: Guest) -> Iterator[tuple[Loc, Any, Any]]:

@@ -29,7 +29,7 @@ from pytest_agentbench.records.case import SandboxSettings
 
 HARMLESS = {
     "schema_version metadata run_profile_id title runner_defaults model_overrides task_text",
-    "execution_policy.fail_fast execution_policy.stop_on_runner_error parallel_tools exclude_tools",
+    "execution_policy.fail_fast execution_policy.stop_on_runner_error parallel_tools exclude_tools reference_variant",
     "planner.summarise_over_tokens planner.information_tokens planner.sequential_only_tools planner.language",
     "planner.resident_servers planner.distractors planner.compat",
     # Refused of guests where they are read: config/prompt_files.py.
@@ -163,6 +163,7 @@ REPORTS_WITH_PROMPTS = {"reports": ["a.jsonl"], "parts": ["fact"], "prompts": "t
         ("allow_floating_image", True, {}),
         ("reuse_unsuccessful", True, {}),
         ("mcp_servers", {"x": {"command": "x", "env": {"A": "secret"}}}, {}),
+        ("variants", {"x": {"case": {"runner.max_turns": 900}}}, {}),
         ("openclaw", {"agent_id": "a", "image": "a:1", "timeout_seconds": 1, "docker_cli": "./evil"}, {}),
         ("run_timeout_seconds", 61, {"run_timeout_seconds": 60}),
         ("execution_policy.run_repetitions", {"run_repetitions": 2}, {}),

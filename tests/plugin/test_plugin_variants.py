@@ -7,6 +7,8 @@ import json
 import pytest
 from support.bench import HEAD
 
+from pytest_agentbench.cli import main
+
 SAYS_PROMPT = (
     HEAD
     + """
@@ -139,11 +141,18 @@ def test_an_aa_variant_makes_runs_of_its_own(project):
     assert [row["reused"] for row in run(project).runs.values()] == [True, True]
 
 
-def test_workers_report_variants_too(project):
+def test_workers_and_merged_shards_report_variants_too(project):
+    project.case("two")
     suite(project, SHORT)
     finished = run(project, "-n2")
-    assert sorted(finished.outcomes) == ["one[agent:base]", "one[agent:short]"]
+    assert sorted(finished.outcomes) == [f"{case}[agent:{name}]" for case in ("one", "two") for name in SHORT]
     assert [*finished.report["variants"]] == ["base", "short"]
+    for part in ("1", "2"):
+        run(project, "--agentbench-shard", f"{part}/2", "--agentbench-json", f"{part}.json")
+    assert main(["merge", "1.json", "2.json", "--output", "merged.json"]) == 0
+    merged = json.loads((project.path / "merged.json").read_text())
+    assert merged["variants"] == finished.report["variants"]
+    assert [(each["variant"], each["runs"]) for each in merged["models"]] == [("base", 2), ("short", 2)]
 
 
 def test_a_hand_written_test_runs_in_each_variant(project):
@@ -204,7 +213,11 @@ def _matches(line, pattern):
 def test_an_unknown_name_is_refused_with_the_known_ones(project):
     suite(project, SHORT)
     finished = run(project, "--agentbench-variant", "shrt")
+    assert finished.exit == 4
     assert "--agentbench-variant: unknown variant 'shrt'; did you mean 'short'?" in finished.text
+    wrong = run(project, "--agentbench-variant", "x={sytem: y}")
+    assert wrong.exit == 4
+    assert "--agentbench-variant x:1:2: sytem: unknown field; did you mean 'system'?" in wrong.text
     assert not project.lines("runs.txt")
 
 
