@@ -251,7 +251,11 @@ class SessionReport:
         nodeids = sorted(self.rows, key=lambda nodeid: self.rows[nodeid].at)
         rows = [self.rows[nodeid] for nodeid in nodeids]
         report = build_report(rows, {**self._facts}, self._spent_usd())
-        report |= self._find_variants()
+        if variants := self._find_variants():
+            from pytest_agentbench.reports.comparison.comparing import compare_variants
+
+            report |= variants
+            report["variant_comparisons"] = [each.as_dict() for each in compare_variants(report)]
         self._empty_arms = find_empty_arms(report["models"])
         faults = [*self._list_faults(exitstatus), *self._empty_arms]
         gate = self._decide_gate(rows, [*self._compare_baseline(report), *case_failures(report["cases"]), *faults])

@@ -141,6 +141,17 @@ def test_an_aa_variant_makes_runs_of_its_own(project):
     assert [row["reused"] for row in run(project).runs.values()] == [True, True]
 
 
+def test_variants_are_compared_with_the_reference_case_by_case(bench):
+    bench.agent(HEAD + "def agent(case): return 'Paris' if any(m.role == 'system' for m in case.messages) else 'Rome'")
+    bench.questions(8)
+    suite(bench, {"short": {"system": "Be brief."}, "base": {}}, reference_variant="base")
+    finished = run(bench)
+    [compared] = finished.report["variant_comparisons"]
+    assert (compared["model_id"], compared["baseline_model_id"]) == ("agent:short", "agent:base")
+    assert (compared["verdict"], compared["cases"]["paired"]) == ("better", 8)
+    finished.result.stdout.fnmatch_lines(["variants compared with base", "  agent:short against agent:base: * better."])
+
+
 def test_workers_and_merged_shards_report_variants_too(project):
     project.case("two")
     suite(project, SHORT)

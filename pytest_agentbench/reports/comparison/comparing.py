@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
+from typing import Any
 
-from pytest_agentbench.reports.comparison.campaigns import Campaign, CaseRuns, Sample
+from pytest_agentbench.reports.comparison.campaigns import Campaign, CaseRuns, Sample, build_campaign
 from pytest_agentbench.reports.comparison.pairing import describe_renamed, pair_renamed
 from pytest_agentbench.reports.comparison.results import (
     BETTER,
@@ -23,6 +24,7 @@ from pytest_agentbench.reports.comparison.results import (
 from pytest_agentbench.reports.comparison.wording import summary
 from pytest_agentbench.reports.gate import MIN_COMPLETION, CaseKey, Counts
 from pytest_agentbench.reports.rows import Row
+from pytest_agentbench.reports.table import column_of
 from pytest_agentbench.statistics import paired
 from pytest_agentbench.statistics.estimates import mean_of
 from pytest_agentbench.statistics.paired import (
@@ -209,6 +211,29 @@ def compare(
         max_regressions=max_regressions,
         min_completion=min_completion,
     )
+
+
+def compare_variants(report: Mapping[str, Any]) -> list[ModelComparison]:
+    """Return each variant of a report against the reference variant of its model, tested together.
+
+    An agent that a variant names is compared with the model that it asks.
+    """
+    pairs = [*_pair_variants(report)]
+    if not pairs:
+        return []
+    columns = build_campaign(report).models
+    return _conclude([_compare_model(columns[old], columns[new], old, new, len(pairs)) for old, new in pairs])
+
+
+def _pair_variants(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the columns of the reference variant and of each other variant, by models."""
+    name = report.get("reference_variant")
+    references = {each["model_id"]: column_of(each) for each in report["models"] if each.get("variant") == name}
+    for entry in report["models"]:
+        model_id = entry["model_id"]
+        reference = references.get(model_id) or references.get(model_id.partition("+")[2])
+        if reference is not None and column_of(entry) != reference:
+            yield reference, column_of(entry)
 
 
 def _match_models(baseline: Campaign, current: Campaign) -> list[tuple[str, str]]:

@@ -218,9 +218,19 @@ _LAST_DROPPED = (0, 1, 2, 3, 5, 4)
 
 def write_comparison(reporter: Terminal, comparison: dict[str, Any], *, full: bool = False) -> None:
     """Write each model's verdict and regressions, then notes; `full`: all figures, changes, cases without partner."""
-    style, listed = style_of(reporter), LISTED_IN_FULL if full else LISTED
     reporter.write_line(visible_line(compared_with(comparison)), bold=True)
-    for model in comparison["models"]:
+    write_compared(reporter, comparison["models"], full=full)
+    for side, models in (("baseline", comparison["only_baseline"]), ("current", comparison["only_current"])):
+        if models:
+            reporter.write_line(f"  only in the {side} report: {visible_line(', '.join(models))}")
+    for note in comparison["notes"]:
+        reporter.write_line(f"  note: {visible_line(note)}", yellow=True)
+
+
+def write_compared(reporter: Terminal, models: Sequence[dict[str, Any]], *, full: bool = False) -> None:
+    """Write the verdict and the regressions of each model, or variant, against its baseline."""
+    style, listed = style_of(reporter), LISTED_IN_FULL if full else LISTED
+    for model in models:
         if full:
             reporter.line("")
         reporter.write_line(f"  {visible_line(model['summary'])}", **_COLOURS.get(model["verdict"], {}))
@@ -237,11 +247,6 @@ def write_comparison(reporter: Terminal, comparison: dict[str, Any], *, full: bo
                 reporter.write_line(f"  {chance_text(by_chance)}")
         for line in left_out(model["cases"], listed):
             reporter.write_line(f"  {visible_line(line)}")
-    for side, models in (("baseline", comparison["only_baseline"]), ("current", comparison["only_current"])):
-        if models:
-            reporter.write_line(f"  only in the {side} report: {visible_line(', '.join(models))}")
-    for note in comparison["notes"]:
-        reporter.write_line(f"  note: {visible_line(note)}", yellow=True)
 
 
 def write_failures(reporter: Terminal, failures: Sequence[str]) -> None:
