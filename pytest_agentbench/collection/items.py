@@ -323,29 +323,31 @@ class CaseFile(pytest.Module):
                 yield from self._make_items(row, row.line if row.path == opened.path else 1, plans, asked)
 
     def _make_items(self, row: SourceCase, line: int, plans: list[Plan], judges: Judges) -> list[CaseItem]:
+        items = self._make_arms(row, line, plans, judges, self._arms or [NO_ARM])
+        if self._arms is None and items:
+            # pytest has worked out the fixtures for the first item
+            self._arms = [NO_ARM]
+            if all(plan.predictions is None for plan in plans):
+                self._arms = list_arms(self, case_function, self._fixtureinfo)
+            if self._arms != [NO_ARM]:
+                items = self._make_arms(row, line, plans, judges, self._arms)
+        tag_items(self.config, items, row.tags)
+        return items
+
+    def _make_arms(
+        self, row: SourceCase, line: int, plans: list[Plan], judges: Judges, arms: list[Arm]
+    ) -> list[CaseItem]:
         planner = self.config.stash[PLANNER]
         items = []
         for plan, asked in zip(plans, judges, strict=True):
-            for arm in self._list_arms(plan):
+            for arm in arms:
                 arm_plan = plan if arm.parameters is None else planner.arm(plan, arm.parameters)
                 for repetition in range(1, planner.repetitions(plan) + 1):
                     job = Job(row.case_id, row.tags, row.make, arm_plan, repetition, judges=asked)
                     item = make_item(self, job, line, self._fixtureinfo, arm)
                     self._fixtureinfo = getattr(item, "_fixtureinfo", None)  # the same for every item of the file
                     items.append(item)
-        tag_items(self.config, items, row.tags)
         return items
-
-    def _list_arms(self, plan: Plan) -> list[Arm]:
-        """Return the arms of each case by the parameters of its fixtures, one without parameters."""
-        if plan.predictions is not None:
-            return [NO_ARM]
-        if self._arms is None:
-            if self._fixtureinfo is None:  # pytest works it out once, for the item and for those that follow
-                probe: Any = CaseItem.from_parent(self, name=case_function.__name__, callobj=case_function)
-                self._fixtureinfo = getattr(probe, "_fixtureinfo", None)
-            self._arms = list_arms(self, case_function, self._fixtureinfo)
-        return self._arms
 
     def _make_bad_node(self, row: BadRow) -> BadRowNode:
         place = f"line {row.line}" if row.path == self.path else f"{row.path.name} line {row.line}"
