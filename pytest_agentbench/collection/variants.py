@@ -113,12 +113,16 @@ def find_variant_problems(jobs: Sequence[Job]) -> list[str]:
 
     problems: Counter[str] = Counter()
     example: dict[str, str] = {}
+    prompted = any(plan.variant is not None and plan.variant.fields.prompt for plan in {job.plan for job in jobs})
     for job in jobs:
         variant = job.plan.variant
-        if variant is None or job.repetition > 1 or not {"prompt", "case"} & variant.effect.keys():
+        if variant is None or job.repetition > 1:
             continue
         try:
-            job.make_case()
+            if prompted:
+                variant.require_prompt(job.case)
+            if {"prompt", "case"} & variant.effect.keys():
+                job.make_case()
         except VariantError as error:
             problems[error.problem] += 1
             example.setdefault(error.problem, job.case_id)

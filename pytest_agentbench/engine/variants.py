@@ -112,13 +112,21 @@ class Variant:
             except ValueError as error:
                 raise VariantError(self, (key,), str(error)) from error
         case = make()
-        if not any(_PROMPT.search(message.content) for message in (*case.messages, *case.turns)):
+        if not _has_slot(case):
             raise VariantError(
                 self, (key,), "the case has no {{ prompt }} in its messages; write it where the prompt belongs"
             )
         return case.model_copy(
             update={"messages": _fill_prompt(case.messages, prompt), "turns": _fill_prompt(case.turns, prompt)}
         )
+
+    def require_prompt(self, make: Callable[[], Case]) -> None:
+        """Raise VariantError if the case waits for the prompt of a variant and this variant has none.
+
+        Rows have templates of their own. Called if another variant has a prompt: else the text stands for itself.
+        """
+        if self.fields.prompt is None and getattr(make, "with_prompt", None) is None and _has_slot(make()):
+            raise VariantError(self, (), "has no prompt, and the case has {{ prompt }} in its messages; add one")
 
     def _changed(self, case: Case) -> Case:
         fields, changes = self.fields, dict[str, Any]()
@@ -176,6 +184,10 @@ def _locate_in_file(path: Path, loc: Loc, text: str) -> str:
 
 def _runner_attribute(runner_type: str, name: str, *, default: bool) -> bool:
     return bool(getattr(find_extension("runner", runner_type), name, default))
+
+
+def _has_slot(case: Case) -> bool:
+    return any(_PROMPT.search(message.content) for message in (*case.messages, *case.turns))
 
 
 def _fill_prompt(messages: tuple[Message, ...], prompt: str) -> tuple[Message, ...]:

@@ -8,6 +8,8 @@ import pytest
 from support.bench import HEAD
 
 from pytest_agentbench.cli import main
+from pytest_agentbench.reports.ci.document import report_markdown
+from pytest_agentbench.reports.ci.sections import Places
 
 SAYS_PROMPT = (
     HEAD
@@ -134,6 +136,14 @@ def test_a_prompt_is_the_template_of_rows_and_a_text_in_cases(project):
     assert "user: Be kind. The capital? " in run(project, "cases/one").runs["one[agent:kind]"]["answer"]
 
 
+def test_a_case_that_waits_for_a_prompt_gets_one_in_each_variant(project):
+    project.case("one", input={"messages": [{"role": "user", "content": "{{ prompt }} The capital?"}]})
+    suite(project, {"base": {}, "kind": {"prompt": "Be kind."}})
+    text = run(project).text
+    assert "variants.base: has no prompt, and the case has {{ prompt }} in its messages; add one (1 of the" in text
+    assert not project.lines("runs.txt")
+
+
 def test_an_aa_variant_makes_runs_of_its_own(project):
     suite(project, {"base": {}, "again": {"aa": True}})
     run(project)
@@ -150,6 +160,9 @@ def test_variants_are_compared_with_the_reference_case_by_case(bench):
     assert (compared["model_id"], compared["baseline_model_id"]) == ("agent:short", "agent:base")
     assert (compared["verdict"], compared["cases"]["paired"]) == ("better", 8)
     finished.result.stdout.fnmatch_lines(["variants compared with base", "  agent:short against agent:base: * better."])
+    comment = report_markdown(finished.report, Places(bench.path))
+    assert "### Variants compared with <code>base</code>" in comment
+    assert "<code>agent&#58;base</code> | 8 | 0.0 % | 100.0 % | +100.0 points |" in comment
 
 
 def test_workers_and_merged_shards_report_variants_too(project):

@@ -74,6 +74,17 @@ def comparison_blocks(
     return blocks
 
 
+def _variant_blocks(report: Mapping[str, Any]) -> list[Block]:
+    """Return the Markdown blocks of the variants against their reference, [] without variants."""
+    compared = report.get("variant_comparisons")
+    if not compared:
+        return []
+    sentences = [f"- {code(model['summary'], SENTENCE)}" for model in compared]
+    head = f"### Variants compared with {code(report['reference_variant'])}"
+    titles = ["variant", "cases", "reference", "variant", *_TITLES[4:]]
+    return [table(head, titles, map(_row, compared)), *folding_list("", sentences, SHOWN, "more")]
+
+
 def _row(model: Mapping[str, Any]) -> Sequence[str]:
     name, measure = code(model["model_id"]), model["pass_rate"]
     if model["baseline_model_id"] != model["model_id"]:
@@ -152,6 +163,7 @@ def report_markdown(report: Mapping[str, Any], places: Places, limit: int = COMM
         *sections.uncollected(report, places),
         *sections.models(report),
         *comparison_blocks(comparison, rows, places, report["session"]["gate"]["reasons"]),
+        *_variant_blocks(report),
         *sections.failures(report, places),
         *sections.errors(report, places),
         *sections.skips(report),

@@ -222,7 +222,8 @@ def compare_variants(report: Mapping[str, Any]) -> list[ModelComparison]:
     if not pairs:
         return []
     columns = build_campaign(report).models
-    return _conclude([_compare_model(columns[old], columns[new], old, new, len(pairs)) for old, new in pairs])
+    compared = [_compare_model(columns[old], columns[new], old, new, len(pairs)) for old, new in pairs]
+    return _conclude(compared, "variants")
 
 
 def _pair_variants(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -388,15 +389,18 @@ def _read_text(run: Row | None, name: str) -> str | None:
     return text
 
 
-def _conclude(models: Sequence[ModelComparison]) -> list[ModelComparison]:
-    """Return the verdicts, by p values that Holm adjusted over the models; pass rate and score are a family each."""
+def _conclude(models: Sequence[ModelComparison], plural: str = "models") -> list[ModelComparison]:
+    """Return the verdicts, by p values that Holm adjusted over the models; pass rate and score are a family each.
+
+    `plural` names the models in sentences.
+    """
     rates = _adjust_measures([model.pass_rate for model in models])
     scores = _adjust_measures([model.score for model in models])
     concluded = [
         replace(model, pass_rate=rate, score=score) for model, rate, score in zip(models, rates, scores, strict=True)
     ]
     tested = sum(rate.p_value is not None for rate in rates)
-    return [replace(_drop_chance(model), summary=summary(model, tested)) for model in concluded]
+    return [replace(_drop_chance(model), summary=summary(model, tested, plural)) for model in concluded]
 
 
 def _drop_chance(model: ModelComparison) -> ModelComparison:

@@ -49,8 +49,8 @@ def chance_text(changes: Sequence[Mapping[str, Any]]) -> str:
     return f"{CHANCE}: {', '.join(parts)}"
 
 
-def summary(model: ModelComparison, models: int) -> str:
-    """Return the result for the pass rate of one of `models`, in up to three sentences."""
+def summary(model: ModelComparison, models: int, plural: str = "models") -> str:
+    """Return the result for the pass rate of one of `models`, or of another `plural`, in up to three sentences."""
     name, measure = model.model_id, model.pass_rate
     if model.baseline_model_id != model.model_id:
         name += f" against {model.baseline_model_id}"
@@ -59,7 +59,7 @@ def summary(model: ModelComparison, models: int) -> str:
     rates = f"{format_percent(measure.baseline)} -> {format_percent(measure.current)}"
     result = (
         f"{name}: pass rate {rates} over {count_text(measure.cases, 'case')} "
-        f"({_evidence(measure, models)}): {VERDICTS[measure.verdict or 'nothing_compared']}."
+        f"({_evidence(measure, models, plural)}): {VERDICTS[measure.verdict or 'nothing_compared']}."
     )
     return " ".join([result, *_limits(measure)])
 
@@ -167,7 +167,7 @@ def _in_unit(name: str, value: float) -> str:
     return format_number(value)
 
 
-def _evidence(measure: Measure, models: int) -> str:
+def _evidence(measure: Measure, models: int, plural: str) -> str:
     assert measure.difference is not None
     assert measure.p_value is not None
     parts = [f"{points(measure.difference)} points"]
@@ -175,7 +175,7 @@ def _evidence(measure: Measure, models: int) -> str:
         parts.append(f"95 % interval {' to '.join(map(points, measure.ci95))}")
     parts.append(f"{measure.test}, {p_text(measure.p_value)}")
     if models > 1 and measure.p_adjusted is not None:
-        parts.append(f"over {models} models {p_text(measure.p_adjusted)}")
+        parts.append(f"over {models} {plural} {p_text(measure.p_adjusted)}")
     return "; ".join(parts)
 
 
