@@ -98,13 +98,13 @@ class Plan:
     is_reference: bool = False
     parameters: FixtureParameters | None = None
 
-    @property
+    @cached_property
     def variant_name(self) -> str | None:
         """Return the name of the variant in ids and reports: of the fixtures' parameters, the declared one, or both."""
         names = [each.name for each in (self.parameters, self.variant) if each is not None]
         return "+".join(names) or None
 
-    @property
+    @cached_property
     def column(self) -> str:
         """Return the name of the model with its variant in item ids and reports."""
         return name_column(self.model_id, self.variant_name)
