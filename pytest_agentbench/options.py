@@ -420,6 +420,11 @@ def _read_predictions(config: pytest.Config) -> Path | None:
             f"--agentbench-predictions: found {path} together with the model {named[0]!r}; predictions are scored as "
             "they are and no model is asked: give one of the two"
         )
+    if named := config.getoption("agentbench_variant"):
+        raise pytest.UsageError(
+            f"--agentbench-predictions: found {path} together with --agentbench-variant {named[0]}; predictions are "
+            "scored as they are, and no variant of a case is run: give one of the two"
+        )
     resolved = (config.invocation_params.dir / path).resolve()
     if not resolved.exists():
         raise pytest.UsageError(f"--agentbench-predictions: found {path}, expected an existing file of predictions")

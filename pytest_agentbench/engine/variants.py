@@ -78,7 +78,7 @@ class Variant:
     def locate(self, loc: Loc, text: str) -> str:
         """Return `file:line:column: variants.NAME...: text`, or the option in place of the file."""
         if self.path is None:
-            return f"--agentbench-variant {self.name}: {'.'.join(map(str, loc))}: {text}"
+            return ": ".join(filter(None, (f"--agentbench-variant {self.name}", ".".join(map(str, loc)), text)))
         return _locate_in_file(self.path, ("variants", self.name, *loc), text)
 
     def adapt_model(self, model: Model) -> Model:

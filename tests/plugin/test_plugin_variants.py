@@ -8,6 +8,10 @@ import pytest
 from support.bench import HEAD
 
 from pytest_agentbench.cli import main
+from pytest_agentbench.config.variants import VariantFields
+from pytest_agentbench.engine.variants import Variant
+from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.records.case import Case, RunnerSpec
 from pytest_agentbench.reports.ci.document import report_markdown
 from pytest_agentbench.reports.ci.sections import Places
 
@@ -245,6 +249,20 @@ def test_an_unknown_name_is_refused_with_the_known_ones(project):
     assert not project.lines("runs.txt")
 
 
+def test_equal_variants_of_the_command_line_are_refused(project):
+    options = [text for name in ("a", "b") for text in ("--agentbench-variant", f"{name}={{system: x}}")]
+    text = project.run("cases", *options).text
+    assert "--agentbench-variant b: variants a and b are equal" in text
+    assert not project.lines("runs.txt")
+
+
+def test_predictions_have_no_variants(project):
+    project.rows("answers.jsonl", {"id": "one", "prediction": "Paris"})
+    finished = project.run("cases", "--agentbench-predictions", "answers.jsonl", "--agentbench-variant", "a={}")
+    assert finished.exit == 4
+    assert "together with --agentbench-variant a={}" in finished.text
+
+
 def test_variants_in_two_places_are_refused_with_both_files(project):
     suite(project, SHORT)
     project.profile("quick", variants={"other": {"system": "x"}})
@@ -310,3 +328,10 @@ def test_a_session_fails_if_one_arm_is_skipped_whole(bench):
     )
     assert "No pairs: all 1 runs of codex+demo:codex were skipped." in finished.report["session"]["faults"]
     assert finished.exit == 1
+
+
+@pytest.mark.parametrize("fields", [{"system": "Be brief."}, {"mcp_servers": ["files"]}])
+def test_a_program_is_skipped_in_a_variant_that_it_cannot_have(tmp_path, fields):
+    case = Case(case_id="one", title="One", path=tmp_path, runner=RunnerSpec(type="agent", agent="codex"))
+    with pytest.raises(UnavailableError, match="variant a: the runner agent "):
+        Variant("a", VariantFields(**fields)).make_case(lambda: case)

@@ -29,7 +29,7 @@ from pytest_agentbench.terminal_text import sendable
 
 _DECIDING = (
     *("profile", "suite", "run-profile", "evaluation-profile", "repetitions", "metric", "predictions", "cassettes"),
-    *("output", "store"),
+    *("output", "store", "variant"),
 )
 """Options that change a run or the place of its files. Commands for single runs repeat them and name the model."""
 _OF_PYTEST = ("-c", "--config-file", "--rootdir", "--confcutdir", "-o", "--override-ini")
