@@ -15,6 +15,7 @@ import pytest
 
 from pytest_agentbench.collection.arms import NO_ARM, Arm, list_arms
 from pytest_agentbench.collection.planning import Planner
+from pytest_agentbench.collection.variants import require_columns
 from pytest_agentbench.collection.walk import DeepFolder
 from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.roots import ConfigRoot
@@ -330,6 +331,7 @@ class CaseFile(pytest.Module):
             if all(plan.predictions is None for plan in plans):
                 self._arms = list_arms(self, case_function, self._fixtureinfo)
             if self._arms != [NO_ARM]:
+                require_columns(len(plans) * len(self._arms))
                 items = self._make_arms(row, line, plans, judges, self._arms)
         tag_items(self.config, items, row.tags)
         return items

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pytest_agentbench.collection.roots import session_roots
-from pytest_agentbench.collection.variants import MOST_COLUMNS, SessionVariants, VariantOptionError, choose_variants
+from pytest_agentbench.collection.variants import SessionVariants, VariantOptionError, choose_variants, require_columns
 from pytest_agentbench.config.base import ConfigFile, suggest
 from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, RunProfile, SuiteFile
@@ -297,10 +297,7 @@ class Planner:
             for model in models or [None]
             for variant in session.variants.variants or [None]
         ]
-        if len(plans) > MOST_COLUMNS:
-            raise ConfigError(
-                f"found {len(plans)} columns (models or agents, each in each variant), expected at most {MOST_COLUMNS}"
-            )
+        require_columns(len(plans))
         self.metric_judges(plans, (), session.evaluation.evaluation_profile_id)
         if settings.metric is not None:
             asked = MetricSpec(name=settings.metric[0], threshold=settings.metric[1])

@@ -54,7 +54,7 @@ class SessionMessages:
         """Book replies of status 429 of a model, and the seconds that requests waited for them."""
         self._report.limited.append((model_id, replies, seconds))
 
-    def vary(self, variants: dict[str, Any]) -> None:
+    def add_variants(self, variants: dict[str, Any]) -> None:
         """Add the session's variants, as report.json has them."""
         self._report.variants = variants
 
@@ -96,7 +96,7 @@ class WorkerMessages:
         """Book replies of status 429 of a model, and the seconds that requests waited for them."""
         self._channel.send(("limited", model_id, replies, seconds))
 
-    def vary(self, variants: dict[str, Any]) -> None:
+    def add_variants(self, variants: dict[str, Any]) -> None:
         """Send the session's variants, as report.json has them."""
         self._channel.send(("variants", variants))
 

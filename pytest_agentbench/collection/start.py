@@ -246,7 +246,7 @@ class SessionBuilder:
         if any(job.plan.variant_name is not None for job in self.jobs):
             from pytest_agentbench.collection.variants import describe_variants
 
-            self.messages.vary(self.store.redactor.value(describe_variants(self.jobs)))
+            self.messages.add_variants(self.store.redactor.value(describe_variants(self.jobs)))
         if self.report is not None and not self.settings.dry_run:
             self.report.expect(len(self.jobs))
 

@@ -104,6 +104,14 @@ def _refuse_equal(variants: Iterable[Variant]) -> None:
             )
 
 
+def require_columns(count: int) -> None:
+    """Raise ConfigError if a session has too many columns."""
+    if count > MOST_COLUMNS:
+        raise ConfigError(
+            f"found {count} columns (models or agents, each in each variant), expected at most {MOST_COLUMNS}"
+        )
+
+
 def find_variant_problems(jobs: Sequence[Job]) -> list[str]:
     """Return the problems of variants that cannot be applied to selected cases, each once with the number of cases.
 

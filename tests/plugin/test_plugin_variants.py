@@ -319,6 +319,13 @@ def test_parameters_with_equal_names_are_refused(bench):
     assert "both become the variant 'a_b'; give them other ids" in bench.run("cases").text
 
 
+def test_a_session_has_a_limited_number_of_columns(bench):
+    bench.agent(PARAMETRISED.replace('["a b", "c"]', "[str(number) for number in range(101)]"))
+    bench.case("one")
+    suite(bench, SHORT)
+    assert "found 202 columns (models or agents, each in each variant), expected at most 200" in run(bench).text
+
+
 def test_a_session_fails_if_one_arm_is_skipped_whole(bench):
     bench.case("one")
     suite(bench, {"base": {}, "codex": {"agent": "codex"}})
