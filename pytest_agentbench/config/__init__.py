@@ -2,5 +2,5 @@
 
 Others use: agent_file, base, case_file, client_servers, commands_file, compose_file, data_files, dataset_file,
 dialects, documents, field_doubts, folders, functions, grants, guests, keys, kinds, model_entries, profiles,
-prompt_files, pytest_files, request_fields, root_search, roots, sections, session_roots, source_imports
+prompt_files, pytest_files, request_fields, root_search, roots, sections, session_roots, source_imports, variants
 """
