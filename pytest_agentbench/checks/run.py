@@ -216,12 +216,13 @@ def tool_call_count(spec: ToolCallCount, context: CheckContext) -> Verdict:
 
 
 def tool_called(spec: ToolCalled, context: CheckContext) -> Verdict:
-    """Pass where enough calls of the tool, in which it did not break, have the arguments and follow one of `after`."""
+    """Pass if enough calls that the tool took, and in which it did not break, have the arguments and follow `after`."""
     from pytest_agentbench.metrics.tool_use import calls_of
 
     called, name, of_tool = calls_of(context.artifact), *_tool_of(spec, context.artifact)
-    broke = [call for call, result in called if of_tool(call) and result is not None and result.broken]
-    calls = [call for call, result in called if result is None or not result.broken]
+    ends = [result for call, result in called if of_tool(call) and result is not None]
+    broke, refused = sum(result.broken for result in ends), sum(result.refused for result in ends)
+    calls = [call for call, result in called if result is None or not (result.broken or result.refused)]
     if spec.after is not None:
         # Where `after` was never called nothing comes after it: an empty list, not all calls
         first = next((at for at, call in enumerate(calls) if call.name == spec.after), len(calls))
@@ -230,7 +231,9 @@ def tool_called(spec: ToolCalled, context: CheckContext) -> Verdict:
     order = f" after {spec.after}" if spec.after else ""
     message = f"{len(hits)} calls of {name}{order} as described, expected at least {spec.min_count}"
     if broke:
-        message += f"; the tool itself broke in {len(broke)} further calls, which do not count"
+        message += f"; the tool itself broke in {broke} further calls, which do not count"
+    if refused:
+        message += f"; {refused} further calls, which do not count, were refused for their name or arguments"
     expected = f"{_described(name, spec.arguments)}{order}"
     return verdict(len(hits) >= spec.min_count, message, expected, _summary(context.artifact.tool_calls, of_tool))
 

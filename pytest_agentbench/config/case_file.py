@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -33,8 +32,8 @@ from pytest_agentbench.config.base import (
     suggest,
     validate_together,
 )
+from pytest_agentbench.config.case_context import CaseContext
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.functions import read_functions
 from pytest_agentbench.config.sections import (
     RUN_SETTINGS,
     CaseServers,
@@ -60,8 +59,6 @@ from pytest_agentbench.records.case import (
     Thresholds,
 )
 from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check, CustomCheck, MetricAtLeast
-
-_PROBE = "llm_probe"
 
 
 def _kind(value: Any) -> str:
@@ -249,43 +246,6 @@ class Turn(MessageSpec):
 
     role: Literal["user"]
     """Always user."""
-
-
-def _check_context(context: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-    known = known_of(info)
-    complaints: list[tuple[Loc, str]] = []
-    for name, hints in context.items():
-        if hints is not None and (problems := known.runner_says(name, "context_problems")) is not None:
-            complaints += [((name, *loc), text) for loc, text in problems(hints)]
-        # An agent of one's own may have a section of any name; one that is a slip away from ours is nobody's.
-        elif name != _PROBE and get_close_matches(name.lower(), [_PROBE], cutoff=0.85):
-            complaints.append(((name,), f"unknown runner{suggest(name.lower(), [_PROBE])}"))
-    complaints += [((_PROBE, *loc), text) for loc, text in _find_probe_problems(context.get(_PROBE), known)]
-    complain(complaints)
-    return context
-
-
-def _find_probe_problems(probe: object, known: Known) -> Iterator[tuple[Loc, str]]:
-    if probe is None:
-        return
-    if not isinstance(probe, dict):
-        yield (), f"found {probe!r}, expected a mapping"
-        return
-    known_names = ["tools", "functions"]
-    yield from (((name,), f"unknown field{suggest(name, known_names)}") for name in probe if name not in known_names)
-    try:
-        read_functions(probe.get("functions"))
-    except ValueError as error:
-        yield ("functions",), str(error)
-    tools = probe.get("tools") or []
-    if not isinstance(tools, list) or not all(isinstance(tool, str) for tool in tools):
-        yield ("tools",), f"found {tools!r}, expected a list of tool names"
-        return
-    yield from find_unregistered([(("tools", index), tool) for index, tool in enumerate(tools)], known.tools, "tool")
-
-
-CaseContext = Annotated[dict[str, Any], AfterValidator(_check_context)]
-"""Settings for runners by their names; tools that `llm_probe` may call are registered."""
 
 
 def _check_runner(runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:

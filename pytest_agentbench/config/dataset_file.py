@@ -21,8 +21,8 @@ from pydantic import (
 )
 
 from pytest_agentbench.config.base import ConfigFile, Scope, complain, known_of, resolve_path, scope_of
+from pytest_agentbench.config.case_context import CaseContext
 from pytest_agentbench.config.case_file import (
-    CaseContext,
     CaseVerifier,
     KnownRunner,
     Metrics,

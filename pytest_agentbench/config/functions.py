@@ -1,11 +1,15 @@
-"""Declarations of functions that a model may call without anything being run: `context.llm_probe.functions`."""
+"""Tools that a case itself describes in `context.llm_probe`: functions that nothing runs, and canned tools."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.bounded.files import find_repeated
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.canned_tools import CannedTool
+    from pytest_agentbench.records.case import Case
 
 _SCHEMAS = ("parameters", "input_schema", "inputSchema")
 _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
@@ -48,6 +52,22 @@ def read_functions(value: object) -> list[Function]:
 def functions_of(context: Mapping[str, Any]) -> list[Function]:
     """Return the functions that a case's context lets `llm_probe` call. Raises ValueError for a wrong declaration."""
     return read_functions((context.get("llm_probe") or {}).get("functions"))
+
+
+def canned_tools_of(context: Mapping[str, Any]) -> list[CannedTool]:
+    """Return the canned tools that a case's context defines. Raises ValueError for a wrong definition."""
+    tools = (context.get("llm_probe") or {}).get("tools") or ()
+    definitions = [tool for tool in tools if isinstance(tool, dict)]
+    if not definitions:
+        return []
+    from pytest_agentbench.config.canned_tools import read_canned_tool
+
+    return list(map(read_canned_tool, definitions))
+
+
+def offers_tools(case: Case) -> bool:
+    """Return whether the case itself has tools or functions for `llm_probe`; MCP servers do not count."""
+    return bool(case.tools or functions_of(case.context) or canned_tools_of(case.context))
 
 
 def _read_function(value: object) -> Function:

@@ -13,7 +13,7 @@ from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_agentbench.config.functions import functions_of
+from pytest_agentbench.config.functions import offers_tools
 from pytest_agentbench.engine.attempt import Attempt
 from pytest_agentbench.engine.cassettes import (
     Taped,
@@ -203,7 +203,7 @@ def _pay_for_judging(attempt: Attempt) -> AbstractAsyncContextManager[None]:
 async def _make_run(attempt: Attempt) -> None:
     """Make the run, unless its model's endpoint has refused tools already. Raises the runner's exceptions."""
     case, refusals, plan_id = attempt.case, attempt.services.without_tools, id(attempt.plan)
-    needs_tools = bool(case.tools or attempt.run_plan.servers or functions_of(case.context))
+    needs_tools = bool(attempt.run_plan.servers) or offers_tools(case)
     if needs_tools and (refusal := refusals.get(plan_id)) is not None:
         raise UnsupportedError(refusal)
     try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
-from pytest_agentbench.config.functions import functions_of
+from pytest_agentbench.config.functions import offers_tools
 from pytest_agentbench.errors import AgentbenchError, ConfigError, is_failure
 from pytest_agentbench.records.case import Case, Compat, MetricSpec
 from pytest_agentbench.records.check_specs import MetricAtLeast
@@ -410,7 +410,7 @@ def _with(metrics: tuple[MetricSpec, ...], further: Iterable[MetricSpec]) -> tup
 
 def _applies(metric: MetricSpec, case: Case) -> bool:
     if takes_trace(METRICS.get(metric.name)):
-        return bool(case.tools or case.mcp_servers or functions_of(case.context))
+        return bool(case.mcp_servers) or offers_tools(case)
     return case.reference is not None
 
 

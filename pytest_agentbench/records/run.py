@@ -46,7 +46,8 @@ class ToolCallEvent(Event):
 class ToolResultEvent(Event):
     """A tool's answer. `is_error` marks a call that failed; `duration_seconds` is the duration of the tool's execution.
 
-    `broken` marks a failure of the tool's code, which does not count against the agent.
+    `broken` marks a failure of the tool's code, which does not count against the agent. `refused` marks a call that
+    never reached the tool: there is no such tool, or it does not accept the arguments.
     """
 
     type: Literal["tool_result"] = "tool_result"
@@ -55,6 +56,7 @@ class ToolResultEvent(Event):
     content: str
     is_error: bool = False
     broken: bool = False
+    refused: bool = Field(default=False, exclude_if=lambda value: not value)
     duration_seconds: float | None = None
 
 

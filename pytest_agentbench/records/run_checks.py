@@ -95,9 +95,10 @@ class _OfTool(Record):
 
 
 class ToolCalled(_OfTool):
-    """A call of the tool whose arguments include `arguments`, after a call of `after` where that is given.
+    """A call of the tool whose arguments include `arguments`, after a call of `after` if that is set.
 
-    A call in which the tool's own code broke does not count.
+    A call that was refused (no such tool, or arguments that it does not accept) does not count, nor one in which the
+    tool's own code broke.
     """
 
     kind: Literal["tool_called"]

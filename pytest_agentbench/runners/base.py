@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
-from pytest_agentbench.config.functions import functions_of
+from pytest_agentbench.config.functions import canned_tools_of, functions_of
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError, ConfigError, ProviderError, UnavailableError, UnsupportedError
 from pytest_agentbench.extensions import LazyTable
@@ -105,9 +105,10 @@ class Recorder:
         *,
         is_error: bool = False,
         broken: bool = False,
+        refused: bool = False,
         duration_seconds: float | None = None,
     ) -> None:
-        """Record the result of a tool. `broken`: the tool's own code failed."""
+        """Record the result of a tool. `broken`: the tool's own code failed; `refused`: it was not called."""
         self._add(
             ToolResultEvent,
             call_id=clean(call_id),
@@ -115,6 +116,7 @@ class Recorder:
             content=clean(content),
             is_error=is_error,
             broken=broken,
+            refused=refused,
             duration_seconds=duration_seconds,
         )
 
@@ -331,8 +333,12 @@ class RunContext:
 
     @property
     def offered(self) -> list[Tool]:
-        """Return the case's known tools, then its servers' tools, then its declared functions."""
+        """Return the case's known and canned tools, then its servers' tools, then its declared functions."""
         offered = [self.tools[name] for name in self.case.tools if name in self.tools]
+        if canned := canned_tools_of(self.case.context):
+            from pytest_agentbench.tools.canned import make_canned_tool
+
+            offered += map(make_canned_tool, canned)
         if self.servers is not None:
             offered += self.servers.as_tools()
         if functions := functions_of(self.case.context):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.config.base import YAML_SUFFIXES
 from pytest_agentbench.config.documents import make_located_error
-from pytest_agentbench.config.functions import functions_of
+from pytest_agentbench.config.functions import functions_of, offers_tools
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableError
 from pytest_agentbench.models.apis.messages import explain_version
@@ -442,7 +442,7 @@ async def llm_probe(case: Case, context: RunContext) -> RunEnd:
     toolbox: Toolbox | None = None
     offered: Sequence[Tool] = ()
     tools: Sequence[Mapping[str, Any]] = ()
-    if case.tools or declared or context.servers is not None:
+    if offers_tools(case) or context.servers is not None:
         toolbox = context.toolbox()
         offered, tools = toolbox.tools, toolbox.specs()
     messages = render_messages(case)
@@ -536,6 +536,7 @@ async def _call_side_by_side(
                     output.content,
                     is_error=output.is_error,
                     broken=output.broken,
+                    refused=output.refused,
                     duration_seconds=output.seconds,
                 )
 

@@ -142,9 +142,9 @@ def make_verifier(verifier: CaseVerifier, scope: Scope) -> Verifier:
 
 
 def named_tools(context: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the tools that a case's context lets `llm_probe` call."""
+    """Return the registered tools that a case's context lets `llm_probe` call, without its canned tools."""
     probe = context.get("llm_probe") or {}
-    return tuple(dict.fromkeys(probe.get("tools") or ()))
+    return tuple(dict.fromkeys(tool for tool in probe.get("tools") or () if isinstance(tool, str)))
 
 
 def _messages(specs: tuple[MessageSpec, ...], scope: Scope) -> tuple[Message, ...]:

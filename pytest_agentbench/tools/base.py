@@ -85,13 +85,15 @@ class ToolContext:
 class ToolOutput:
     """A tool's output for the model. `is_error` marks a failed call; `seconds` is the tool's own time.
 
-    `broken`: the tool's own code failed, so it is an error of the benchmark and not of the agent.
+    `broken`: the tool's own code failed, so it is an error of the benchmark and not of the agent. `refused`: the call
+    never reached the tool, because there is no such tool or because of the arguments.
     """
 
     content: str
     is_error: bool = False
     seconds: float = 0.0
     broken: bool = False
+    refused: bool = False
 
 
 def always_available(context: ToolContext) -> None:

@@ -148,8 +148,8 @@ class Toolbox:
     async def call(self, name: str, arguments: dict[str, Any] | None, raw: str = "") -> ToolOutput:
         """Call a tool by its wire name or id. `arguments` None: the model's text `raw` is not a JSON object.
 
-        All errors become outputs with `is_error` for the model, with `broken` if the tool's own code failed. Only
-        InfrastructureError is raised.
+        All errors become outputs with `is_error` for the model, with `broken` if the tool's own code failed, with
+        `refused` if it was not called. Only InfrastructureError is raised.
         """
         started = time.perf_counter()
         output = await self._call(name, arguments, raw)
@@ -159,11 +159,12 @@ class Toolbox:
         tool = self._tools.get(self.tool_id(name))
         if tool is None:
             names = self._tools if ":" in name else self._ids
-            return _make_error(f"unknown tool {name!r}{_suggest_names(name, names)}")
+            return _make_error(f"unknown tool {name!r}{_suggest_names(name, names)}", refused=True)
         if arguments is None:
-            return _make_error(f"{name}: the arguments must be one JSON object, found {raw[:_SHOWN_RAW]!r}")
+            problem = f"the arguments must be one JSON object, found {raw[:_SHOWN_RAW]!r}"
+            return _make_error(f"{name}: {problem}", refused=True)
         if tool.checks_arguments and (problems := _describe_problems(tool, arguments)):
-            return _make_error(f"{name}: {problems}")
+            return _make_error(f"{name}: {problems}", refused=True)
         try:
             result: Any = tool.call(arguments, self._context)
             if inspect.isawaitable(result):  # plain functions are allowed, too
@@ -233,8 +234,8 @@ def _describe_os_error(error: OSError, arguments: dict[str, Any]) -> str:
     return f"{json.dumps(path, ensure_ascii=False)}: {reason}"
 
 
-def _make_error(message: str, *, broken: bool = False) -> ToolOutput:
-    return ToolOutput(f"error: {message}", is_error=True, broken=broken)
+def _make_error(message: str, *, broken: bool = False, refused: bool = False) -> ToolOutput:
+    return ToolOutput(f"error: {message}", is_error=True, broken=broken, refused=refused)
 
 
 def _bound_output(content: str) -> str:

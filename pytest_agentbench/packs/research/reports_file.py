@@ -17,7 +17,8 @@ from pytest_agentbench.config.base import (
     resolve_path,
     scope_of,
 )
-from pytest_agentbench.config.case_file import CaseContext, KnownRunner, OfferedServers, tools_problems
+from pytest_agentbench.config.case_context import CaseContext
+from pytest_agentbench.config.case_file import KnownRunner, OfferedServers, tools_problems
 from pytest_agentbench.config.data_files import find_data_file_problems, match_files
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.packs.research.prompts import ResearchPrompts
