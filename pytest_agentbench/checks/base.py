@@ -109,7 +109,8 @@ class CheckContext(NamedTuple):
 
     `workspace` is None if the run has no workspace; `compat` is the profile's, for metrics.
 
-    `in_thread` runs slow functions off the event loop that all runs share.
+    `in_thread` runs slow functions off the event loop that all runs share. `decide` returns the verdict of another
+    declarative check, without raising.
     """
 
     case: Case
@@ -118,6 +119,7 @@ class CheckContext(NamedTuple):
     metrics: Mapping[str, Metric]
     compat: Compat | None = None
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = _run_in_thread
+    decide: Callable[[Any], Awaitable[Verdict]] | None = None
 
 
 class Verdict(NamedTuple):
@@ -259,6 +261,18 @@ def read_text(context: CheckContext, path: str) -> tuple[str, str]:
         if place.file is not None:
             raise
         raise Unmet(f"{name} cannot be read: {error.strerror}") from error
+
+
+def read_answer(path: str | None, context: CheckContext) -> tuple[str, str]:
+    """Return the file's text, or the final output if `path` is None, and its name for messages. Raises like
+    `read_text`.
+    """
+    if path is not None:
+        return read_text(context, path)
+    output = context.artifact.final_output
+    if output is None:
+        raise Unmet("there is no final output", "none")
+    return output, "the final output"
 
 
 def missing(context: CheckContext, path: str) -> str:

@@ -1,4 +1,4 @@
-"""Run the checks of a case: the declarative kinds, of the answer, of files and of the trace, and their table."""
+"""Run the checks of a case: declarative kinds of the answer, of files and of the trace, and the table of all kinds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import ValidationError
 
 from pytest_agentbench.bounded.patterns import search_pattern, select_values
 from pytest_agentbench.checks.base import (
@@ -24,10 +26,13 @@ from pytest_agentbench.checks.base import (
     json_equal,
     missing,
     parse_json,
+    read_answer,
     read_text,
     typed_spec,
     verdict,
 )
+from pytest_agentbench.checks.combined import all_of, any_of, not_
+from pytest_agentbench.checks.texts import contains, equals, icontains, not_contains, starts_with
 from pytest_agentbench.config.profiles import SecurityPolicy
 from pytest_agentbench.errors import is_failure
 from pytest_agentbench.metrics.registry import measure, takes_long
@@ -77,7 +82,7 @@ def final_response_present(spec: FinalResponsePresent, context: CheckContext) ->
 
 def regex_match(spec: RegexMatch, context: CheckContext) -> Verdict:
     """Pass if the pattern is found."""
-    text, name = _text(spec.path, context)
+    text, name = read_answer(spec.path, context)
     try:
         match = search_pattern(spec.pattern, text, REGEX_SECONDS, ignore_case=spec.ignore_case)
     except TimeoutError:
@@ -118,7 +123,7 @@ def json_path_equals(spec: JsonPathEquals, context: CheckContext) -> Verdict:
 
 async def metric_at_least(spec: MetricAtLeast, context: CheckContext) -> Verdict:
     """Pass if the metric of the text against `reference` reaches the threshold."""
-    text, name = _text(spec.path, context)
+    text, name = read_answer(spec.path, context)
     metric = MetricSpec(name=spec.name, threshold=spec.threshold, args=spec.args, compat=context.compat)
     computed = partial(measure, metric, spec.reference, text, context.metrics)
     # All runs share one event loop, so a slow metric is computed on a thread.
@@ -130,18 +135,8 @@ async def metric_at_least(spec: MetricAtLeast, context: CheckContext) -> Verdict
     return verdict(bool(result.passed), message, spec.reference, excerpt(text))
 
 
-def _text(path: str | None, context: CheckContext) -> tuple[str, str]:
-    """Return the text that a check reads, and its name."""
-    if path is not None:
-        return read_text(context, path)
-    output = context.artifact.final_output
-    if output is None:
-        raise Unmet("there is no final output", "none")
-    return output, "the final output"
-
-
 def _json(path: str | None, context: CheckContext) -> tuple[Any, str]:
-    text, name = _text(path, context)
+    text, name = read_answer(path, context)
     try:
         return parse_json(text), name
     except ValueError as error:
@@ -316,6 +311,11 @@ BUILTIN_CHECKS: Mapping[str, CheckFunction] = MappingProxyType(
         "file_contains": file_contains,
         "status_is": status_is,
         "output_artifact_present": output_artifact_present,
+        "contains": contains,
+        "icontains": icontains,
+        "not_contains": not_contains,
+        "starts_with": starts_with,
+        "equals": equals,
         "regex_match": regex_match,
         "json_schema": json_schema,
         "json_path_equals": json_path_equals,
@@ -325,6 +325,9 @@ BUILTIN_CHECKS: Mapping[str, CheckFunction] = MappingProxyType(
         "max_cost_usd": max_cost_usd,
         "max_seconds": max_seconds,
         "metric": metric_at_least,
+        "any_of": any_of,
+        "all_of": all_of,
+        "not": not_,
     }
 )
 """The kinds that ship with the package, as `declarative.kind` names them."""
@@ -374,29 +377,45 @@ async def run_checks(
 async def _run(
     check: Check, context: CheckContext, policy: SecurityPolicy, kinds: Mapping[str, CheckKind]
 ) -> CheckResult:
+    async def decide(spec: Any) -> Verdict:
+        return await _decide(check.with_spec(spec), context._replace(decide=decide), policy, kinds)
+
+    check_verdict = await _decide(check, context._replace(decide=decide), policy, kinds)
+    try:
+        return _result(check, check_verdict)
+    except ValidationError as error:  # the verdict of a plugin's check has other types than a Verdict has
+        return _result(check, _make_error(error))
+
+
+async def _decide(
+    check: Check, context: CheckContext, policy: SecurityPolicy, kinds: Mapping[str, CheckKind]
+) -> Verdict:
     try:
         if check.python_hook is not None:
             from pytest_agentbench.checks.hooks import run_hook
 
-            result = await run_hook(check.python_hook, context, policy)
-        else:
-            result = await _declarative(check, context, kinds)
-        return _result(check, result)
+            return await run_hook(check.python_hook, context, policy)
+        return await _declarative(check, context, kinds)
     # Unmet means that the agent did not produce the object of the check. Any other exception is the check's
     # own error.
     except Unmet as unmet:
-        return _result(check, Verdict("failed", str(unmet), actual=unmet.actual))
+        return Verdict("failed", str(unmet), actual=unmet.actual)
     except BaseException as error:
         if not is_failure(error):
             raise
-        return _result(check, Verdict("error", f"{type(error).__name__}: {error}"))
+        return _make_error(error)
+
+
+def _make_error(error: BaseException) -> Verdict:
+    return Verdict("error", f"{type(error).__name__}: {error}")
 
 
 def _result(check: Check, check_verdict: Verdict) -> CheckResult:
     return CheckResult(
         check_id=check.check_id,
         kind=check.kind,
-        dimensions=check.dimensions or _default_dimensions(check),
+        dimensions=check.dimensions
+        or tuple(dict.fromkeys(each for _, leaf in check.leaves for each in _default_dimensions(leaf))),
         outcome=check_verdict.outcome,
         message=check_verdict.message,
         expected=check_verdict.expected,

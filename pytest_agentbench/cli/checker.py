@@ -325,8 +325,8 @@ def _list_doubts(case: Case, known: Known) -> Iterator[str]:
         yield from unregistered("runner", [case.runner.type], known.runners)
     yield from unregistered("tool", case.tools, known.tools)
     yield from unregistered("metric", [metric.name for metric in case.metrics], known.metrics)
-    declared = [check.kind for check in case.checks if check.declarative is not None]
-    yield from unregistered("check kind", declared, known.checks)
+    leaves = (leaf for check in case.checks for _, leaf in check.leaves if leaf.declarative is not None)
+    yield from unregistered("check kind", [leaf.kind for leaf in leaves], known.checks)
     for check in case.checks:
         spec = check.declarative
         if isinstance(spec, FileExists | PathExists | FileContains) and _is_satisfied(spec, case.path.parent):

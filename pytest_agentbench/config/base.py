@@ -417,8 +417,8 @@ def _describe_error(kind: str, message: str, found: Any, cause: object) -> str:
         return f"found {_shorten_value(found)}, expected {_SLUG}"
     # pydantic speaks of Python's types, people have written YAML
     expected = re.sub(r"^(Input|String|List|Tuple|Dictionary|Value) should (be |have )?", "", message)
-    expected = re.sub(r" or instance of \w+$", "", expected).replace("dictionary", "mapping").replace("tuple", "list")
-    expected = say_expected(expected)
+    expected = re.sub(r" or instance of \w+$| after validation, not \d+$", "", expected)
+    expected = say_expected(expected.replace("dictionary", "mapping").replace("tuple", "list"))
     advice = ""
     if expected == "a text" and isinstance(found, int | float):
         advice = "; put it in quotes"
@@ -516,7 +516,8 @@ def _suggest_field(loc: Loc, fields: _Fields, data: Any) -> str:
     if "parameters" in names and loc[-1] in REQUEST_FIELDS:
         return "; request fields belong below `parameters`"
     if names:
-        return suggest(str(loc[-1]), names)
+        # The name itself may be a field of another alternative at this place
+        return suggest(str(loc[-1]), names - {loc[-1]})
     return ""
 
 
@@ -525,10 +526,12 @@ def _added_check_fields(loc: Loc, data: Any) -> Collection[str]:
 
     The schema of a case has no packs' checks, because it would have to import all packs.
     """
-    if loc[-2:-1] != ("declarative",):
+    if "declarative" not in loc:
         return ()
     for part in loc[:-1]:
         data = data[part]
+    if not isinstance(data, dict):
+        return ()
     model = find_extension("check", str(data.get("kind")))
     if isinstance(model, type) and issubclass(model, BaseModel):
         return model.model_fields

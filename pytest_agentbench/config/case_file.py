@@ -58,7 +58,7 @@ from pytest_agentbench.records.case import (
     SandboxSettings,
     Thresholds,
 )
-from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check, CustomCheck, MetricAtLeast
+from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check, CustomCheck, Declarative, MetricAtLeast
 
 
 def _kind(value: Any) -> str:
@@ -462,15 +462,19 @@ def _check_problems(check: Check, scope: Scope) -> Iterator[tuple[Loc, str]]:
         if check.python_hook.path is not None:
             yield from _path_problem(("python_hook", "path"), check.python_hook.path, scope, resolve_file)
         return
-    spec = check.declarative
+    for place, leaf in check.leaves:
+        yield from (((*place, *at), text) for at, text in _spec_problems(leaf.declarative, scope))
+
+
+def _spec_problems(spec: Declarative | None, scope: Scope) -> Iterator[tuple[Loc, str]]:
     if isinstance(spec, CustomCheck):
         known = scope.known.checks | BUILTIN_KINDS if scope.known.checks is not None else None
-        yield from find_unregistered([(("declarative", "kind"), spec.kind)], known, "check kind")
+        yield from find_unregistered([(("kind",), spec.kind)], known, "check kind")
     elif isinstance(spec, MetricAtLeast):
-        yield from find_unregistered([(("declarative", "name"), spec.name)], scope.known.metrics, "metric")
+        yield from find_unregistered([(("name",), spec.name)], scope.known.metrics, "metric")
     path_text = getattr(spec, "path", None)
     if path_text is not None and ".." in path_text:
-        yield from _path_problem(("declarative", "path"), path_text, scope, resolve_path)
+        yield from _path_problem(("path",), path_text, scope, resolve_path)
 
 
 def _path_problem(

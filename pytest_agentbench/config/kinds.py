@@ -178,9 +178,7 @@ def _describe_added_checks(definitions: dict[str, Any]) -> frozenset[str]:
     typed: dict[str, type[BaseModel]] = {
         name: each for name, each in load_extensions("check").items() if isinstance(each, type)
     }
-    alternatives = next(
-        each["oneOf"] for each in definitions["Check"]["properties"]["declarative"]["anyOf"] if "oneOf" in each
-    )
+    alternatives = definitions["Declarative"]["oneOf"]
     for check in typed.values():
         schema = check.model_json_schema(schema_generator=_DescribedSchema)
         definitions |= {**schema.pop("$defs", {}), check.__name__: schema}

@@ -112,6 +112,10 @@ def _shown(evaluation: Evaluation) -> str:
 
 def _is_free(registry: Registry, case: Case, check: Check, artifact: RunArtifact) -> bool:
     """Return whether a check is our code and looks at the run's answer, trace and figures only."""
+    return all(_is_free_leaf(registry, case, leaf, artifact) for _, leaf in check.leaves)
+
+
+def _is_free_leaf(registry: Registry, case: Case, check: Check, artifact: RunArtifact) -> bool:
     spec = check.declarative
     if spec is None or check.kind in _LOOKS_AT_FILES or getattr(spec, "path", None) is not None:
         return False

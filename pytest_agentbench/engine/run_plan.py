@@ -259,7 +259,7 @@ def _verdict_extra(attempt: Attempt) -> dict[str, Any]:
     services, case = attempt.services, attempt.case
     profile, judges = attempt.plan.evaluation_profile, (*attempt.plan.judges.values(), *attempt.job.judges)
     used: dict[str, Sequence[str | None]] = {
-        "check": [check.kind for check in case.checks],
+        "check": [leaf.kind for check in case.checks for _, leaf in check.leaves],
         "metric": [*_metrics_used(case, profile)],
         "judge": [*_judges_used(profile)] if profile.judge_runs else [],
         "grader": [name for name, grader in services.registry.graders.items() if grader.applies(case)],
@@ -302,7 +302,8 @@ def _added(services: Services, kind: str, names: Iterable[str | None]) -> dict[s
 
 def _metrics_used(case: Case, profile: EvaluationProfile) -> Iterator[str]:
     yield from (spec.name for spec in metrics_of(case, profile))
-    yield from (getattr(check.declarative, "name", "") for check in case.checks if check.kind == "metric")
+    leaves = (leaf for check in case.checks for _, leaf in check.leaves)
+    yield from (getattr(leaf.declarative, "name", "") for leaf in leaves if leaf.kind == "metric")
 
 
 def _judges_used(profile: EvaluationProfile) -> Iterator[str]:

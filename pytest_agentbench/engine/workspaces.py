@@ -149,7 +149,7 @@ def _expected(case: Case, changes: Sequence[FileChange]) -> list[str]:
 
 def _told_first(case: Case) -> set[str]:
     """Return the paths that checks read. Their changes are listed first, because the list of changes has a limit."""
-    typed = filter(None, map(typed_spec, case.checks))
+    typed = filter(None, (typed_spec(leaf) for check in case.checks for _, leaf in check.leaves))
     checked = {path for spec in typed for path in spec.looks_at}
     if case.expected_artifact is None:
         return checked
@@ -237,12 +237,12 @@ def _paths_looked_at(attempt: Attempt) -> Sequence[str] | None:
     """Return the paths that the case's checks look at; None: they may look anywhere."""
     paths: list[str] = []
     hooks_run = attempt.plan.evaluation_profile.security_policy.allow_local_python_hooks
-    for check in attempt.case.checks:
-        if isinstance(check.declarative, CustomCheck) or (check.python_hook is not None and hooks_run):
+    for leaf in (leaf for check in attempt.case.checks for _, leaf in check.leaves):
+        if isinstance(leaf.declarative, CustomCheck) or (leaf.python_hook is not None and hooks_run):
             return None
-        if (spec := typed_spec(check)) is not None:
+        if (spec := typed_spec(leaf)) is not None:
             paths += spec.looks_at
-        elif (path := getattr(check.declarative, "path", None)) is not None:
+        elif (path := getattr(leaf.declarative, "path", None)) is not None:
             paths.append(path)
     return paths
 
@@ -250,7 +250,7 @@ def _paths_looked_at(attempt: Attempt) -> Sequence[str] | None:
 def _is_answered_by_files(case: Case, artifact: RunArtifact) -> bool:
     """Return whether a check takes the files of an agent without an answer as its answer."""
     said = not answers_with_files(artifact.runner_type) or (artifact.final_output or "").strip()
-    return not said and any(check.kind == "final_response_present" for check in case.checks)
+    return not said and any(leaf.kind == "final_response_present" for check in case.checks for _, leaf in check.leaves)
 
 
 def _lacks(left_out: Sequence[str], looked_at: Sequence[str] | None) -> str | None:

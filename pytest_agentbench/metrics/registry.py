@@ -452,9 +452,10 @@ def metric_problems(
 def case_metric_problems(case: Case, compat: Compat | None, metrics: Mapping[str, Metric]) -> list[tuple[Loc, str]]:
     """Return why metrics, and checks of metrics, of a case cannot be computed, each at its field."""
     in_checks: Iterable[tuple[Loc, MetricSpec]] = (
-        (("deterministic_checks", index, "declarative"), MetricSpec(name=metric.name, args=metric.args))
+        (("deterministic_checks", index, *place), MetricSpec(name=metric.name, args=metric.args))
         for index, check in enumerate(case.checks)
-        if isinstance(metric := check.declarative, MetricAtLeast)
+        for place, leaf in check.leaves
+        if isinstance(metric := leaf.declarative, MetricAtLeast)
     )
     return [*metric_problems(case.metrics, compat, metrics), *_refused(in_checks, compat, metrics, checked=True)]
 

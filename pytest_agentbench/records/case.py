@@ -502,8 +502,8 @@ class Case(RecordWithParts):
     @property
     def expects_status(self) -> frozenset[str]:
         """Return the statuses that its `status_is` checks name: such an end is not an error."""
-        specs = (check.declarative for check in self.checks)
-        return frozenset(getattr(spec, "status", "") for spec in specs if spec is not None and spec.kind == "status_is")
+        leaves = (leaf for check in self.checks for _, leaf in check.leaves)
+        return frozenset(getattr(leaf.declarative, "status", "") for leaf in leaves if leaf.kind == "status_is")
 
 
 DialectName = Literal[

@@ -1,5 +1,6 @@
 """Declarations of a case's deterministic checks: one small model per kind (seed 002, spec/config.md)."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
@@ -16,6 +17,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from typing_extensions import TypeAliasType
 
 from pytest_agentbench.bounded.patterns import compile_pattern
 from pytest_agentbench.extensions import find_extension
@@ -91,6 +93,53 @@ class MetricAtLeast(Record):
     """A file to look at instead of the final output: in the workspace, else in the case's folder."""
 
 
+MAX_NESTING = 10
+"""Levels of checks inside of one another."""
+
+
+class _Combination(Record):
+    @model_validator(mode="before")
+    @classmethod
+    def _bound_nesting(cls, data: Any) -> Any:
+        level = [data]
+        # Before the fields are read, which recurses
+        for _ in range(MAX_NESTING):
+            level = [inner for each in level for inner in _list_inner(each)]
+        if level:
+            raise ValueError(f"found checks on more than {MAX_NESTING} levels, expected fewer")
+        return data
+
+
+def _list_inner(data: Any) -> Iterator[Any]:
+    if isinstance(data, dict):
+        checks = data.get("checks")
+        yield from (each for each in (data.get("check"), *(checks if isinstance(checks, list) else ())) if each)
+
+
+class AnyOf(_Combination):
+    """At least one of the `checks` passes."""
+
+    kind: Literal["any_of"]
+    checks: tuple["Declarative", ...] = Field(min_length=1)
+    """Kinds of checks with their fields."""
+
+
+class AllOf(_Combination):
+    """Each of the `checks` passes."""
+
+    kind: Literal["all_of"]
+    checks: tuple["Declarative", ...] = Field(min_length=1)
+    """Kinds of checks with their fields."""
+
+
+class Not(_Combination):
+    """The `check` fails."""
+
+    kind: Literal["not"]
+    check: "Declarative"
+    """A kind of check with its fields."""
+
+
 class CustomCheck(Record):
     """A kind that a plugin registers; its other fields reach the plugin's function as they are."""
 
@@ -120,7 +169,7 @@ def _added(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationIn
     return handler(value)
 
 
-Declarative = Annotated[
+_Spec = Annotated[
     Annotated[Later[FinalResponsePresent], Tag("final_response_present")]
     | Annotated[Later["pytest_agentbench.records.run_checks.ToolCallCount"], Tag("tool_call_count")]
     | Annotated[Later["pytest_agentbench.records.run_checks.FileExists"], Tag("file_exists")]
@@ -128,6 +177,11 @@ Declarative = Annotated[
     | Annotated[Later["pytest_agentbench.records.run_checks.FileContains"], Tag("file_contains")]
     | Annotated[Later["pytest_agentbench.records.run_checks.StatusIs"], Tag("status_is")]
     | Annotated[Later["pytest_agentbench.records.run_checks.OutputArtifactPresent"], Tag("output_artifact_present")]
+    | Annotated[Later["pytest_agentbench.records.text_checks.Contains"], Tag("contains")]
+    | Annotated[Later["pytest_agentbench.records.text_checks.IContains"], Tag("icontains")]
+    | Annotated[Later["pytest_agentbench.records.text_checks.NotContains"], Tag("not_contains")]
+    | Annotated[Later["pytest_agentbench.records.text_checks.StartsWith"], Tag("starts_with")]
+    | Annotated[Later["pytest_agentbench.records.text_checks.Equals"], Tag("equals")]
     | Annotated[Later[RegexMatch], Tag("regex_match")]
     | Annotated[Later[JsonSchema], Tag("json_schema")]
     | Annotated[Later[JsonPathEquals], Tag("json_path_equals")]
@@ -137,10 +191,15 @@ Declarative = Annotated[
     | Annotated[Later["pytest_agentbench.records.run_checks.MaxCostUsd"], Tag("max_cost_usd")]
     | Annotated[Later["pytest_agentbench.records.run_checks.MaxSeconds"], Tag("max_seconds")]
     | Annotated[Later[MetricAtLeast], Tag("metric")]
+    | Annotated[AnyOf, Tag("any_of")]
+    | Annotated[AllOf, Tag("all_of")]
+    | Annotated[Not, Tag("not")]
     | Annotated[SerializeAsAny[CustomCheck], WrapValidator(_added), Tag("custom")],
     Discriminator(_kind),
 ]
-BUILTIN_KINDS: frozenset[str] = frozenset(kind.__metadata__[-1].tag for kind in get_args(get_args(Declarative)[0])) - {
+# A type with a name can refer to itself
+Declarative = TypeAliasType("Declarative", _Spec)
+BUILTIN_KINDS: frozenset[str] = frozenset(kind.__metadata__[-1].tag for kind in get_args(get_args(_Spec)[0])) - {
     "custom"
 }
 
@@ -192,3 +251,23 @@ class Check(Record):
         if self.declarative is not None:
             return self.declarative.kind
         return "python_hook"
+
+    @property
+    def leaves(self) -> Iterator[tuple[tuple[int | str, ...], "Check"]]:
+        """Yield the check with the place of its fields, and in place of a combination the checks that it combines."""
+        yield from _find_leaves(("declarative",), self)
+
+    def with_spec(self, spec: Declarative) -> "Check":
+        """Return the check with another kind and fields."""
+        return self.model_copy(update={"declarative": spec})
+
+
+def _find_leaves(place: tuple[int | str, ...], check: Check) -> Iterator[tuple[tuple[int | str, ...], Check]]:
+    spec = check.declarative
+    if isinstance(spec, Not):
+        yield from _find_leaves((*place, "check"), check.with_spec(spec.check))
+    elif isinstance(spec, AnyOf | AllOf):
+        for at, inner in enumerate(spec.checks):
+            yield from _find_leaves((*place, "checks", at), check.with_spec(inner))
+    else:
+        yield place, check

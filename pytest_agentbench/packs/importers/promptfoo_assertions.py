@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import regex
-
 from pytest_agentbench.bounded.patterns import compile_pattern
 from pytest_agentbench.config.documents import parse_yaml
 from pytest_agentbench.errors import ConfigError
@@ -196,37 +194,22 @@ def _add_check(criteria: Criteria, **declarative: Any) -> None:
     criteria.checks.append({"declarative": declarative})
 
 
-def _add_pattern(criteria: Criteria, pattern: str, **options: bool) -> None:
-    _add_check(criteria, kind="regex_match", pattern=pattern, **options)
-
-
-def _forbid(pattern: str) -> str:
-    # The check searches, so a forbidden text is searched from the very beginning, over all lines.
-    return rf"\A(?![\s\S]*(?:{pattern}))"
-
-
-def _escape(text: str) -> str:
-    return str(regex.escape(text, literal_spaces=True))
+def _add_text_check(assertion: _Assertion, criteria: Criteria, check: dict[str, Any]) -> None:
+    _add_check(criteria, **({"kind": "not", "check": check} if assertion.negated else check))
 
 
 def _add_contains(assertion: _Assertion, criteria: Criteria) -> None:
     """Add `contains`, `icontains`, and both with `-any` and `-all`."""
-    patterns = [_escape(text) for text in assertion.texts()]
-    if not assertion.kind.endswith("-all"):
-        any_of = "|".join(patterns)
-        patterns = [assertion.choose(any_of, _forbid(any_of))]
-    elif assertion.negated:
-        # One check: a text with some of them passes.
-        every = "".join(rf"(?=[\s\S]*{pattern})" for pattern in patterns)
-        patterns = [rf"\A(?!{every})"]
-    options = {"ignore_case": True} if assertion.kind.startswith("i") else {}
-    for pattern in patterns:
-        _add_pattern(criteria, pattern, **options)
+    kind, _, several = assertion.kind.partition("-")
+    checks = [{"kind": kind, "text": text} for text in assertion.texts()]
+    if len(checks) == 1:
+        _add_text_check(assertion, criteria, checks[0])
+    else:
+        _add_text_check(assertion, criteria, {"kind": f"{several}_of", "checks": checks})
 
 
 def _add_starts_with(assertion: _Assertion, criteria: Criteria) -> None:
-    pattern = _escape(assertion.text())
-    _add_pattern(criteria, assertion.choose(rf"\A{pattern}", rf"\A(?!{pattern})"))
+    _add_text_check(assertion, criteria, {"kind": "starts_with", "text": assertion.text()})
 
 
 def _add_regex(assertion: _Assertion, criteria: Criteria) -> None:
@@ -236,7 +219,7 @@ def _add_regex(assertion: _Assertion, criteria: Criteria) -> None:
         compile_pattern(flags + pattern)
     except ValueError as error:
         raise UnmappedError(f"the pattern {source!r:.60} cannot be converted: {error}") from error
-    _add_pattern(criteria, flags + assertion.choose(pattern, _forbid(pattern)))
+    _add_text_check(assertion, criteria, {"kind": "regex_match", "pattern": flags + pattern})
 
 
 def _add_equals(assertion: _Assertion, criteria: Criteria) -> None:
@@ -246,8 +229,8 @@ def _add_equals(assertion: _Assertion, criteria: Criteria) -> None:
         _add_schema(criteria, {"const": assertion.value})
         return
     # promptfoo compares with the text "true", as JavaScript writes it.
-    text = str(assertion.value).lower() if isinstance(assertion.value, bool) else _escape(assertion.text())
-    _add_pattern(criteria, assertion.choose(rf"\A{text}\Z", rf"\A(?!{text}\Z)"))
+    text = str(assertion.value).lower() if isinstance(assertion.value, bool) else assertion.text()
+    _add_text_check(assertion, criteria, {"kind": "equals", "text": text})
 
 
 def _add_is_json(assertion: _Assertion, criteria: Criteria) -> Sequence[str]:
@@ -270,8 +253,8 @@ def _add_is_json(assertion: _Assertion, criteria: Criteria) -> Sequence[str]:
 def _add_schema(criteria: Criteria, schema: Mapping[str, Any]) -> None:
     """Add a check by a schema. promptfoo reads draft 7 and, unlike ours, accepts no JSON inside a code fence."""
     _add_check(criteria, kind="json_schema", schema={"$schema": _DRAFT_07, **schema})
-    pattern = r"\A(?![\s\S]*(?m:^)[ \t]*```)"
-    criteria.checks.append({"description": "no code fence", "declarative": {"kind": "regex_match", "pattern": pattern}})
+    fence = {"kind": "regex_match", "pattern": r"(?m)^[ \t]*```"}
+    criteria.checks.append({"description": "no code fence", "declarative": {"kind": "not", "check": fence}})
 
 
 def _has_format(schema: Any) -> bool:

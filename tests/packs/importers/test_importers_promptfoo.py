@@ -105,7 +105,7 @@ def test_assertions_of_cost_time_tools_and_judges_become_theirs(importing: Impor
         {"kind": "tool_called", "name": "search", "min_count": 2},
         {"kind": "tool_called", "name": "read"},
         {"kind": "tool_not_called", "name": "delete"},
-        {"kind": "regex_match", "pattern": "x"},
+        {"kind": "contains", "text": "x"},
     ]
     assert case["deterministic_checks"][-1]["description"] == "Named"
     assert case["expectations"]["hard_expectations"] == [
@@ -127,11 +127,11 @@ def test_a_scenario_adds_to_its_tests(importing: Importing):
     alone = {"config": [{**data, "description": "alone"}]}
     found = config(importing, tests=[], scenarios=[{"config": [data], "tests": [test]}, alone])
     assert (found.code, found.err) == (0, "")
-    patterns = {
-        name: [check["declarative"]["pattern"] for check in found.case(name)["deterministic_checks"]]
+    texts = {
+        name: [check["declarative"]["text"] for check in found.case(name)["deterministic_checks"]]
         for name in ("both", "alone")
     }
-    assert patterns == {"both": ["second", "first"], "alone": ["first"]}
+    assert texts == {"both": ["second", "first"], "alone": ["first"]}
     assert found.case("both")["metadata"].items() >= {"a": 1, "b": 2}.items()
 
 
@@ -308,8 +308,8 @@ def test_scalars_are_those_of_yaml_1_2(importing: Importing):
     assert (found.code, found.err) == (0, "")
     asked = [found.case(name)["input"]["messages"][0]["content"] for name in "ab"]
     assert asked == ["yes at 12:30", "on at 07:15"]
-    patterns = [found.case(name)["deterministic_checks"][0]["declarative"]["pattern"] for name in "ab"]
-    assert patterns == [r"\Ano\Z", r"\Aoff\Z"]
+    checks = [found.case(name)["deterministic_checks"][0]["declarative"] for name in "ab"]
+    assert checks == [{"kind": "equals", "text": "no"}, {"kind": "equals", "text": "off"}]
 
 
 def test_a_default_test_that_is_no_object_is_named(importing: Importing):
@@ -460,8 +460,8 @@ def test_an_export_of_openai_evals_is_read(importing: Importing, nested: bool, l
         ("system", "Name the kind."),
         ("user", "Ticket: No sound"),
     ]
-    patterns = [check["declarative"]["pattern"] for check in case["deterministic_checks"]]
-    assert patterns == [r"\AHardware\Z", "Hardware", "Hardware"]
+    checks = [check["declarative"] for check in case["deterministic_checks"]]
+    assert checks == [{"kind": kind, "text": "Hardware"} for kind in kinds]
     assert case["expectations"]["hard_expectations"] == [{"text": "Says Hardware"}]
     assert "python is code, which is not run" in found.err
     assert "providers: left out; name the model with --model" in found.err
@@ -503,7 +503,7 @@ def test_results_become_cases_with_answers(importing: Importing):
     assert (found.code, found.err) == (0, "")
     case = found.case("first")
     assert case["input"]["messages"] == [{"role": "user", "content": "In short: Say 0 {{x}}"}]
-    assert case["deterministic_checks"][0]["declarative"]["pattern"] == "Say yes"
+    assert case["deterministic_checks"][0]["declarative"] == {"kind": "contains", "text": "Say yes"}
     predictions = [json.loads(line) for line in (found.folder / "predictions.jsonl").read_text().splitlines()]
     assert predictions == [
         {"id": "results-first", "prediction": "Say yes"},
