@@ -27,7 +27,7 @@ from pydantic_core import InitErrorDetails
 
 from pytest_agentbench.config.documents import Document, Loc, Problem, read_document
 from pytest_agentbench.config.folders import is_inside
-from pytest_agentbench.config.request_fields import REQUEST_FIELDS
+from pytest_agentbench.config.request_fields import REQUEST_FIELDS, TOOLS_PLACE
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import Record
@@ -513,6 +513,8 @@ def _suggest_field(loc: Loc, fields: _Fields, data: Any) -> str:
     if added := _added_check_fields(loc, data):
         return suggest(str(loc[-1]), added)
     names = fields.names_at(loc[:-1])
+    if loc[-1] == "tools" and {"context", "input"} & names:
+        return f"; {TOOLS_PLACE}{'' if 'context' in names else ' in the input'}"
     if "parameters" in names and loc[-1] in REQUEST_FIELDS:
         return "; request fields belong below `parameters`"
     if names:

@@ -9,8 +9,10 @@ from pydantic import AfterValidator, ValidationInfo
 from pytest_agentbench.config.base import Known, Problems, complain, find_unregistered, known_of, suggest
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.functions import read_functions
+from pytest_agentbench.config.request_fields import TOOLS_PLACE
 
-_PROBE = "llm_probe"
+PROBE = "llm_probe"
+"""The built-in runner, and its section of the context."""
 
 
 def _check_context(context: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
@@ -19,10 +21,12 @@ def _check_context(context: dict[str, Any], info: ValidationInfo) -> dict[str, A
     for name, hints in context.items():
         if hints is not None and (problems := known.runner_says(name, "context_problems")) is not None:
             complaints += [((name, *loc), text) for loc, text in problems(hints)]
+        elif name == "tools" and isinstance(hints, list):
+            complaints.append(((name,), f"found a list, expected the section of a runner; {TOOLS_PLACE}"))
         # An agent of one's own may have a section of any name; one that is a slip away from ours is nobody's.
-        elif name != _PROBE and get_close_matches(name.lower(), [_PROBE], cutoff=0.85):
-            complaints.append(((name,), f"unknown runner{suggest(name.lower(), [_PROBE])}"))
-    complaints += [((_PROBE, *loc), text) for loc, text in _find_probe_problems(context.get(_PROBE), known)]
+        elif name != PROBE and get_close_matches(name.lower(), [PROBE], cutoff=0.85):
+            complaints.append(((name,), f"unknown runner{suggest(name.lower(), [PROBE])}"))
+    complaints += [((PROBE, *loc), text) for loc, text in _find_probe_problems(context.get(PROBE), known)]
     complain(complaints)
     return context
 

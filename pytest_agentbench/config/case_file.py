@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Discriminator,
     Field,
     StrictBool,
@@ -42,6 +43,7 @@ from pytest_agentbench.config.sections import (
     find_settings_problems,
     part_section,
 )
+from pytest_agentbench.config.short_forms import RUNNER_NAME, ExpectationsField, RubricField, read_input
 from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.records.base import Later, Record, Seconds, Slug, Tags, Text
 from pytest_agentbench.records.case import (
@@ -53,7 +55,6 @@ from pytest_agentbench.records.case import (
     MetricSpec,
     PytestTests,
     Role,
-    Rubric,
     RunnerSpec,
     SandboxSettings,
     Thresholds,
@@ -310,8 +311,12 @@ def _no_turns(runner: str) -> str:
     return f"the runner {runner!r} has no turns, unlike {' and '.join(having)}; use messages"
 
 
-KnownRunner = Annotated[RunnerSpec, AfterValidator(_check_runner)]
-"""A registered runner with sound settings."""
+KnownRunner = Annotated[
+    RunnerSpec,
+    RUNNER_NAME,
+    AfterValidator(_check_runner),
+]
+"""A registered runner with sound settings, or the name of an installed one."""
 
 
 class CaseSandbox(Record):
@@ -392,17 +397,17 @@ class TestCaseFile(SectionedFile):
     title: Text
     """For people."""
     runner: KnownRunner
-    """The runner's type and settings that win over the run profile's."""
-    input: CaseInput
-    """Messages, attachments and context."""
+    """The runner's type and settings that win over the run profile's; or its type alone."""
+    input: Annotated[CaseInput, BeforeValidator(read_input, json_schema_input_type=CaseInput | Text)]
+    """Messages, attachments and context; or the text of one user message."""
     workspace: LocalFolder | None = None
     """A folder that each run's workspace starts as a copy of; relative to test.yaml."""
     sandbox: Later[CaseSandbox] | None = None
     """Requirements of the agent's commands."""
-    expectations: Later[Expectations] = Field(default_factory=Expectations)
-    """Statements in plain language that the judge weighs."""
-    rubric: Later[Rubric] | None = None
-    """How the judge is to score."""
+    expectations: ExpectationsField = Field(default_factory=Expectations)
+    """Statements in plain language that the judge weighs; or a list of hard ones."""
+    rubric: RubricField | None = None
+    """How the judge is to score; or the scoring instructions alone."""
     deterministic_checks: Annotated[tuple[Later[Check], ...], validate_together(_check_list_problems)] = ()
     """Checks without a model; each that fails fails the case."""
     metrics: Metrics = ()

@@ -39,7 +39,13 @@ REQUEST_FIELDS = frozenset(f"{_CHAT_COMPLETIONS} {_HOSTED} {_SELF_HOSTED} {_NATI
 
 EXTRA_BODY = "extra_body"
 """The mapping whose names are sent as request fields without a check."""
-_SET_BY_RUNS = frozenset({"model", "messages", "tools"})
+TOOLS_PLACE = "tools belong below `context: {llm_probe: {tools: [...]}}`"
+"""Where a case names its tools: for messages about the field in another place."""
+_SET_BY_RUNS = {
+    "model": "is set by each run itself; leave it out, and name the model with --model",
+    "messages": "is set by each run itself; leave it out",
+    "tools": f"is set by each run itself; {TOOLS_PLACE} in the input of a case",
+}
 _OF_MODELS = """
 anthropic_version api api_key_env base_url batch cassettes dialect dialect_overrides headers judge label limits model_id
 model_name openrouter_model parameters prices primary_params prompt_cache query requested_model scripted wires
@@ -69,7 +75,7 @@ def find_misplaced(fields: Mapping[str, Any], settings: Collection[str] = ()) ->
 
 def _misplaced(name: str, value: object, settings: Collection[str]) -> str | None:
     if name in _SET_BY_RUNS:
-        return "is set by each run itself; leave it out"
+        return _SET_BY_RUNS[name]
     if name in settings:
         return "is a setting of runs, which no endpoint takes; write it in a run profile, or in a case's runner"
     if name in MODEL_FIELDS or (name == "provider" and isinstance(value, str) and value):

@@ -257,3 +257,29 @@ def test_calls_in_files_are_looked_at_with_all_other_messages(root, write):
     path.write_text(path.read_text().replace("c1", "c9"))
     with pytest.raises(ConfigError, match="no message before calls a tool with the id 'c9'"):
         load_case(path, root)
+
+
+def test_short_forms_are_the_same_case_as_long_ones(root, write):
+    path = write()
+    head = HEAD.replace("{type: llm_probe, temperature: 0}", "{RUNNER}")
+    long = (
+        "input: {messages: [{role: user, content: 2 + 2?}]}\nrubric: {scoring_instructions: Be strict.}\n"
+        "expectations: {hard_expectations: [{text: It is 4.}, {text: It is short., weight: 2.0}]}\n"
+    )
+    short = "input: 2 + 2?\nrubric: Be strict.\nexpectations:\n- It is 4.\n- {text: It is short., weight: 2.0}\n"
+    path.write_text(head.replace("{RUNNER}", "{type: llm_probe}") + long)
+    whole = load_case(path, root)
+    path.write_text(head.replace("{RUNNER}", "llm_probe") + short)
+    assert load_case(path, root) == whole
+
+
+@pytest.mark.parametrize(
+    "field", ["rubric: ''", "input: ' '", "expectations: text", "expectations: [[a]]", "runner: ''"]
+)
+def test_a_short_form_without_a_text_is_refused_at_its_place(root, write, field):
+    path = write()
+    name = field.partition(":")[0]
+    lines = {"runner": "runner: llm_probe", "input": "input: hello", name: field}
+    path.write_text("schema_version: 1\ncase_id: sum\ntitle: A sum\n" + "\n".join(lines.values()))
+    with pytest.raises(ConfigError, match=rf"test\.yaml:\d:\d+: {name}.*: found .*, expected a mapping"):
+        load_case(path, root)

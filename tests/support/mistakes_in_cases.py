@@ -270,6 +270,39 @@ FILES_OF_CASES = (
         "input:\n  context: {llm_probe: {tool: [exec_shell]}}",
     ),
     _in_case(
+        "tools without a runner",
+        "6:20: input.context.tools: found a list, expected the section of a runner; tools belong below "
+        "`context: {llm_probe: {tools: [...]}}`",
+        "input:",
+        "input:\n  context: {tools: [exec_shell]}",
+    ),
+    _in_case(
+        "tools of the runner",
+        "4:34: runner.tools: is set by each run itself; tools belong below `context: {llm_probe: {tools: [...]}}` in "
+        "the input of a case",
+        "{type: llm_probe}",
+        "{type: llm_probe, tools: [exec_shell]}",
+    ),
+    _in_case(
+        "tools of the case",
+        "5:1: tools: unknown field; tools belong below `context: {llm_probe: {tools: [...]}}` in the input",
+        "input:",
+        "tools: [exec_shell]\ninput:",
+    ),
+    _in_case(
+        "a model as the runner",
+        "4:9: runner: found 'gpt-4o', expected a mapping: write runner: {type: llm_probe}, and name the model with "
+        "--model gpt-4o",
+        "{type: llm_probe}",
+        "gpt-4o",
+    ),
+    _in_case(
+        "an expectation that is no text",
+        "5:16: expectations[0]: found 3, expected a mapping",
+        "input:",
+        "expectations: [3]\ninput:",
+    ),
+    _in_case(
         "a misspelt runner's context",
         "6:23: input.context.llmprobe: unknown runner; did you mean 'llm_probe'?",
         "input:",
