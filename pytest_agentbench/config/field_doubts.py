@@ -32,7 +32,7 @@ def place_doubts(file: ConfigFile) -> list[str]:
         for at, text in find_unknown_fields(fields, ours)
     ]
     doubts += _list_ineffective(file)
-    return [placed for placed, _ in _locate(file.origin.path, doubts)]
+    return [placed for placed, _ in locate_doubts(file.origin.path, doubts)]
 
 
 def list_idle_judges(profile: EvaluationProfile) -> list[str]:
@@ -51,10 +51,11 @@ def list_runner_doubts(path: Path, runner: RunnerSpec) -> list[tuple[str, str]]:
     is_known = runner.type == _PROBE or runner.type in installed_names("runner")
     ours = _OF_LAYERS | getattr(find_extension("runner", runner.type), "own_fields", frozenset())
     doubts = find_unknown_fields(runner.overrides, ours, only_misspelt=not is_known)
-    return _locate(path, [(("runner", *at), text) for at, text in doubts])
+    return locate_doubts(path, [(("runner", *at), text) for at, text in doubts])
 
 
-def _locate(path: Path, doubts: Sequence[tuple[Loc, str]]) -> list[tuple[str, str]]:
+def locate_doubts(path: Path, doubts: Sequence[tuple[Loc, str]]) -> list[tuple[str, str]]:
+    """Return the doubts about a file, each with its place and without."""
     if not doubts:
         return []
     document = read_document(path)

@@ -164,7 +164,7 @@ class OpenedSource(ABC):
         yield from ()
 
     def field_doubts(self) -> Iterator[tuple[str, str]]:
-        """Yield doubts about request fields in the runner's settings that no endpoint is known to accept."""
+        """Yield doubts about fields: request fields that no endpoint is known to accept, patterns with a backspace."""
         yield from ()
 
     def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:

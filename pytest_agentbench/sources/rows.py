@@ -21,6 +21,7 @@ from pytest_agentbench.config.base import DATA_SUFFIXES, Known, Scope, suggest
 from pytest_agentbench.config.case_file import named_verifiers
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.pattern_doubts import list_pattern_doubts
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import normalize_tags
@@ -554,12 +555,15 @@ class OpenedDataset(OpenedSource):
             yield from ((recipe.place(loc, text), text) for loc, text in _descriptor_doubts(recipe.descriptor, known))
 
     def field_doubts(self) -> Iterator[tuple[str, str]]:
-        """Yield the doubts about the descriptor's runner."""
+        """Yield the doubts about the descriptor's runner and patterns."""
         recipe = self.dataset.recipe
-        if recipe is not None and recipe.descriptor.runner.overrides:
+        if recipe is None:
+            return
+        if recipe.descriptor.runner.overrides:
             from pytest_agentbench.config.field_doubts import list_runner_doubts
 
             yield from list_runner_doubts(recipe.path, recipe.descriptor.runner)
+        yield from list_pattern_doubts(recipe.path, (), recipe.descriptor.context, ("context",))
 
     def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:
         """Yield doubts about questions and answers. Raises ConfigError if examples cannot be read."""

@@ -39,6 +39,7 @@ from pytest_agentbench.config.documents import (
     read_bytes,
     read_document,
 )
+from pytest_agentbench.config.pattern_doubts import list_pattern_doubts
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
@@ -225,11 +226,13 @@ class OpenedCase(OpenedSource):
         yield SourceCase(case.case_id, case.tags, case.path, case.line, lambda: case, own_metrics=True)
 
     def field_doubts(self) -> Iterator[tuple[str, str]]:
-        """Yield the doubts about the case's runner."""
-        if self._case.runner.overrides:
+        """Yield the doubts about the case's runner and patterns."""
+        case = self._case
+        if case.runner.overrides:
             from pytest_agentbench.config.field_doubts import list_runner_doubts
 
-            yield from list_runner_doubts(self.path, self._case.runner)
+            yield from list_runner_doubts(self.path, case.runner)
+        yield from list_pattern_doubts(self.path, case.checks, case.context, ("input", "context"))
 
     def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:
         """Return the error, which names the lines of the fields."""

@@ -55,3 +55,13 @@ def test_files_with_windows_encodings_and_line_ends_are_read(bench: Bench, conte
 def test_duplicate_ids_in_a_file_with_windows_line_ends_are_errors(bench: Bench) -> None:
     write(bench, {"rows.jsonl": (ROW + ROW).replace("\n", "\r\n").encode("utf-8-sig")})
     assert "rows.jsonl:2:1: id: found 'a' again" in bench.run("rows.jsonl", "--model", "demo").text
+
+
+def test_a_backspace_in_a_pattern_is_warned_about(bench: Bench) -> None:
+    checks = 'checks: [{kind: contains, text: ello}, {kind: regex_match, pattern: "\\bhello\\b"}]'
+    content = CASE.replace("kind: regex_match, pattern: ello", f"kind: any_of, {checks}")
+    write(bench, {"cases/hello/test.yaml": content, "cases/hello/demo.yaml": SCRIPT})
+    text = bench.run("cases", "--model", "demo").text.replace(f"{bench.path}/", "")
+    place = "cases/hello/test.yaml:9:107: deterministic_checks[0].declarative.checks[1].pattern"
+    warning = r"""found a backspace, as "\b" in double quotes is read; write '\bhello\b' in single quotes"""
+    assert f"warning: {place}: {warning}" in text
