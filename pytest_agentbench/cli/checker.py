@@ -176,6 +176,7 @@ class Checker:
         # One pass: `row_doubts` pulls the rows that `_check_rows` yields, so a dataset is never held in memory.
         try:
             self._warn(*opened.row_doubts(self._check_rows(opened, root, file_doubts, additions)))
+            self._warn(*opened.row_notes())
         except CodeNotRun as reason:
             self._warn(f"{reason}; its rows were not checked")
 

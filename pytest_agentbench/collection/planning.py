@@ -240,9 +240,14 @@ class Planner:
             self.rules.check_file_metrics(opened, plan.evaluation_profile)
         self.decides_rows = self.decides_rows or (bool(opened.metrics) and opened.metrics == self._metrics)
         rows = opened.rows(subject)
-        if self.predicted is None:
-            return rows
-        return self.predicted.rows(opened, rows)
+        if self.predicted is not None:
+            rows = self.predicted.rows(opened, rows)
+        return self._noted(opened, rows)
+
+    def _noted(self, opened: OpenedSource, rows: Iterator[SourceCase | BadRow]) -> Iterator[SourceCase | BadRow]:
+        """Yield the rows, and add the notes on them to the doubts."""
+        yield from rows
+        self.doubts += (note for note in opened.row_notes() if note not in self.doubts)
 
     def cases(self, root: ConfigRoot) -> dict[str, IndexedCase]:
         """Return every case below the root by its id, looked up once. A guest's takes no id of the root's own."""

@@ -189,6 +189,8 @@ class RowFields(Record):
         return place
 
 
+_USUAL_FIELDS = RowFields()
+
 AnswerIs = Literal["index", "index1", "letter", "text"]
 
 
@@ -381,6 +383,11 @@ class DatasetDescriptor(ConfigFile):
         if place.startswith(_LOCAL):
             return place
         return None
+
+    @property
+    def has_usual_fields(self) -> bool:
+        """Return whether question and answer have their usual places in each row."""
+        return self.fields == _USUAL_FIELDS and self.answer is None and self.join is None and self.benchmark is None
 
     @property
     def names_one_file(self) -> bool:

@@ -32,7 +32,7 @@ def _read_expectations(value: Any) -> Expectations:
 def _read_runner(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    # `agentbench validate` does not know the runners of a conftest.py, so another name may be that of a model
+    # `agentbench validate` may not know a runner of a conftest.py, so another name may be that of a model
     if value == PROBE or value in installed_names("runner"):
         return {"type": value}
     example = f"write runner: {{type: {PROBE}}}, and name the model with --model {value or 'ID'}"

@@ -167,6 +167,10 @@ class OpenedSource(ABC):
         """Yield doubts about fields: request fields that no endpoint is known to accept, patterns with a backspace."""
         yield from ()
 
+    def row_notes(self) -> Iterator[str]:
+        """Yield notes on the rows that were read, as `file:line:column: text`."""
+        yield from ()
+
     def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:
         """Yield doubts about the good rows, `file:line:column: warning: text`, in one pass that takes all of them."""
         deque(rows, maxlen=0)  # read to the end, because the caller counts the rows while they pass

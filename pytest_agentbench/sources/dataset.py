@@ -161,7 +161,8 @@ class Row(NamedTuple):
 
     `raw` is its JSON in the standard form, parsed again when it runs. `path` and `line` (1-based) are its data file and
     line, or for a source the descriptor and the row's number. `index` is its 0-based position among all items of the
-    dataset (of its split), good or bad, before they are shuffled or limited.
+    dataset (of its split), good or bad, before they are shuffled or limited. `took_expected`: the answer is that of its
+    field `expected`.
     """
 
     line: int
@@ -170,6 +171,7 @@ class Row(NamedTuple):
     raw: bytes
     path: Path
     index: int  # type: ignore[assignment]  # the tuple's method is of no use here
+    took_expected: bool = False
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,11 @@ class Dataset:
         if self.recipe is None or self.recipe.descriptor.few_shot is None:
             return None
         return Shots(self.recipe, self.recipe.descriptor.few_shot, self.parse)
+
+    @cached_property
+    def takes_expected(self) -> bool:
+        """Return whether `expected` is the answer of rows without one: nothing else says where the answers are."""
+        return self.parse is None and (self.descriptor is None or self.descriptor.has_usual_fields)
 
 
 def in_case_folder(folder: Path, top: Path) -> bool:

@@ -109,6 +109,20 @@ def map_fields(row: Mapping[str, Any], fields: RowFields) -> dict[str, Any]:
     return {**item, "metadata": metadata}
 
 
+def take_expected(row: Any) -> Any:
+    """Return a raw row with its field `expected` as the answer if it has no `answer`, else the row unchanged.
+
+    `expected` stays a field of the metadata. Only a text, a number, true or false, or a list of these is an answer.
+    """
+    if not isinstance(row, dict) or "expected" not in row or "answer" in row:
+        return row
+    expected = row["expected"]
+    values = expected if isinstance(expected, list) else [expected]
+    if not values or not all(isinstance(value, str | int | float) for value in values):
+        return row
+    return {**row, "answer": expected}
+
+
 def metadata_of(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return all keys that are no core field. Those inside `metadata` take precedence over those next to it."""
     return _merged({key: value for key, value in item.items() if key not in _CORE}, item.get("metadata"))

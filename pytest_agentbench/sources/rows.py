@@ -59,6 +59,7 @@ from pytest_agentbench.sources.items import (
     is_answered,
     metadata_of,
     require_item,
+    take_expected,
     texts_of,
     typed_answer_of,
 )
@@ -269,10 +270,13 @@ def _row(
     line, number, raw, item, *_ = value
     recipe = dataset.recipe
     try:
+        if dataset.takes_expected:
+            item = take_expected(item)
+        took_expected = item is not value.value
         if recipe is not None or dataset.parse is not None:
             item = _standard_item(dataset, item, number)
-            if item is not value.value:
-                raw = dump_item(item)
+        if item is not value.value:
+            raw = dump_item(item)
         _require_sound(dataset, raw, item)
         if recipe is not None:
             recipe.prompt(item)
@@ -295,7 +299,7 @@ def _row(
         reason = f"id: found {identifier[:80]!r} again, first {place}; give each item its own id"
         return _bad(dataset, path, value, reason)
     firsts[case_id] = line if recipe is None else (path, line)
-    return Row(line, case_id, tags, raw, path, index)
+    return Row(line, case_id, tags, raw, path, index, took_expected)
 
 
 def _advise_descriptor(dataset: Dataset, item: Any) -> str:
@@ -381,8 +385,11 @@ def _nothing(dataset: Dataset, splits: set[str]) -> BadRow:
 
 
 def _bad(dataset: Dataset, path: Path, value: Item | BadItem, reason: str) -> BadRow:
-    place = place_in_file(path, value) if dataset.recipe is None else dataset.recipe.where(path, value)
-    return BadRow(value.line, visible(f"{place}: {reason}"), path)
+    return BadRow(value.line, visible(f"{_place_of(dataset, path, value)}: {reason}"), path)
+
+
+def _place_of(dataset: Dataset, path: Path, value: Item | BadItem) -> str:
+    return place_in_file(path, value) if dataset.recipe is None else dataset.recipe.where(path, value)
 
 
 _TITLE = 60
@@ -507,6 +514,7 @@ class OpenedDataset(OpenedSource):
         if dataset.descriptor is not None:
             self.prediction_fields = dataset.descriptor.predictions
         self._metric_names = tuple(name.encode() for name in dataset.known.metrics or ())
+        self._first_expected: Row | None = None
 
     @property
     def file(self) -> Path:
@@ -534,6 +542,8 @@ class OpenedDataset(OpenedSource):
             if isinstance(row, BadRow):
                 yield row
             else:
+                if row.took_expected:
+                    self._first_expected = self._first_expected or row
                 make, own_metrics = _CaseBuilder(self.dataset, row), self._decides(row)
                 yield SourceCase(row.case_id, row.tags, row.path, row.line, make, row.index, own_metrics)
 
@@ -564,6 +574,13 @@ class OpenedDataset(OpenedSource):
 
             yield from list_runner_doubts(recipe.path, recipe.descriptor.runner)
         yield from list_pattern_doubts(recipe.path, (), recipe.descriptor.context, ("context",))
+
+    def row_notes(self) -> Iterator[str]:
+        """Yield a note if rows without an answer have the field `expected`, at the first of them."""
+        if (row := self._first_expected) is not None:
+            advice = "`fields: {answer: expected}` in a dataset.yaml says so"
+            place = _place_of(self.dataset, row.path, BadItem(row.line, 1, ""))
+            yield f"{place}: expected: taken as the answer, here and in the rows below without `answer`; {advice}"
 
     def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:
         """Yield doubts about questions and answers. Raises ConfigError if examples cannot be read."""

@@ -258,13 +258,12 @@ DATA = Path(__file__).parents[3] / "shared" / "data" / "datasets"
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the conformance data are not here")
-@pytest.mark.parametrize("name", ["tbench_demo", "webagent_demo"])
-def test_rows_without_an_answer_have_nothing_to_score_against(bench, name):
+def test_rows_without_an_answer_have_nothing_to_score_against(bench):
     bench.agent()
-    (bench.path / f"{name}.jsonl").symlink_to(DATA / f"{name}.jsonl")
+    (bench.path / "webagent_demo.jsonl").symlink_to(DATA / "webagent_demo.jsonl")
     finished = bench.run()
     assert set(finished.outcomes.values()) == {"error"}
-    assert f"{name}.jsonl:1:1: there is nothing to score against: the row has neither an answer" in finished.text
+    assert "webagent_demo.jsonl:1:1: there is nothing to score against: the row has neither an answer" in finished.text
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the conformance data are not here")
@@ -281,3 +280,27 @@ def agentbench_runner():
     outcomes = {name.partition(".")[2]: outcome for name, outcome in finished.outcomes.items()}
     assert outcomes == {"1[agent]": "passed", "item_4[agent]": "passed", "item_6[agent]": "error", "d[agent]": "passed"}
     finished.result.assert_outcomes(passed=3, errors=3)
+
+
+def test_the_field_expected_is_the_answer_of_rows_without_one(bench):
+    bench.agent()
+    bench.rows(
+        "cases/q.jsonl",
+        {"id": "own", "question": "The capital of Italy?", "answer": "Paris", "expected": "Rome"},
+        {"id": "right", "question": "The capital of France?", "expected": "Paris"},
+        {"id": "several", "question": "The capital of France, again?", "expected": ["Paris", "Paris, France"]},
+        {"id": "wrong", "question": "The capital of Spain?", "expected": "Madrid"},
+    )
+    finished = bench.run()
+    outcomes = {name.partition("[")[0].removeprefix("cases/q."): outcome for name, outcome in finished.outcomes.items()}
+    assert outcomes == {"own": "passed", "right": "passed", "several": "passed", "wrong": "failed"}
+    assert finished.text.count("q.jsonl:2:1: expected: taken as the answer, here and in the rows below") == 1
+
+
+def test_the_field_expected_is_no_answer_if_the_descriptor_maps_fields(bench):
+    bench.agent()
+    bench.rows("cases/d/rows.jsonl", {"id": "a", "question": "x", "gold": "Paris", "expected": "Rome"})
+    bench.write("cases/d/dataset.yaml", {"schema_version": 1, "files": ["rows.jsonl"], "fields": {"answer": "gold"}})
+    finished = bench.run()
+    assert list(finished.outcomes.values()) == ["passed"]
+    assert "taken as the answer" not in finished.text
