@@ -19,6 +19,11 @@ _CHECKS = 5
 """How many checks `expected` names."""
 
 _WANTED = {
+    "contains": "contains {text}",
+    "icontains": "contains {text}",
+    "not_contains": "does not contain {text}",
+    "starts_with": "starts with {text}",
+    "equals": "{text}",
     "regex_match": "matches {pattern}",
     "json_path_equals": "{json_path} is {value}",
     "metric": "{reference}",

@@ -34,6 +34,8 @@ def test_the_question_is_the_last_message_of_the_user():
         ({"kind": "regex_match", "pattern": r"\{no\}"}, r"matches \{no\}"),
         ({"kind": "regex_match", "pattern": "no", "path": "note.txt"}, "note.txt matches no"),
         ({"kind": "file_contains", "path": "note.txt", "text": "30 days"}, "note.txt contains 30 days"),
+        ({"kind": "not_contains", "text": "sorry"}, "does not contain sorry"),
+        ({"kind": "equals", "text": "Paris"}, "Paris"),
         ({"kind": "file_exists", "path": "note.txt"}, "note.txt exists"),
         ({"kind": "json_path_equals", "json_path": "$.a", "value": [1, None]}, "$.a is [1, None]"),
         ({"kind": "tool_called", "name": "look"}, "calls look"),
