@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 from support.browser import NEEDS_BROWSER, contrast, new_page
-from support.run_pages import opened, ready, run, texts
+from support.run_pages import go, opened, ready, run, texts
 from support.stored_runs import (
     ANSWER,
     CHANGES,
@@ -22,9 +22,11 @@ from support.stored_runs import (
     answered,
     coding_trace,
     judged,
+    said,
     verdict,
 )
 
+from pytest_agentbench.records.case import Message
 from pytest_agentbench.reports.html.page import read_static, write_page
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
@@ -75,11 +77,27 @@ def test_from_the_list_a_run_opens_with_what_failed_first(program, page):
         ready(shown)
         assert shown.page.title().startswith("fix-slugify · GPT-4o")
         assert texts(shown, ".run-head h1") == ["✗ failed fix-slugify GPT-4o"]
-        assert "check hidden-tests: 2 of 14 tests failed" in texts(shown, ".run-head .verdict")[0]
+        assert "check hidden-tests: 2 of 14 tests failed" in texts(shown, ".answer-box .message")[0]
         assert "5.5 of 10" in texts(shown, ".figures")[0]
-        sections = ["Verdict", "Answer", "Trace", "Timing", "Workspace (3 changes)", "Usage and cost", "Run", "Stored"]
+        sections = ["Verdict", "Trace", "Timing", "Workspace (3 changes)", "Usage and cost", "Run", "Stored"]
         assert texts(shown, ".part h2") == sections
         assert texts(shown, ".jumps button") == sections
+
+
+def test_a_run_begins_with_question_expected_and_the_whole_answer(program, tmp_path):
+    stored = StoredRuns(tmp_path / "outputs")
+    question, answer = "Where is my order? " * 60, "It left our warehouse. " * 60
+    trace = [said("user", question), answered(answer, 1.0)]
+    asked = {"messages": (Message(role="user", content=question),), "reference": "on 7 March"}
+    stored.add("order", trace=trace, case=asked, outcome="failed", message="metric contains_answer: scored 0")
+    stored.add("other", case=asked, outcome="error", message="HTTP 503")
+    write_page(stored.report, tmp_path / "report.html", output=stored.output)
+    with opened(program, tmp_path / "report.html", run(stored.rows[0]["nodeid"])) as shown:
+        assert texts(shown, "main h2")[:3] == ["Question", "Expected", "✗ failed Answer Copy"]
+        assert texts(shown, ".asked pre") == [question.strip(), "on 7 March"]
+        assert texts(shown, ".answer-box pre") == [answer.strip(), "metric contains_answer: scored 0"]
+        go(shown, stored.rows[1]["nodeid"])
+        assert texts(shown, ".answer-box") == ["! error Answer There is no answer. HTTP 503"]
 
 
 def test_checks_show_expected_and_actual(program, page):

@@ -39,7 +39,7 @@ def assert_loads_on_demand(shown, ids):
     assert len(loaded()) == 1
     for at in (29, 0, 15):
         go(shown, ids[at])
-        assert f"answer number {at}" in shown.page.locator(".part.answer").inner_text()
+        assert f"answer number {at}" in shown.page.locator(".answer-box").inner_text()
     assert 2 <= len(loaded()) <= 4
 
 

@@ -151,9 +151,9 @@ def test_five_megabytes_of_text_are_cut_with_the_files_name(program, tmp_path):
     write_page(stored.report, tmp_path / "report.html", output=stored.output)
     with opened(program, tmp_path / "report.html", run(nodeid)) as shown:
         note = "The first 40,000 of 5,200,000 characters. All of them are in"
-        assert f"{note} {stored.output}/{stored.rows[0]['artifact']}." in texts(shown, ".part.answer .note")
+        assert f"{note} {stored.output}/{stored.rows[0]['artifact']}." in texts(shown, ".answer-box .note")
         shown.page.get_by_role("button", name="Show all 40,000 characters").first.click()
-        assert len(shown.page.locator(".part.answer pre").inner_text()) == 40_000
+        assert len(shown.page.locator(".answer-box pre.text").inner_text()) == 40_000
         assert not shown.scrolls_sideways()
     assert (tmp_path / "report.html").stat().st_size < 2 * 2**20
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pytest_agentbench.records.case import Case, Model, RunnerSpec
@@ -70,9 +71,10 @@ class StoredRuns:
         outcome: str = "passed",
         message: str | None = None,
         tags: tuple[str, ...] = ("coding", "smoke"),
+        case: Mapping[str, Any] = MappingProxyType({}),
         **run: Any,
     ) -> str:
-        """Store a run, and its verdict if given. Return the node id."""
+        """Store a run, and its verdict if given. `case` has further fields of the case. Return the node id."""
         place = f"suit_default/profile/{model.model_id}/{len(self.rows)}"
         artifact = RunArtifact(
             run_id=f"run-{len(self.rows)}",
@@ -96,13 +98,12 @@ class StoredRuns:
             evaluation = evaluation.model_copy(update={"run_id": artifact.run_id})
             paths["evaluation"] = f"evaluations/{place}/final_result_{repetition}.json"
             self.write(paths["evaluation"], evaluation.model_dump_json())
-        case = Case(
-            case_id=case_id, title=case_id, path=Path("test.yaml"), runner=RunnerSpec(type="llm_probe"), tags=tags
-        )
+        runner = RunnerSpec(type="llm_probe")
+        subject = Case(case_id=case_id, title=case_id, path=Path("test.yaml"), runner=runner, tags=tags, **case)
         suffix = model.model_id if repetition == 1 else f"{model.model_id}-r{repetition}"
         row = run_row(
             f"cases/{case_id}/test.yaml::{case_id}[{suffix}]",
-            case,
+            subject,
             model,
             repetition,
             artifact,

@@ -1,13 +1,13 @@
+import { answerSection, askedSection } from "./asked.js";
 import { changesSection } from "./changes.js";
 import { loadDetail } from "./detail.js";
 import { el, show } from "./dom.js";
-import { textBox } from "./longtext.js";
 import { guardPart, notesBox, part, placesOf } from "./parts.js";
 import { fragment, go } from "./router.js";
 import { commandLine, runFacts, storedFacts, usageTable } from "./runfacts.js";
-import { runHead } from "./runhead.js";
+import { runHead, runMarks } from "./runhead.js";
 import { timingSection } from "./timing.js";
-import { answerOf, traceSection } from "./trace.js";
+import { traceSection } from "./trace.js";
 import { verdictSection } from "./verdict.js";
 
 /** Everything that is known of one run: `#run=NODEID`. */
@@ -22,9 +22,15 @@ export function runView(app, params) {
   function draw(found) {
     shown = found.row;
     const parts = el("div", { class: "parts", "aria-busy": "true" }, el("p", { class: "note" }, "Reading what is stored of this run …"));
-    show(node, runHead(app, found), parts);
+    const asked = el("div", { class: "asked-answered" });
+    const ask = (run) => show(asked, askedSection(found.row, run), guardPart("Answer", () => answerSection(found.row, run, placesOf(app, found.row).run)));
+    ask(null);
+    show(node, runHead(app, found), asked, runMarks(app, found), parts);
     loadDetail(app, found)
-      .then((detail) => fill(parts, sectionsOf(app, found, detail)))
+      .then((detail) => {
+        ask(detail.run);
+        fill(parts, sectionsOf(app, found, detail));
+      })
       .catch((error) => fill(parts, [el("p", { class: "warnings" }, `What is stored of this run cannot be read: ${error.message}`), commandLine(app, found)]));
   }
 
@@ -44,11 +50,9 @@ export function runView(app, params) {
 /** What the view of a run shows below its head, in the order in which people look. */
 function sectionsOf(app, run, detail) {
   const places = placesOf(app, run.row);
-  const answer = answerOf(detail.run);
   return [
     notesBox(detail.notes),
     guardPart("Verdict", () => verdictSection(run.row, detail.evaluation, places, app.data.sections)),
-    guardPart("Answer", () => (detail.run === null ? null : part("answer", "Answer", textBox(answer, { where: places.run, label: "Answer", prose: true, lines: 60, empty: answer === null ? "There is no answer." : "The answer is empty." })))),
     guardPart("Trace", () => traceSection(detail.run, places)),
     guardPart("Timing", () => timingSection(detail.run)),
     guardPart("Workspace", () => changesSection(detail.run, places)),

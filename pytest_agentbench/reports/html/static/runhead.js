@@ -6,7 +6,7 @@ import { DASH, compact, plural, runCost, score, seconds, sign, usd } from "./tex
 
 const MOST_SIBLINGS = 60;
 
-/** The top of a run's view: what it is, how it ended, and the other runs of its case. */
+/** The top of a run's view: where it stands, which run it is. */
 export function runHead(app, run) {
   const { row } = run;
   return el(
@@ -15,7 +15,15 @@ export function runHead(app, run) {
     crumbs(app, run),
     el("h1", {}, outcomePill(row.outcome), " ", row.case_id, " ", el("span", { class: "faint" }, modelOf(app, row), row.repetition > 1 ? ` · repetition ${row.repetition}` : "")),
     el("p", { class: "nodeid" }, el("code", {}, row.nodeid), " ", copyButton(row.nodeid)),
-    row.message === null ? null : el("div", { class: `verdict ${row.outcome === "passed" ? "passed" : row.outcome === "skipped" ? "skipped" : "failed"}` }, el("pre", { class: "message" }, row.message)),
+  );
+}
+
+/** A run's figures and marks, and the other runs of its case. */
+export function runMarks(app, run) {
+  const { row } = run;
+  return el(
+    "div",
+    { class: "run-marks" },
     el("dl", { class: "figures" }, figuresOf(row).map(([title, value]) => el("div", {}, el("dt", {}, title), el("dd", {}, value)))),
     marks(app, row),
     siblings(app, run),
