@@ -28,8 +28,8 @@ from support.stored_runs import (
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact, RunnerEvent
-from pytest_agentbench.reports.html import details as chunks
 from pytest_agentbench.reports.html import page as pages
+from pytest_agentbench.reports.html import placing as chunks
 from pytest_agentbench.reports.html.details import (
     FIRST_EVENTS,
     LAST_EVENTS,
@@ -37,11 +37,10 @@ from pytest_agentbench.reports.html.details import (
     ROOM,
     TEXT,
     deciding_options,
-    place_details,
-    remove_earlier,
     run_detail,
 )
 from pytest_agentbench.reports.html.page import write_page
+from pytest_agentbench.reports.html.placing import place_details, remove_earlier
 
 
 @pytest.fixture
@@ -242,6 +241,14 @@ def test_few_details_are_in_the_page(stored, tmp_path):
     (details,) = (unpacked(placed.blocks[name]) for name in placed.facts["blocks"])
     assert [each["run"]["trace"][0]["content"] for each in details] == [f"answer {n}" for n in range(3)]
     assert not (tmp_path / "report.html_files").exists()
+
+
+def test_the_tools_that_runs_called_are_named_for_the_search(stored, tmp_path):
+    stored.add(trace=[called("find", {}, 1.0, "c1"), called("order", {}, 1.1, "c2"), called("find", {}, 1.2, "c3")])
+    stored.add(repetition=2)
+    stored.add(repetition=3, trace=[called("order", {}, 1.0)])
+    placed = place_details(stored.report, tmp_path / "report.html", stored.output)
+    assert placed.facts["tools"] == {"names": ["find", "order"], "runs": [[0, 1], [], [1]]}
 
 
 def in_chunks(stored, page, monkeypatch):

@@ -9,7 +9,7 @@ from pytest_agentbench.bounded.writing import write_lines, write_text
 from pytest_agentbench.cli import main
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.learning import LEARNED
-from pytest_agentbench.reports.html import details
+from pytest_agentbench.reports.html import placing
 from pytest_agentbench.reports.report import build_report, write_report
 from pytest_agentbench.store.output_folder import refuse_links
 
@@ -43,7 +43,7 @@ def test_report_replaces_a_link_in_the_place_of_an_output(tmp_path, source, mine
 
 
 def test_links_in_the_place_of_the_details_of_a_page_are_replaced(tmp_path, source, mine, monkeypatch):
-    monkeypatch.setattr(details, "EMBEDDED", 0)
+    monkeypatch.setattr(placing, "EMBEDDED", 0)
     for _ in range(2):
         assert main(["report", source, "--html", str(tmp_path / "page.html")]) == 0
         [chunk] = (tmp_path / "page.html_files").iterdir()

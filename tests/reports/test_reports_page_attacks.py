@@ -28,7 +28,7 @@ from support.stored_runs import (
 from pytest_agentbench.cli import main
 from pytest_agentbench.reports.comparison.campaigns import build_campaign
 from pytest_agentbench.reports.comparison.comparing import compare
-from pytest_agentbench.reports.html import details as chunks
+from pytest_agentbench.reports.html import placing as chunks
 from pytest_agentbench.reports.html.page import live_page, page_data, write_page
 from pytest_agentbench.reports.report import build_report, write_report
 

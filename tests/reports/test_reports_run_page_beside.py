@@ -13,7 +13,7 @@ from support.browser import NEEDS_BROWSER, new_page
 from support.run_pages import go, opened, ready, run
 from support.stored_runs import StoredRuns, coding_trace
 
-from pytest_agentbench.reports.html import details as chunks
+from pytest_agentbench.reports.html import placing as chunks
 from pytest_agentbench.reports.html.page import write_page
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.slow]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.extensions import cache_extensions, load_extensions
 from pytest_agentbench.records.case import name_column
 from pytest_agentbench.reports.charts import chart_library, charts
-from pytest_agentbench.reports.html.details import place_details, remove_earlier
+from pytest_agentbench.reports.html.placing import place_details, remove_earlier
 from pytest_agentbench.reports.rows import Report
 from pytest_agentbench.reports.sections import ReportSection, sections_in
 from pytest_agentbench.reports.table import column_of

@@ -31,13 +31,14 @@ export async function readData(live) {
 /**
  * The report's runs by what they are looked up by.
  *
- * `runs` holds for each row `{row, at, case, model, text}`: its place, the key of its case (node id without bracket),
- * what the search looks through. `byNodeid` and `byCase` are maps of these, `models` the ids and their names in order.
+ * `runs` holds for each row `{row, at, case, tools, subject}`: its place, the key of its case (node id without bracket), the
+ * tools that it called, what the search looks through. `byNodeid` and `byCase` are maps of these, `models` the ids and their names in order.
  */
 export function indexReport(data) {
   const report = data.report;
   const labels = new Map(report.models.map((model) => [model.model_id, model.label || model.model_id]));
-  const runs = report.runs.map((row, at) => ({ row, at, case: caseKey(row), text: null }));
+  const tools = data.details?.tools ?? { names: [], runs: [] };
+  const runs = report.runs.map((row, at) => ({ row, at, case: caseKey(row), tools: (tools.runs[at] ?? []).map((place) => tools.names[place]), subject: null }));
   const byCase = new Map();
   for (const run of runs) {
     if (!byCase.has(run.case)) byCase.set(run.case, []);

@@ -17,7 +17,7 @@ const CHOICES = {
  */
 export function filterBar(app, view) {
   const search = el("input", {
-    type: "search", id: "q", placeholder: "Search cases, messages, tags", "aria-label": "Search", "aria-keyshortcuts": "/",
+    type: "search", id: "q", placeholder: "Search questions, answers, reasons", title: "Words, \"a phrase\", -without, *within, tag:x, tool:x, id:x", "aria-label": "Search", "aria-keyshortcuts": "/",
     autocomplete: "off", spellcheck: "false",
     on: { input: () => changed((filters) => ({ ...filters, q: search.value }), true) },
   });

@@ -1,3 +1,5 @@
+import { found, parseSearch, subjectOf } from "./search.js";
+
 const SEVERAL = ["outcome", "model", "tag", "dataset", "reason"];
 
 /** What a list of runs is narrowed by, of the parameters. */
@@ -15,15 +17,15 @@ export function filterParams(filters, rest = {}) {
   return pairs;
 }
 
-/** Runs (of `indexed`) that all filters let through. Words of the search must all be there, in any case. */
+/** Runs (of `indexed`) that all filters and the search let through. */
 export function filterRuns(runs, filters, flaky) {
-  const words = filters.q.toLowerCase().split(/\s+/).filter(Boolean);
+  const terms = parseSearch(filters.q);
   const sets = SEVERAL.filter((name) => filters[name].length > 0).map((name) => [name, new Set(filters[name])]);
   return runs.filter(
     (run) =>
       sets.every(([name, wanted]) => HAS[name](run, wanted)) &&
       (filters.only === "" || (Object.hasOwn(ONLY, filters.only) && ONLY[filters.only].test(run, flaky))) &&
-      words.every((word) => searched(run).includes(word)),
+      found(terms, searched(run)),
   );
 }
 
@@ -64,12 +66,18 @@ export function reasonOf(row) {
   return head.length > 80 ? `${head.slice(0, 79)}…` : head;
 }
 
+/** What the search looks through of a run. */
 function searched(run) {
-  if (run.text === null) {
-    const row = run.row;
-    const parts = [row.nodeid, row.label, row.message, row.status, row.dataset, ...row.tags, ...Object.values(row.fields ?? {})];
-    for (const check of row.checks) parts.push(check.check_id, check.kind, check.outcome === "passed" ? null : check.message);
-    run.text = parts.filter(Boolean).join("\n").toLowerCase();
-  }
-  return run.text;
+  const { row, tools } = run;
+  run.subject ??= subjectOf({
+    texts: [row.title, row.question, row.expected, row.answer, row.message, row.status, row.dataset, ...Object.values(row.fields ?? {}), ...row.checks.flatMap(checkTexts)],
+    tags: row.tags,
+    tools,
+    ids: [row.nodeid, row.label ?? row.model_id],
+  });
+  return run.subject;
+}
+
+function checkTexts(check) {
+  return [check.check_id, check.kind, check.outcome === "passed" ? null : check.message];
 }
