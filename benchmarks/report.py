@@ -65,17 +65,20 @@ def looking(folder: Path) -> Iterator[Measured]:
 
 
 def _visit(shown: Shown, page: Path) -> Iterator[tuple[str, float]]:
-    shown.page.goto(page.as_uri() + "#view=runs", wait_until="commit")
+    shown.page.goto(page.as_uri() + "#/results", wait_until="commit")
     shown.page.wait_for_selector("main tr[data-at]")
-    yield "open the list of runs", shown.value(DRAWN) / 1000
-    yield "filter by outcome", _timed(shown, "document.querySelector('[data-outcome=failed]').click()")
+    yield "open the results", shown.value(DRAWN) / 1000
+    yield "show failed cases", _timed(shown, "document.querySelector('[data-show=failed]').click()")
     yield (
         "search",
-        _timed(shown, "q = document.getElementById('q'); q.value = 'report.md'; q.dispatchEvent(new Event('input'))"),
+        _timed(
+            shown, "q = document.getElementById('q'); q.value = 'voucher -report'; q.dispatchEvent(new Event('input'))"
+        ),
     )
-    yield "sort by cost", _timed(shown, "document.getElementById('sort-cost').click()")
-    yield "go to the matrix", _timed(shown, "location.hash = '#view=matrix'")
-    yield "go to the overview", _timed(shown, "location.hash = '#view=overview'")
+    order = "q = document.getElementById('pick-sort'); q.value = 'cost'; q.dispatchEvent(new Event('change'))"
+    yield "order by cost", _timed(shown, order)
+    yield "open a run", _timed(shown, "document.querySelector('td.ans a').click()")
+    yield "go to the summary", _timed(shown, "location.hash = '#/summary'")
 
 
 def _timed(shown: Shown, act: str) -> float:

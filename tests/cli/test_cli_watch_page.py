@@ -72,7 +72,7 @@ def test_other_views_follow_too(watched, tmp_path):
     journal.plan(3)
     journal.row(row("one"), 0, SPENT)
     heading(watched, "running")
-    watched.page.get_by_role("link", name="Runs", exact=True).click()
+    watched.page.get_by_role("link", name="Results").click()
     watched.page.get_by_text("one", exact=True).first.wait_for()
     journal.row(row("two", "failed", "no Paris"), 1, SPENT)
     watched.page.get_by_text("no Paris").first.wait_for(timeout=30_000)
@@ -93,11 +93,11 @@ def test_opened_details_and_the_position_stay_while_the_session_runs(watched, tm
     assert page.locator("#chart-pass-rate details").get_attribute("open") is not None
     assert page.evaluate("document.activeElement.closest('table')?.className") == "models"
     assert page.evaluate("scrollY") == 300
-    page.get_by_role("link", name="Runs", exact=True).click()
-    page.locator("#sort-case").focus()
+    page.get_by_role("link", name="Results").click()
+    page.locator("#pick-sort").focus()
     journal.row(row("three"), 2, SPENT)
-    page.locator(".told", has_text="3 runs").wait_for()
-    assert page.evaluate("document.activeElement.id") == "sort-case"
+    page.locator(".told", has_text="3 cases").wait_for()
+    assert page.evaluate("document.activeElement.id") == "pick-sort"
     journal.close()
 
 

@@ -69,6 +69,7 @@ def make_row(
     usage: Usage | None = USAGE,
     seconds: float | None = 1.5,
     message: str | None = None,
+    answer: str = "It is London.",
     **case_fields: Any,
 ) -> dict[str, Any]:
     """One row; an error or a skip has neither run nor evaluation."""
@@ -82,7 +83,7 @@ def make_row(
         make_case(case_id, **case_fields),
         model,
         repetition,
-        make_run(usage=usage or Usage()) if ran else None,
+        make_run(answer, usage=usage or Usage()) if ran else None,
         make_evaluation(outcome, judge=judge, final_score=score, metrics=metrics) if ran else None,
         duration_seconds=seconds,
         reused=False,

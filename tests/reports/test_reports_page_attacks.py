@@ -103,7 +103,7 @@ def test_a_report_of_a_stranger_is_only_text_in_every_view(program, tmp_path):
     page = tmp_path / "page.html"
     assert main(["report", str(output), "--html", str(page)]) == 0
     assert "window.taken" not in page.read_text()
-    views = [f"#view={name}" for name in ("overview", "runs", "matrix", "comparison")]
+    views = [f"#/{name}" for name in ("summary", "results", "comparison", "session")]
     pair = f"#compare={quote(first, safe='')}&with={quote(second, safe='')}"
     case = f"#case={quote(first.rpartition('[')[0], safe='')}"
     seen = ""

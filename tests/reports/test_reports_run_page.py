@@ -1,4 +1,4 @@
-"""The page of one run, of a case, and of two runs side by side, as somebody clicks through them."""
+"""The page of one run, the list around it, and columns side by side, as somebody clicks through them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import random
 import re
 from difflib import SequenceMatcher
 from itertools import pairwise
-from urllib.parse import quote
 
 import pytest
 from support.browser import NEEDS_BROWSER, contrast, new_page
@@ -17,6 +16,7 @@ from support.stored_runs import (
     CHANGES,
     CHECKS,
     CLAUDE,
+    GPT,
     METRICS,
     StoredRuns,
     answered,
@@ -32,7 +32,6 @@ from pytest_agentbench.reports.html.page import read_static, write_page
 pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
 
 FAILED = "cases/fix-slugify/test.yaml::fix-slugify[gpt4o]"
-PASSED = "cases/fix-slugify/test.yaml::fix-slugify[claude]"
 BETTER = ANSWER.replace("dropped after that", "dropped after that, and `ß` becomes `ss`").partition("\n\nTwo tests")[0]
 
 
@@ -72,16 +71,15 @@ def page(tmp_path_factory):
 
 
 def test_from_the_list_a_run_opens_with_what_failed_first(program, page):
-    with opened(program, page, "#view=runs&outcome=failed") as shown:
-        shown.page.get_by_role("link", name="fix-slugify").click()
+    with opened(program, page, "#/results?show=flaky") as shown:
+        shown.page.get_by_role("link", name="fix-slugify, GPT-4o").click()
         ready(shown)
         assert shown.page.title().startswith("fix-slugify · GPT-4o")
-        assert texts(shown, ".run-head h1") == ["✗ failed fix-slugify GPT-4o"]
+        assert texts(shown, ".coltabs a") == ["flaky GPT-4o 2/3", "passed Claude Sonnet 4", "Side by side"]
         assert "check hidden-tests: 2 of 14 tests failed" in texts(shown, ".answer-box .message")[0]
         assert "5.5 of 10" in texts(shown, ".figures")[0]
-        sections = ["Verdict", "Trace", "Timing", "Workspace (3 changes)", "Usage and cost", "Run", "Stored"]
+        sections = ["Why it failed", "Trace", "Timing", "Workspace (3 changes)", "Usage and cost", "Run", "Stored"]
         assert texts(shown, ".part h2") == sections
-        assert texts(shown, ".jumps button") == sections
 
 
 def test_a_run_begins_with_question_expected_and_the_whole_answer(program, tmp_path):
@@ -93,11 +91,11 @@ def test_a_run_begins_with_question_expected_and_the_whole_answer(program, tmp_p
     stored.add("other", case=asked, outcome="error", message="HTTP 503")
     write_page(stored.report, tmp_path / "report.html", output=stored.output)
     with opened(program, tmp_path / "report.html", run(stored.rows[0]["nodeid"])) as shown:
-        assert texts(shown, "main h2")[:3] == ["Question", "Expected", "✗ failed Answer Copy"]
-        assert texts(shown, ".asked pre") == [question.strip(), "on 7 March"]
+        assert texts(shown, "main h2")[:3] == ["Question", "Expected", "failed Answer Copy"]
+        assert texts(shown, ".asked :is(h1, pre)") == [question.strip(), "on 7 March"]
         assert texts(shown, ".answer-box pre") == [answer.strip(), "metric contains_answer: scored 0"]
         go(shown, stored.rows[1]["nodeid"])
-        assert texts(shown, ".answer-box") == ["! error Answer There is no answer. HTTP 503"]
+        assert texts(shown, ".answer-box") == ["error Answer There is no answer. HTTP 503"]
 
 
 def test_checks_show_expected_and_actual(program, page):
@@ -197,78 +195,96 @@ def test_usage_paths_and_the_command_that_runs_it_again(program, page):
         assert json.loads((page.parent / link.get_attribute("href")).read_text())["case_id"] == "fix-slugify"
 
 
-def test_keys_lead_to_the_next_run_and_to_the_case(program, page):
-    with opened(program, page, run(FAILED)) as shown:
-        shown.page.keyboard.press("n")
-        ready(shown)
-        assert texts(shown, ".run-head h1") == ["✓ passed fix-slugify Claude Sonnet 4"]
-        shown.page.keyboard.press("p")
-        ready(shown)
-        assert texts(shown, ".run-head h1") == ["✗ failed fix-slugify GPT-4o"]
-        shown.page.keyboard.press("p")
-        assert texts(shown, ".run-head h1") == ["✗ failed fix-slugify GPT-4o"]
-        shown.page.keyboard.press("c")
-        assert texts(shown, "main h1") == ["fix-slugify"]
-
-
 def test_a_run_that_is_not_in_the_report_is_said(program, page):
     with opened(program, page, "#run=nothing<b>") as shown:
         assert "This report has no run nothing<b>." in shown.page.locator("main").inner_text()
 
 
-# -- a case, and two runs of it
+# -- the list around a run, its columns and repetitions, side by side
 
 
-def test_a_case_lists_its_runs_and_lays_two_side_by_side(program, page):
-    with opened(program, page, f"#case={quote(FAILED.partition('[')[0])}") as shown:
-        assert "4 runs: 3 passed, 1 failed." in shown.page.locator("main").inner_text()
-        assert len(texts(shown, ".case-runs tbody tr")) == 4
-        assert texts(shown, ".case table >> nth=0 >> tbody tr") == ["GPT-4o 66.7 % 100.0 % 0.0 % 5.5 – 3"]
-        shown.page.get_by_label(f"Right: {FAILED[:-1]}-r3]").check()
-        shown.page.get_by_role("button", name="Compare left and right").click()
+@pytest.fixture(scope="module")
+def walked(program, tmp_path_factory):
+    """Five cases on two models, of which a, c and e differ."""
+    folder = tmp_path_factory.mktemp("walked")
+    stored = StoredRuns(folder / "outputs")
+    for name in "abcde":
+        for model in (GPT, CLAUDE):
+            failed = model is GPT and name in "ace"
+            stored.add(name, model, trace=[answered(f"{name} of {model.model_id}", 1.0)], **FAILS if failed else {})
+    write_page(stored.report, folder / "report.html", output=stored.output)
+    return folder / "report.html"
+
+
+FAILS = {"outcome": "failed", "message": "check x: no"}
+
+
+def test_previous_and_next_walk_the_filtered_list_on_the_same_column(program, walked):
+    with opened(program, walked, "#/results?show=differs&sort=file") as shown:
+        page = shown.page
+        page.get_by_role("link", name="a, Claude Sonnet 4").click()
         ready(shown)
-        assert texts(shown, ".pair table >> nth=0 >> thead th") == [
-            "Left: GPT-4o ✗ failed",
-            "Right: GPT-4o · 3 ✓ passed",
-        ]
-        assert "Both answers are the same." in shown.page.locator(".part.answers").inner_text()
-        shown.page.go_back()
-        assert texts(shown, "main h1") == ["fix-slugify"]
-
-
-def test_a_case_of_one_model_lists_those_runs(program, page):
-    with opened(program, page, f"#case={quote(FAILED.partition('[')[0])}&model=gpt4o") as shown:
-        assert len(texts(shown, ".case-runs tbody tr")) == 3
-        shown.page.get_by_role("link", name="All 4 runs of all models").click()
-        assert len(texts(shown, ".case-runs tbody tr")) == 4
-
-
-def test_two_runs_are_compared_verdict_answer_and_trace(program, page):
-    with opened(program, page, f"#compare={quote(FAILED)}&with={quote(PASSED)}") as shown:
-        rows = texts(shown, ".part.verdicts tbody tr")
-        assert "hidden-tests" in rows[0]
-        assert "judge: overall 5.5 8.5 +3" in rows
-        assert texts(shown, ".part.answers > p") == ["3 of 7 lines differ."]
-        assert texts(shown, ".line-diff tr.changed mark") == [", and `ß` becomes `ss`"]
-        assert texts(shown, ".line-diff tr.removed td.gone")[-1].startswith("Two tests still fail")
-        assert texts(shown, ".part.trace > p")[0] == "7 of 9 steps are alike."
-        steps = shown.page.locator(".traces tbody tr.differs")
-        assert [step.locator(".event").count() for step in steps.all()] == [1, 2]
-        shown.page.get_by_role("button", name="Swap sides").click()
+        assert texts(shown, ".crumbs span")[0] == "1 of 3 · differs"
+        assert texts(shown, ".rail a") == ["a", "c", "e"]
+        for press, answer in (("n", "c"), ("n", "e"), ("n", "e"), ("k", "c")):
+            page.keyboard.press(press)
+            ready(shown)
+            assert texts(shown, ".answer-box pre") == [f"{answer} of claude"]
+        page.get_by_role("link", name="‹ Previous").first.click()
         ready(shown)
-        assert texts(shown, ".pair thead th >> nth=0") == ["Left: Claude Sonnet 4 ✓ passed"]
+        assert texts(shown, ".answer-box pre") == ["a of claude"]
+        page.keyboard.press("h")
+        ready(shown)
+        assert texts(shown, ".answer-box pre")[0] == "a of gpt4o"
+        page.keyboard.press("Escape")
+        page.wait_for_selector("table.grid")
+        assert shown.value("location.hash") == "#/results?show=differs&sort=file"
 
 
-def test_a_run_offers_to_be_laid_beside_another(program, page):
+def test_the_next_that_differs_is_found_among_all_cases(program, walked):
+    with opened(program, walked, "#/run/a/claude/1?sort=file") as shown:
+        shown.page.get_by_role("link", name="Next that differs").click()
+        ready(shown)
+        assert texts(shown, ".answer-box pre") == ["c of claude"]
+        shown.page.keyboard.press("x")
+        ready(shown)
+        assert texts(shown, ".answer-box pre") == ["e of claude"]
+        assert texts(shown, ".crumbs span")[0] == "5 of 5 · all cases"
+
+
+def test_repetitions_are_tabs_of_the_answer(program, page):
     with opened(program, page, run(FAILED)) as shown:
-        shown.page.get_by_label("Compare with another run").select_option(label="Claude Sonnet 4: passed")
+        assert texts(shown, ".reps a") == ["1", "2", "3"]
+        shown.page.get_by_role("link", name="repetition 3: passed").click()
         ready(shown)
-        assert "compare=" in shown.value("location.hash")
-        assert shown.page.locator(".pair").is_visible()
+        assert texts(shown, ".reps [aria-current]") == ["3"]
+        assert texts(shown, ".answer-box h2")[0].startswith("passed Answer")
+
+
+def test_a_tool_that_failed_before_the_answer_is_a_hint_with_its_step(program, page):
+    with opened(program, page, run(FAILED)) as shown:
+        assert "exec_shell failed before this answer." in texts(shown, ".answer-box .note")[0]
+        shown.page.get_by_role("button", name="Show the step").click()
+        assert "exec_shell" in shown.page.locator(":focus").inner_text()
+
+
+def test_columns_lie_side_by_side_with_their_differences(program, page):
+    with opened(program, page, run(FAILED)) as shown:
+        shown.page.get_by_role("link", name="Side by side").click()
+        ready(shown)
+        left, right = shown.page.locator(".sidecol").all()
+        assert texts(shown, ".sidecol h2 a") == ["GPT-4o", "Claude Sonnet 4"]
+        assert "check hidden-tests: 2 of 14 tests failed" in left.inner_text()
+        assert " ".join(right.locator("ins").first.inner_text().split()) == "that, and `ß` becomes `ss`."
+        assert right.locator("del").last.inner_text().strip().startswith("Two tests still fail")
+        assert left.locator(".event.tool").count() == right.locator(".event.tool").count() + 1
+        shown.page.keyboard.press("d")
+        ready(shown)
+        assert shown.page.locator(".answer-box").is_visible()
 
 
 def test_two_lists_are_aligned_as_well_as_can_be(program):
-    source = re.sub("^export ", "", read_static("linediff.js"), flags=re.MULTILINE)
+    source = re.sub("^export ", "", read_static("worddiff.js"), flags=re.MULTILINE)
     rng = random.Random(5)
     pairs = [["".join(rng.choices("abc", k=rng.randint(0, 14))) for _ in range(2)] for _ in range(400)]
     with new_page(program) as shown:
@@ -293,14 +309,13 @@ def longest_common(left, right):
     return row[-1]
 
 
-def test_answers_without_anything_in_common_do_not_hang(program, tmp_path):
+def test_long_answers_without_anything_in_common_do_not_hang(program, tmp_path):
     stored = StoredRuns(tmp_path / "outputs")
-    for repetition, word in ((1, "left"), (2, "right")):
-        stored.add("long", repetition=repetition, trace=[answered("\n".join(f"{word} {n}" for n in range(4_000)), 1.0)])
+    for model, word in ((GPT, "left"), (CLAUDE, "right")):
+        stored.add("long", model, trace=[answered("\n".join(f"{word} {word}{n}" for n in range(900)), 1.0)])
     write_page(stored.report, tmp_path / "report.html", output=stored.output)
-    ids = [row["nodeid"] for row in stored.rows]
-    with opened(program, tmp_path / "report.html", f"#compare={quote(ids[0])}&with={quote(ids[1])}") as shown:
-        assert "lines differ" in shown.page.locator(".part.answers").inner_text()
+    with opened(program, tmp_path / "report.html", "#/run/long/gpt4o/1?side=1") as shown:
+        assert "all different" in shown.page.locator(".sidecol").nth(1).inner_text()
 
 
 # -- every window
@@ -309,14 +324,11 @@ def test_answers_without_anything_in_common_do_not_hang(program, tmp_path):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_fits_and_can_be_read(program, page, width, scheme):
-    case = f"#case={quote(FAILED.partition('[')[0])}"
-    for fragment in (run(FAILED), f"#compare={quote(FAILED)}&with={quote(PASSED)}", case):
+    for fragment in (run(FAILED), "#/run/fix-slugify/gpt4o/1?side=1"):
         with opened(program, page, fragment, width=width, color_scheme=scheme) as shown:
             shown.value("document.querySelectorAll('details').forEach((each) => (each.open = true))")
             assert not shown.scrolls_sideways()
-            dim = (
-                ".faint, .flag, .change, .said, .at, .diff .come, .diff .gone, mark, .more, .link, .note, dt, pre.text"
-            )
+            dim = ".faint, .flag, .change, .said, .at, .come, .gone, del, ins, .more, .link, .note, dt, pre.text, .why"
             for selector in dim.split(", "):
                 if shown.page.locator(f"main {selector}").count():
                     assert contrast(shown, f"main {selector}") >= 4.5, selector
@@ -333,14 +345,11 @@ def test_everything_can_be_reached_and_named(program, page):
         heads = "[...document.querySelectorAll('main :is(h1, h2, h3, h4)')].map((each) => Number(each.tagName[1]))"
         assert all(after <= before + 1 for before, after in pairwise(shown.value(heads)))
         assert shown.value("getComputedStyle(document.querySelector('.event.message')).overflowY") == "visible"
-        shown.page.get_by_role("button", name="Timing").click()
-        top = shown.page.locator(".part.timing h2").bounding_box()["y"]
-        assert 0 <= top < 300
 
 
 def test_in_print_all_of_it_is_there(program, page):
     with opened(program, page, run(FAILED)) as shown:
         shown.page.emulate_media(media="print")
-        assert not shown.page.locator(".jumps").is_visible()
+        assert not shown.page.locator(".rail").is_visible()
         assert shown.page.locator(".part.workspace .diff").first.is_visible()
         assert not shown.scrolls_sideways()

@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pytest_agentbench.records.case import Case, Model, RunnerSpec
+from pytest_agentbench.records.case import Case, Message, Model, RunnerSpec
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult
-from pytest_agentbench.records.run import RunArtifact, RunError, Usage
+from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact, RunError, Usage
 from pytest_agentbench.reports.gate import Counts, apply_gate
 from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.reports.rows import run_row
@@ -69,6 +69,8 @@ def random_rows(cases: int, models: Sequence[Model], repetitions: int, seed: int
             dataset=dataset,
             metadata={"difficulty": ("easy", "hard")[number % 2], "region": "EU" if number % 3 else "Asia"},
             must_pass=number % 17 == 3,
+            messages=(Message(role="user", content=_sentence(f"Question {number}:", Random(number), 14) + "?"),),
+            reference=f"answer {number}",
         )
         difficulty = random.gauss(0, 0.25)
         for model in models:
@@ -142,7 +144,7 @@ def _run(case: Case, model: Model, repetition: int, failure: str | None, random:
         started_at=datetime(2026, 11, 22, 9, 30, tzinfo=UTC),
         duration_seconds=1.5,
         fingerprint=f"{random.getrandbits(256):064x}",
-        trace=(),
+        trace=(FinalOutputEvent(sequence=0, at=1.0, content=_answer(case, model, repetition)),),
         usage=Usage(
             input_tokens=tokens,
             output_tokens=tokens // 9,
@@ -150,6 +152,18 @@ def _run(case: Case, model: Model, repetition: int, failure: str | None, random:
             cost_usd=PRICE.get(model.model_id, 0.01) * random.lognormvariate(0, 0.5),
         ),
     )
+
+
+WORDS = ("parcel", "order", "refund", "invoice", "warranty", "returns", "shipping", "address", "customer", "ticket")
+
+
+def _sentence(start: str, random: Random, words: int) -> str:
+    return " ".join((start, *random.choices(WORDS, k=words)))
+
+
+def _answer(case: Case, model: Model, repetition: int) -> str:
+    random = Random(f"{case.case_id} {model.model_id} {repetition}")
+    return _sentence(f"{case.reference} of {model.model_id}:", random, random.randint(5, 90)) + "."
 
 
 def _evaluation(case: Case, outcome: str, failure: str | None, random: Random) -> Evaluation:

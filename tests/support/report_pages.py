@@ -1,4 +1,4 @@
-"""Open the page of a report in a real browser, and read its list of runs."""
+"""Open the page of a report in a real browser, and read its grid of cases."""
 
 from __future__ import annotations
 
@@ -49,13 +49,18 @@ def opened_report(program: Browser, folder: Path, report: dict[str, Any]) -> Ite
 
 
 def rows_of(shown: Shown) -> Locator:
-    """Return the rows of the list of runs that are in the page."""
+    """Return the rows of the grid of cases that are in the page."""
     shown.settle()
-    shown.page.wait_for_selector("main table.runs")
+    shown.page.wait_for_selector("main table.grid")
     return shown.page.locator(ROW)
 
 
 def told(shown: Shown) -> str:
-    """Return the number of runs that pass the filters, by the text of the page."""
+    """Return the number of cases that pass the filters, by the text of the page."""
     shown.settle()
-    return shown.page.locator(".told").inner_text().replace(" · Show all", "")
+    return shown.page.locator(".told").inner_text()
+
+
+def ids_of(shown: Shown) -> list[str]:
+    """Return the ids of the cases in the page, in their order."""
+    return rows_of(shown).locator(".id").all_inner_texts()

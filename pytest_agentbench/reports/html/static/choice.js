@@ -5,7 +5,7 @@ const EDGE = 8;
 
 /**
  * A filter that takes several values: a button that opens a list of boxes to tick. `all` is its name while none is
- * ticked; `changed(values)` gets the ticked ones. Gives `{ node, update(options, chosen) }`, options as `[value, text]`.
+ * ticked; `changed(values)` gets the ticked ones. Gives `{ node, update(options, chosen) }`, options as `[value, text, note]`.
  */
 export function choice(name, all, changed) {
   const button = el("button", { type: "button", id: `filter-${name}`, popovertarget: `choices-${name}` });
@@ -31,18 +31,20 @@ export function choice(name, all, changed) {
   return {
     node,
     update(options, chosen) {
-      const texts = new Map([...options, ...chosen.filter((value) => options.every(([each]) => each !== value)).map((value) => [value, value])]);
+      const gone = chosen.filter((value) => options.every(([each]) => each !== value)).map((value) => [value, value]);
+      const entries = [...options, ...gone];
+      const texts = new Map(entries);
       node.hidden = texts.size < 2 && chosen.length === 0;
-      const now = JSON.stringify([...texts]);
-      if (now !== known) show(list, el("legend", { class: "unseen" }, all), [...texts.values()].map(box));
+      const now = JSON.stringify(entries);
+      if (now !== known) show(list, el("legend", { class: "unseen" }, all), entries.map(box));
       [known, values] = [now, [...texts.keys()]];
-      for (const [at, each] of boxes().entries()) each.checked = chosen.includes(values[at]);
+      for (const [at, each] of [...boxes()].entries()) each.checked = chosen.includes(values[at]);
       show(button, chosen.length === 0 ? all : chosen.length === 1 ? clip(texts.get(chosen[0]), 40) : `${count(chosen.length)} ${all.replace("All ", "")}`);
       button.classList.toggle("on", chosen.length > 0);
     },
   };
 }
 
-function box(text) {
-  return el("label", {}, el("input", { type: "checkbox" }), el("span", {}, text));
+function box([, text, note]) {
+  return el("label", {}, el("input", { type: "checkbox" }), el("span", {}, text), note == null ? null : el("span", { class: "faint" }, note));
 }

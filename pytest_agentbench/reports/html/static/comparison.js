@@ -1,5 +1,6 @@
+import { href } from "./address.js";
 import { el } from "./dom.js";
-import { fragment } from "./router.js";
+import { runHref } from "./listing.js";
 import { scrolled } from "./tables.js";
 import { DASH, clip, compact, count, percent, plural, score, seconds, sign, usd } from "./text.js";
 
@@ -18,7 +19,7 @@ export function compared(comparison) {
   return el(
     "section",
     { class: "compared", "aria-labelledby": "compared" },
-    el("h2", { id: "compared" }, el("a", { href: fragment({ view: "comparison" }) }, "Compared with the baseline")),
+    el("h2", { id: "compared" }, el("a", { href: href("comparison") }, "Compared with the baseline")),
     el("ul", {}, comparison.models.map((model) => el("li", {}, pill(model), " ", model.summary))),
   );
 }
@@ -146,13 +147,12 @@ function changes(app, title, tone, found) {
 }
 
 function item(app, change, tone) {
-  const known = change.nodeid !== null && app.index.byNodeid.has(change.nodeid);
+  const run = app.index.byNodeid.get(change.nodeid) ?? app.index.byCase.get(change.case)?.[0];
   const sides = [change.baseline, change.current].map((each) => `${each.passed}/${each.judged}`).join(" → ");
-  const href = known ? fragment({ run: change.nodeid }) : app.index.byCase.has(change.case) ? fragment({ case: change.case }) : null;
   return el(
     "li",
     {},
-    href === null ? change.case_id : el("a", { href, title: change.case }, change.case_id),
+    run === undefined ? change.case_id : el("a", { href: runHref(app.index, run), title: change.case }, change.case_id),
     el("span", { class: `outcome ${tone ?? (change.difference < 0 ? "failed" : "passed")}` }, ` ${sides}`),
     change.must_pass ? el("span", { class: "mark" }, " must pass") : null,
     change.p_value === null ? null : el("span", { class: "faint" }, ` p ${change.p_value < 0.0001 ? "" : "= "}${probability(change.p_value)}`),

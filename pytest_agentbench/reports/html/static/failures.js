@@ -1,7 +1,8 @@
+import { href } from "./address.js";
 import { el } from "./dom.js";
-import { reasonOf } from "./filters.js";
+import { runHref } from "./listing.js";
 import { outcomeSign } from "./outcomes.js";
-import { fragment } from "./router.js";
+import { reasonOf } from "./reasons.js";
 import { clip, count, plural } from "./text.js";
 
 const MOST_REASONS = 12;
@@ -22,7 +23,7 @@ export function failures(app) {
   const rest = found.length - MOST_REASONS;
   return [
     el("ol", { class: "reasons" }, found.slice(0, MOST_REASONS).map(([reason, runs]) => item(app, reason, runs))),
-    rest > 0 ? el("p", { class: "note" }, `${plural(rest, "further reason")}: see `, el("a", { href: fragment({ view: "runs", outcome: ["failed", "error"] }) }, "all failed runs"), ".") : null,
+    rest > 0 ? el("p", { class: "note" }, `${plural(rest, "further reason")}: see `, el("a", { href: href("results", [], { show: "failed" }) }, "all failed cases"), ".") : null,
   ];
 }
 
@@ -35,11 +36,11 @@ function item(app, reason, runs) {
       "p",
       {},
       outcomeSign(outcome), " ",
-      el("a", { href: fragment({ view: "runs", reason, outcome }) }, reason),
+      el("a", { href: href("results", [], { reason }) }, reason),
       el("span", { class: "faint" }, ` · ${plural(runs.length, "run")}: ${byModel(app, runs)}`),
     ),
-    el("ul", {}, runs.slice(0, EXAMPLES).map(({ row }) =>
-      el("li", {}, el("a", { href: fragment({ run: row.nodeid }) }, `${row.case_id} [${app.index.labels.get(row.model_id)}${row.repetition > 1 ? ` · ${row.repetition}` : ""}]`), row.message ? ` ${clip(rest(row.message, reason), 200)}` : null),
+    el("ul", {}, runs.slice(0, EXAMPLES).map((run) => [run, run.row]).map(([run, row]) =>
+      el("li", {}, el("a", { href: runHref(app.index, run) }, `${row.case_id} [${app.index.labels.get(row.model_id)}${row.repetition > 1 ? ` · ${row.repetition}` : ""}]`), row.message ? ` ${clip(rest(row.message, reason), 200)}` : null),
     )),
   );
 }

@@ -1,5 +1,6 @@
+import { href } from "./address.js";
+import { columnKey } from "./columns.js";
 import { el } from "./dom.js";
-import { fragment } from "./router.js";
 import { scrolled } from "./tables.js";
 import { count, interval, percent, score } from "./text.js";
 
@@ -15,7 +16,7 @@ export function groups(app) {
       { open: datasets.length <= 2 },
       el("summary", {}, el("strong", {}, head), ` · pass rate ${percent(each.pass_rate)}, ${count(each.items)} items${each.mean_score === null ? "" : `, ${each.scored_by} ${score(each.mean_score)}${of(each.scored, each.items)}`}`),
       each.breakdown.length === 0 ? null : scrolled(head, table(each)),
-      el("p", {}, el("a", { href: fragment({ view: "runs", dataset: each.dataset, model: each.model_id }) }, "Its runs")),
+      el("p", {}, el("a", { href: href("results", [], { dataset: each.dataset, cols: columnKey(each) }) }, "Its cases")),
     );
   });
 }

@@ -1,5 +1,5 @@
 import { el } from "./dom.js";
-import { fragment } from "./router.js";
+import { runHref } from "./listing.js";
 import { scrolled, small } from "./tables.js";
 import { DASH, count, interval, percent, plural, score } from "./text.js";
 
@@ -89,12 +89,14 @@ function agreement(app, judge) {
 
 /** Links to runs; of many on demand. */
 function disagreements(app, nodeids) {
-  const links = nodeids.flatMap((nodeid, at) => [at > 0 ? ", " : null, el("a", { href: fragment({ run: nodeid }) }, named(app, nodeid))]);
+  const links = nodeids.flatMap((nodeid, at) => [at > 0 ? ", " : null, link(app, nodeid)]);
   if (nodeids.length <= RUNS_NAMED) return el("p", { class: "note" }, "They disagree on ", links, ".");
   return el("details", { class: "note" }, el("summary", {}, `They disagree on ${count(nodeids.length)} runs`), el("p", {}, links));
 }
 
-function named(app, nodeid) {
-  const row = app.index.byNodeid.get(nodeid)?.row;
-  return row === undefined ? nodeid : `${row.case_id} [${app.index.labels.get(row.model_id)}${row.repetition > 1 ? ` · ${row.repetition}` : ""}]`;
+function link(app, nodeid) {
+  const run = app.index.byNodeid.get(nodeid);
+  if (run === undefined) return nodeid;
+  const { row } = run;
+  return el("a", { href: runHref(app.index, run) }, `${row.case_id} [${app.index.labels.get(row.model_id)}${row.repetition > 1 ? ` · ${row.repetition}` : ""}]`);
 }

@@ -1,15 +1,18 @@
 import { el } from "./dom.js";
-import { go } from "./router.js";
+import { go, href } from "./address.js";
 
 const KEYS = [
   ["?", "this list"],
   ["/", "search"],
-  ["1, 2, 3", "overview, cases × models, runs"],
-  ["j, k", "next and previous row"],
+  ["1, 2, 3", "summary, results, session"],
+  ["j, k", "next and previous case"],
+  ["h, l", "column to the left and to the right"],
   ["Enter", "open what is marked"],
-  ["n, p", "in a run: next and previous run"],
-  ["c", "in a run: its case"],
-  ["Esc", "leave the search, close this list"],
+  ["n, p", "next and previous case of the list"],
+  ["x", "next case on which columns differ"],
+  ["f", "all cases, failed ones, those that differ"],
+  ["d", "mark differences; in a run: side by side"],
+  ["Esc", "leave the search, a run, this list"],
 ];
 
 /** Keys that work everywhere but where somebody types. A view may have more as `view.keys[key]()`. */
@@ -39,26 +42,17 @@ function actionOf(key, router, dialog) {
   if (view.keys && Object.hasOwn(view.keys, key)) return view.keys[key];
   switch (key) {
     case "?": return () => dialog.showModal();
-    case "1": return () => go({ view: "overview" });
-    case "2": return () => go({ view: "matrix" });
-    case "3": return () => go({ view: "runs" });
+    case "1": return () => go(href("summary"));
+    case "2": return () => go(href("results"));
+    case "3": return () => go(href("session"));
     case "/": return () => search();
-    case "j": return view.rows ? () => move(view.rows, 1) : null;
-    case "k": return view.rows ? () => move(view.rows, -1) : null;
     default: return null;
   }
 }
 
 function search() {
-  if (document.getElementById("q") === null) go({ view: "runs" });
+  if (document.getElementById("q") === null) go(href("results"));
   document.getElementById("q").focus();
-}
-
-function move(rows, step) {
-  if (rows.length() === 0) return;
-  const marked = document.activeElement.closest("tr[data-at]");
-  const next = marked === null ? rows.inSight() : Number(marked.dataset.at) + step;
-  rows.reveal(Math.max(0, Math.min(rows.length() - 1, next)))?.querySelector("a")?.focus({ preventScroll: true });
 }
 
 function helpDialog() {

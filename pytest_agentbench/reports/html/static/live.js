@@ -1,5 +1,5 @@
-import { indexReport } from "./data.js";
 import { el, show } from "./dom.js";
+import { indexReport } from "./reportindex.js";
 
 const PAUSE = 1000;
 

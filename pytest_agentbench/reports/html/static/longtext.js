@@ -21,9 +21,10 @@ function withCuts(key, value) {
 
 /**
  * A text that others wrote, as it is: the first lines of a long one, all of it on demand.
- * `where` names the file that has what is cut. `prose` is not shown in columns, unless it has some.
+ * `where` names the file that has what is cut. `prose` is not shown in columns, unless it has some. `mark(text)` gives the nodes of
+ * a text, with parts of it marked.
  */
-export function textBox(value, { where = null, label = null, lines = LINES, empty = "empty", prose = false } = {}) {
+export function textBox(value, { where = null, label = null, lines = LINES, empty = "empty", prose = false, mark = (part) => part } = {}) {
   const { text, of } = textOf(value);
   if (text === "") return el("p", { class: "faint" }, empty);
   const box = el("pre", { class: prose && !LAID_OUT.test(text) ? "text prose" : "text", tabindex: "0", role: "group", "aria-label": label });
@@ -34,7 +35,7 @@ export function textBox(value, { where = null, label = null, lines = LINES, empt
   return el("div", { class: "textbox" }, box, rest, of === null ? null : cutNote(text.length, of, where));
 
   function draw() {
-    show(box, open ? text : start);
+    show(box, mark(open ? text : start));
     box.classList.toggle("clipped", rest !== null && !open);
     if (rest !== null) show(rest, open ? "Show less" : `Show all ${wholeSize(text)}`);
   }

@@ -1,23 +1,22 @@
-import { indexReport, readData } from "./data.js";
+import { prepareSearch } from "./cases.js";
+import { readData } from "./data.js";
 import { el, show } from "./dom.js";
 import { listen } from "./keyboard.js";
 import { followData } from "./live.js";
 import { navigation } from "./navigation.js";
+import { indexReport } from "./reportindex.js";
 import { startRouter } from "./router.js";
 import { comparisonView } from "./comparison.js";
-import { matrixView } from "./matrix.js";
-import { overview } from "./overview.js";
-import { runsView } from "./runs.js";
-import { caseView } from "./case.js";
-import { pairView } from "./pair.js";
+import { resultsView } from "./results.js";
 import { runView } from "./run.js";
+import { sessionView, summaryView } from "./summary.js";
 
 /**
- * Views by name. A view is a function of (app, params: URLSearchParams) that gives
- * `{ title, node, update?(params), refresh?(), close?() }`: `update` where only its own parameters changed,
+ * Views by name. A view is a function of (app, address), see address.js, that gives
+ * `{ title, node, update?(address), refresh?(), close?(), keys? }`: `update` where only its own parameters changed,
  * `refresh` where the data did, `close` before it goes.
  */
-const VIEWS = { overview, matrix: matrixView, runs: runsView, comparison: comparisonView, run: runView, case: caseView, compare: pairView };
+const VIEWS = { summary: summaryView, results: resultsView, run: runView, comparison: comparisonView, session: sessionView };
 
 /** What every view gets: the report's data, an index of it, and ways to move. */
 const app = { data: null, index: null, live: document.body.dataset.live === "true" };
@@ -34,6 +33,7 @@ async function start() {
   const router = startRouter(app, VIEWS, main, navigation(app));
   listen(app, router);
   if (app.live) followData(app, router);
+  else prepareSearch(app.index.cases);
 }
 
 start();

@@ -1,5 +1,6 @@
+import { href } from "./address.js";
+import { columnKey } from "./columns.js";
 import { el, svg } from "./dom.js";
-import { fragment } from "./router.js";
 import { COUNTED, outcomeLink } from "./outcomes.js";
 import { scrolled, small } from "./tables.js";
 import { OUTCOMES, compact, count, interval, percent, plural, score, seconds, usd } from "./text.js";
@@ -36,7 +37,7 @@ function speed({ ttft_seconds: first, output_tokens_per_second: rate }) {
 
 function name(model) {
   const marks = [model.scripted && "scripted, not a model", model.own_agent && "own agent", model.predictions && `predictions of ${model.predictions}`];
-  return [el("a", { href: fragment({ view: "runs", model: model.model_id }) }, model.label || model.model_id), marks.filter(Boolean).map((mark) => small(mark))];
+  return [el("a", { href: casesOf(model) }, model.label || model.model_id), marks.filter(Boolean).map((mark) => small(mark))];
 }
 
 /** How many of the cases the score is about; an earlier report does not say. */
@@ -48,7 +49,7 @@ function judged(model) {
 function outcomes(model) {
   const parts = OUTCOMES.filter((outcome) => model[COUNTED[outcome]] > 0);
   return el("span", { class: "tally" }, parts.map((outcome) =>
-    outcomeLink(outcome, fragment({ view: "runs", model: model.model_id, outcome }), count(model[COUNTED[outcome]]), el("span", { class: "unseen" }, ` ${outcome}`)),
+    outcomeLink(outcome, casesOf(model, SHOWN[outcome]), count(model[COUNTED[outcome]]), el("span", { class: "unseen" }, ` ${outcome}`)),
   ));
 }
 
@@ -72,7 +73,14 @@ function passes(model) {
 
 function flaky(model) {
   if (model.flaky_cases == null) return "–";
-  return el("a", { href: fragment({ view: "matrix", model: model.model_id, only: "flaky" }) }, count(model.flaky_cases));
+  return el("a", { href: casesOf(model, "flaky") }, count(model.flaky_cases));
+}
+
+const SHOWN = { passed: "passed", failed: "failed", error: "errors", skipped: "skipped" };
+
+/** The address of a model's cases. */
+function casesOf(model, show = "") {
+  return href("results", [], { show, cols: columnKey(model) });
 }
 
 function ks(passes) {

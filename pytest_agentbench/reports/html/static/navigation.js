@@ -1,20 +1,21 @@
+import { href } from "./address.js";
 import { el, show } from "./dom.js";
-import { fragment } from "./router.js";
+import { count } from "./text.js";
 
-const TITLES = { overview: "Overview", matrix: "Cases × models", runs: "Runs", comparison: "Comparison" };
-const BELOW = { run: "runs", case: "matrix", compare: "matrix" };
+const TITLES = { summary: "Summary", results: "Results", comparison: "Comparison", session: "Session" };
 
-/** Draws the links to views; gives what marks the one shown. */
+/** Draws the links to views; gives what marks the one that is shown. A run belongs to Results and keeps its list. */
 export function navigation(app) {
   const nav = document.getElementById("views");
-  return (name) => {
-    const shown = Object.keys(TITLES).filter((view) => view !== "comparison" || app.data.comparison != null);
-    const here = BELOW[name] ?? name;
+  return (name, { params }) => {
+    const views = Object.keys(TITLES).filter((view) => view !== "comparison" || app.data.comparison != null);
     show(
       nav,
-      shown.map((view) =>
-        el("a", { href: fragment({ view }), "aria-current": view === name ? "page" : view === here ? "true" : null }, TITLES[view]),
-      ),
+      views.map((view) => {
+        const below = view === "results" && name === "run";
+        const number = view === "results" ? el("span", { class: "n" }, count(app.index.cases.length)) : null;
+        return el("a", { href: below ? href(view, [], params) : href(view), "aria-current": view === name ? "page" : below ? "true" : null }, TITLES[view], number);
+      }),
     );
     const marked = nav.querySelector("[aria-current]");
     if (marked !== null) nav.scrollLeft = marked.offsetLeft + marked.offsetWidth - nav.offsetLeft - nav.clientWidth;

@@ -30,22 +30,16 @@ export function placesIn(main) {
 
   function here() {
     const at = document.activeElement;
-    return { y: scrollY, inner: scrollerOf(main)?.scrollTop ?? 0, href: main.contains(at) ? at.getAttribute("href") : null };
+    return { y: scrollY, href: main.contains(at) ? at.getAttribute("href") : null };
   }
 
   /** Views fill their tables in a microtask of their own, and draw the rows in sight when they are scrolled. */
-  function goTo({ y, inner, href }) {
+  function goTo({ y, href }) {
     scrollTo(0, y);
-    scrollerOf(main)?.scrollTo(0, inner);
     requestAnimationFrame(() => {
       const left = href === null ? null : main.querySelector(`a[href="${CSS.escape(href)}"]`);
       if (left !== null) left.focus({ preventScroll: true });
       else if (document.activeElement === document.body) main.focus({ preventScroll: true });
     });
   }
-}
-
-/** What scrolls by itself in a view of its own height. */
-function scrollerOf(main) {
-  return main.querySelector(".both-ways");
 }

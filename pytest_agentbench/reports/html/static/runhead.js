@@ -1,59 +1,58 @@
 import { el } from "./dom.js";
+import { href } from "./address.js";
+import { icon, verdictSign, verdictText } from "./icons.js";
+import { runHref } from "./listing.js";
 import { copyButton } from "./longtext.js";
-import { outcomePill, skippedChecks } from "./outcomes.js";
-import { fragment, go } from "./router.js";
-import { DASH, compact, plural, runCost, score, seconds, sign, usd } from "./text.js";
+import { skippedChecks } from "./outcomes.js";
+import { DASH, compact, plural, runCost, score, seconds, usd } from "./text.js";
+import { placeText } from "./walk.js";
 
-const MOST_SIBLINGS = 60;
+const MOST_REPETITIONS = 60;
 
-/** The top of a run's view: where it stands, which run it is. */
-export function runHead(app, run) {
-  const { row } = run;
+/** The top of a run: its place in the list, steps to others, and a tab for each column. */
+export function runHead(app, place, steps) {
+  const step = (target, text, key, style = "btn") => (target === null ? null : el("a", { class: style, href: target, "aria-keyshortcuts": key }, text));
   return el(
     "header",
     { class: "run-head" },
-    crumbs(app, run),
-    el("h1", {}, outcomePill(row.outcome), " ", row.case_id, " ", el("span", { class: "faint" }, modelOf(app, row), row.repetition > 1 ? ` · repetition ${row.repetition}` : "")),
-    el("p", { class: "nodeid" }, el("code", {}, row.nodeid), " ", copyButton(row.nodeid)),
+    el(
+      "nav",
+      { class: "crumbs", "aria-label": "Where this run stands" },
+      el("a", { href: steps.list }, "Results"),
+      el("span", { class: "faint" }, placeText(place)),
+      el("span", { class: "steps" }, place.columns.length > 1 ? step(steps.differs, "Next that differs", "x", "plain") : null, step(steps.previous, "‹ Previous", "p"), step(steps.next, "Next ›", "n")),
+    ),
+    tabs(app, place),
   );
 }
 
-/** A run's figures and marks, and the other runs of its case. */
-export function runMarks(app, run) {
-  const { row } = run;
-  return el(
-    "div",
-    { class: "run-marks" },
-    el("dl", { class: "figures" }, figuresOf(row).map(([title, value]) => el("div", {}, el("dt", {}, title), el("dd", {}, value)))),
-    marks(app, row),
-    siblings(app, run),
-  );
+function tabs(app, { columns, each, cell, run, values, side }) {
+  const alone = { ...values, side: "" };
+  const links = columns.map(({ key, name }) => {
+    const other = each.cells.get(key);
+    return el("a", { href: runHref(app.index, other.shown, alone), "aria-current": key === cell.column && !side ? "page" : null }, verdictSign(other.verdict), ` ${name} `, other.runs.length > 1 ? el("small", {}, verdictText(other)) : null);
+  });
+  const beside = el("a", { class: "sidetab", href: runHref(app.index, run, { ...values, side: "1" }), "aria-current": side ? "page" : null, "aria-keyshortcuts": "d" }, "Side by side");
+  return el("nav", { class: "coltabs", "aria-label": "Columns" }, links, columns.length > 1 ? beside : null);
 }
 
-export function modelOf(app, row) {
-  return app.index.labels.get(row.model_id) ?? row.model_id;
+/** A link for each repetition of the case on the run's column; null if there is one only. */
+export function repetitionTabs(app, { cell, run, values }) {
+  if (cell.runs.length < 2) return null;
+  const links = cell.runs.slice(0, MOST_REPETITIONS).map((each) => {
+    const { repetition, outcome } = each.row;
+    return el("a", { href: runHref(app.index, each, values), "aria-current": each === run ? "true" : null, "aria-label": `repetition ${repetition}: ${outcome}` }, icon(outcome), repetition);
+  });
+  return el("nav", { class: "reps", "aria-label": "Repetitions" }, links);
 }
 
-/** What tells a run from the others of its case. */
-export function shortName(app, row) {
-  return row.repetition > 1 ? `${modelOf(app, row)} · ${row.repetition}` : modelOf(app, row);
+/** A run's figures in words. */
+export function figuresList(row) {
+  const pairs = figuresOf(row).filter(([, value]) => value !== DASH);
+  return el("dl", { class: "figures" }, pairs.map(([title, value]) => el("div", {}, el("dt", {}, title), el("dd", {}, value))));
 }
 
-function crumbs(app, run) {
-  const { runs } = app.index;
-  const beside = (at, title, key) =>
-    runs[at] === undefined ? null : el("a", { href: fragment({ run: runs[at].row.nodeid }), title: runs[at].row.nodeid, "aria-keyshortcuts": key }, title);
-  return el(
-    "nav",
-    { class: "crumbs", "aria-label": "Where this run stands" },
-    el("a", { href: fragment({ view: "runs" }) }, "Runs"), " › ",
-    el("a", { href: fragment({ case: run.case }), "aria-keyshortcuts": "c" }, run.row.case_id), " › ", shortName(app, run.row),
-    el("span", { class: "beside" }, beside(run.at - 1, "‹ Previous", "p"), " ", beside(run.at + 1, "Next ›", "n")),
-  );
-}
-
-/** The figures of a row in words, as `[title, text]`. */
-export function figuresOf(row) {
+function figuresOf(row) {
   const passed = row.checks.filter((check) => check.outcome === "passed").length;
   const skipped = skippedChecks(row);
   const cost = row.cost_usd.judge ? `${runCost(row)} + ${usd(row.cost_usd.judge)} judge` : runCost(row);
@@ -67,14 +66,18 @@ export function figuresOf(row) {
   ];
 }
 
-/** Judges that people do not agree with on this run. */
-function disputed(app, row) {
-  const found = app.data.report.human?.judges.filter((judge) => judge.disagreements.includes(row.nodeid)) ?? [];
-  return found.map((judge) => `people disagree with ${judge.by === "judge" ? "the judge" : judge.by}`);
+/** The node id, and what is special about the run. */
+export function runMarks(app, row) {
+  const told = marksOf(app, row).map((text) => el("li", {}, text));
+  return [
+    el("p", { class: "nodeid" }, el("code", {}, row.nodeid), " ", copyButton(row.nodeid)),
+    told.length === 0 ? null : el("ul", { class: "marks" }, told),
+  ];
 }
 
-function marks(app, row) {
-  const told = [
+function marksOf(app, row) {
+  const skipped = skippedChecks(row);
+  return [
     row.must_pass ? "must pass" : null,
     row.scripted ? "scripted, not a model" : null,
     row.own_agent ? "own agent" : null,
@@ -82,32 +85,21 @@ function marks(app, row) {
     row.reused ? "run reused" : null,
     row.reused && !row.evaluation_reused ? "judged again" : null,
     row.cassette ? `${row.cassette === "replayed" ? "replayed from" : "recorded on"} a cassette` : null,
-    skippedChecks(row) > 0 ? `${row.outcome}, ${skippedChecks(row)} of ${plural(row.checks.length, "check")} skipped` : null,
+    skipped > 0 ? `${row.outcome}, ${skipped} of ${plural(row.checks.length, "check")} skipped` : null,
     row.checks.some((check) => check.graded === "in process") ? "graded in the solution's own process" : null,
     row.dataset ? `dataset ${row.dataset}` : null,
     ...disputed(app, row),
     ...Object.entries(row.fields ?? {}).map(([name, value]) => `${name}: ${value}`),
   ].filter(Boolean);
-  const tags = row.tags.map((tag) => el("a", { class: "chip", href: fragment({ view: "runs", tag }) }, tag));
-  return told.length + tags.length === 0 ? null : el("p", { class: "chips marks" }, told.map((text) => el("span", { class: "chip" }, text)), tags);
 }
 
-/** The other runs of the case, each to be opened or to be laid beside this one. */
-function siblings(app, run) {
-  const others = (app.index.byCase.get(run.case) ?? []).filter((each) => each !== run);
-  if (others.length === 0) return null;
-  const list = el(
-    "select",
-    { "aria-label": "Compare with another run of this case", on: { change: () => list.value && go({ compare: run.row.nodeid, with: list.value }) } },
-    el("option", { value: "" }, "Compare with …"),
-    others.slice(0, 500).map(({ row }) => el("option", { value: row.nodeid }, `${shortName(app, row)}: ${row.outcome}`)),
-  );
-  return el(
-    "div",
-    { class: "siblings" },
-    el("span", { class: "faint" }, "Other runs of this case: "),
-    others.slice(0, MOST_SIBLINGS).map(({ row }) => el("a", { class: `cell ${row.outcome}`, href: fragment({ run: row.nodeid }), title: `${row.nodeid}: ${row.outcome}` }, `${sign(row.outcome)} ${shortName(app, row)}`)),
-    others.length > MOST_SIBLINGS ? el("a", { href: fragment({ case: run.case }) }, `all ${others.length + 1}`) : null,
-    list,
-  );
+/** Judges that people do not agree with on this run. */
+function disputed(app, row) {
+  const judges = app.data.report.human?.judges.filter((judge) => judge.disagreements.includes(row.nodeid)) ?? [];
+  return judges.map((judge) => `people disagree with ${judge.by === "judge" ? "the judge" : judge.by}`);
+}
+
+/** The tags of a case, each a link to its cases. */
+export function tagLinks(tags) {
+  return tags.map((tag) => el("a", { class: "tagchip", href: href("results", [], { tag }) }, tag));
 }

@@ -1,5 +1,5 @@
+import { href } from "./address.js";
 import { el } from "./dom.js";
-import { fragment } from "./router.js";
 import { COUNTED, outcomeLink, skippedChecks } from "./outcomes.js";
 import { OUTCOMES, compact, count, percent, plural, seconds, sign, usd } from "./text.js";
 
@@ -21,7 +21,7 @@ function title(report) {
 }
 
 function cards(totals) {
-  const outcomes = OUTCOMES.map((outcome) => outcomeLink(outcome, fragment({ view: "runs", outcome }), `${count(totals[COUNTED[outcome]])} ${COUNTED[outcome]}`));
+  const outcomes = OUTCOMES.map((outcome) => outcomeLink(outcome, href("results", [], { show: outcome === "error" ? "errors" : outcome }), `${count(totals[COUNTED[outcome]])} ${COUNTED[outcome]}`));
   const judged = totals.passed + totals.failed;
   return [
     card("Pass rate", percent(totals.pass_rate), `${count(totals.passed)} of ${count(judged)} judged runs`),

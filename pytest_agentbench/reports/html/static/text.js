@@ -18,6 +18,11 @@ export function percent(value) {
   return value == null ? DASH : `${(100 * value).toFixed(1)} %`;
 }
 
+/** A fraction as 88 %. */
+export function wholePercent(value) {
+  return value == null ? DASH : `${Math.round(100 * value)} %`;
+}
+
 /** A score as it is, in three digits at most. */
 export function score(value) {
   if (value == null) return DASH;

@@ -85,7 +85,7 @@ function spanRow(span, end) {
   const bar = el("span", { class: `bar-of ${span.kind}${span.end === null ? " open" : ""}` });
   bar.style.marginInlineStart = `${(100 * span.start) / (end || 1)}%`;
   bar.style.width = `max(2px, ${(100 * ((span.end ?? end) - span.start)) / (end || 1)}%)`;
-  const name = el("button", { type: "button", class: "link", on: { click: () => reveal(span.event) } }, span.name);
+  const name = el("button", { type: "button", class: "link", on: { click: () => revealEvent(span.event) } }, span.name);
   return el(
     "tr",
     {},
@@ -97,7 +97,7 @@ function spanRow(span, end) {
 }
 
 /** Shows the event in the trace; what the runner did is switched on for it. */
-function reveal(event) {
+export function revealEvent(event) {
   const find = () => document.getElementById(`event-${event.sequence}`);
   while (find() === null) {
     const more = document.querySelector(".part.trace > p > .more");

@@ -15,7 +15,7 @@ export function verdictSection(row, evaluation, places, sections = []) {
   const [checks, metrics] = [checksOf(row, evaluation), metricsOf(row, evaluation)];
   return part(
     "verdicts",
-    "Verdict",
+    row.outcome === "failed" ? "Why it failed" : "Verdict",
     verdict.error ? el("div", { class: "verdict failed" }, textBox(verdict.error)) : null,
     checksPart(checks, places),
     metricsPart(metrics, places),

@@ -53,60 +53,51 @@ function traced(steps, n, m) {
   return pairs.reverse();
 }
 
+/** Texts with less in common than this are told apart as a whole: their words would match by chance. */
+const LEAST_ALIKE = 0.2;
+const LONGEST = 20_000;
+/** Fewer equal words than this between two changes belong to the change, so that it can be read. */
+const ISLAND = 3;
+
 /**
- * Two texts line by line: `{kind, left, right}` with kind "same", "changed", "removed" or "added"; a removed line that
- * an added one stands in place of is changed.
+ * The words of two texts: `[kind, text]` with kind "same", "gone" or "come", what is gone before what came in its place; null
+ * if the texts have next to nothing in common, or are too long to be compared.
  */
-export function lineDiff(left, right) {
-  const [one, other] = [left.split("\n"), right.split("\n")];
-  const rows = [];
-  let removed = [];
-  let added = [];
+export function wordDiff(left, right) {
+  if (Math.max(left.length, right.length) > LONGEST) return null;
+  const [one, other] = [left, right].map((text) => text.match(/\s*\S+/g) ?? []);
+  const runs = equalRuns(aligned(one, other));
+  const parts = [];
+  let [gone, come] = ["", ""];
+  runs.forEach(({ equal, pairs }, at) => {
+    const island = equal && at > 0 && at < runs.length - 1 && pairs.length < ISLAND;
+    const text = (words, side) => pairs.map((pair) => (pair[side] === null ? "" : words[pair[side]])).join("");
+    if (!equal || island) {
+      gone += text(one, 0);
+      come += text(other, 1);
+      return;
+    }
+    flush();
+    parts.push(["same", text(other, 1)]);
+  });
+  flush();
+  const same = parts.reduce((sum, [kind, text]) => sum + (kind === "same" ? text.length : 0), 0);
+  return same < LEAST_ALIKE * Math.max(left.length, right.length) ? null : parts;
 
   function flush() {
-    for (let at = 0; at < Math.max(removed.length, added.length); at += 1) {
-      const [gone, come] = [removed[at] ?? null, added[at] ?? null];
-      rows.push({ kind: gone === null ? "added" : come === null ? "removed" : "changed", left: gone, right: come });
-    }
-    removed = [];
-    added = [];
+    if (gone !== "") parts.push(["gone", gone]);
+    if (come !== "") parts.push(["come", come]);
+    [gone, come] = ["", ""];
   }
-
-  for (const [a, b] of aligned(one, other)) {
-    if (a === null) added.push(other[b]);
-    else if (b === null) removed.push(one[a]);
-    else {
-      flush();
-      rows.push({ kind: "same", left: one[a], right: other[b] });
-    }
-  }
-  flush();
-  return rows;
 }
 
-const LONGEST_LINE = 2000;
-const LEAST_ALIKE = 0.4;
-
-/** The words of two lines: for each line a list of `[text, differs]`. In lines that are hardly alike nothing is told apart. */
-export function wordDiff(left, right) {
-  if (left.length > LONGEST_LINE || right.length > LONGEST_LINE) return [[[left, false]], [[right, false]]];
-  const [one, other] = [left.match(/\s+|\w+|[^\s\w]/gu) ?? [], right.match(/\s+|\w+|[^\s\w]/gu) ?? []];
-  const [gone, come] = [[], []];
-  for (const [a, b] of aligned(one, other)) {
-    if (a !== null) gone.push([one[a], b === null]);
-    if (b !== null) come.push([other[b], a === null]);
-  }
-  const same = gone.reduce((sum, [text, differs]) => sum + (differs ? 0 : text.length), 0);
-  if (same < LEAST_ALIKE * Math.max(left.length, right.length)) return [[[left, false]], [[right, false]]];
-  return [joinedRuns(gone), joinedRuns(come)];
-}
-
-function joinedRuns(words) {
+/** Pairs in runs of equal ones and of others: `{equal, pairs}`. */
+function equalRuns(pairs) {
   const runs = [];
-  for (const [text, differs] of words) {
-    const last = runs.at(-1);
-    if (last && last[1] === differs) last[0] += text;
-    else runs.push([text, differs]);
+  for (const pair of pairs) {
+    const equal = pair[0] !== null && pair[1] !== null;
+    if (runs.at(-1)?.equal !== equal) runs.push({ equal, pairs: [] });
+    runs.at(-1).pairs.push(pair);
   }
   return runs;
 }

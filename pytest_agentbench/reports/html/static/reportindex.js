@@ -1,0 +1,80 @@
+import { wellFormed } from "./address.js";
+import { casesOf } from "./cases.js";
+import { columnKey, columnsOf } from "./columns.js";
+import { BASELINE } from "./listing.js";
+
+/**
+ * The report by what its parts are looked up by.
+ *
+ * `runs` holds for each row `{row, at, case, tools}`: its place, the key of its case (node id without bracket), the tools that it
+ * called. `byNodeid` and `byCase` are maps of these. `cases` are those of cases.js, `caseOf` and `caseByName` maps of them.
+ * `columns` are those of columns.js, `rates` their pass rates. `reference` is what columns are measured against by default,
+ * `baseline` the differences to the compared report by case and column, null without one. `figure` is the score that
+ * runs have, `{title, value(row)}`, or null.
+ */
+export function indexReport(data) {
+  const { report } = data;
+  const tools = data.details?.tools ?? { names: [], runs: [] };
+  const runs = report.runs.map((row, at) => ({ row, at, case: caseKey(row), tools: (tools.runs[at] ?? []).map((place) => tools.names[place]) }));
+  const byCase = grouped(runs);
+  const byNodeid = new Map(runs.map((run) => [run.row.nodeid, run]));
+  const cases = casesOf(runs);
+  const columns = columnsOf(report);
+  const baseline = baselineChanges(data.comparison);
+  return {
+    runs, byCase, byNodeid, cases, columns, baseline,
+    caseOf: new Map(cases.map((each) => [each.key, each])),
+    caseByName: new Map(cases.map((each) => [wellFormed(each.name), each])),
+    labels: new Map(report.models.map((model) => [model.model_id, model.label || model.model_id])),
+    rates: new Map(columns.map(({ key }) => [key, passRate(cases, key)])),
+    reference: baseline !== null ? BASELINE : columns.length > 1 ? columns[0].key : "",
+    figure: figureOf(report.runs),
+  };
+}
+
+function grouped(runs) {
+  const groups = new Map();
+  for (const run of runs) {
+    if (!groups.has(run.case)) groups.set(run.case, []);
+    groups.get(run.case).push(run);
+  }
+  return groups;
+}
+
+/** The node id without model and repetition. */
+function caseKey({ nodeid, variant }) {
+  const at = nodeid.lastIndexOf("[");
+  const place = at < 0 ? nodeid : nodeid.slice(0, at);
+  return variant == null ? place : `${place}[${variant}]`;
+}
+
+/** The share of judged runs of a column that passed; null if none was judged. */
+export function passRate(cases, key) {
+  let [passed, judged] = [0, 0];
+  for (const each of cases) {
+    passed += each.cells.get(key)?.passed ?? 0;
+    judged += each.cells.get(key)?.judged ?? 0;
+  }
+  return judged === 0 ? null : passed / judged;
+}
+
+/** The difference of each case that changed since the compared report, by "CASE\nCOLUMN"; null without a comparison. */
+function baselineChanges(comparison) {
+  if (comparison == null || comparison.models.length === 0) return null;
+  const changes = new Map();
+  for (const model of comparison.models) {
+    for (const change of [...model.regressions, ...model.gains, ...(model.by_chance ?? [])]) {
+      changes.set(`${change.case}\n${columnKey(model)}`, change.difference);
+    }
+  }
+  return changes;
+}
+
+/** The final score, or the metric that most runs have. */
+function figureOf(rows) {
+  if (rows.some((row) => row.final_score !== null)) return { title: "score", value: (row) => row?.final_score ?? null };
+  const counts = new Map();
+  for (const row of rows) for (const name of Object.keys(row.metrics)) counts.set(name, (counts.get(name) ?? 0) + 1);
+  const [name] = [...counts].sort((one, other) => other[1] - one[1])[0] ?? [];
+  return name === undefined ? null : { title: name, value: (row) => row?.metrics[name] ?? null };
+}
