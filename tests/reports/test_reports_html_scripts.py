@@ -10,6 +10,7 @@ import pytest
 
 from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.reports.charts import chart_library
+from pytest_agentbench.reports.html import page
 from pytest_agentbench.reports.html.page import join_modules, live_page, page_data, page_text
 from pytest_agentbench.reports.report import build_report
 
@@ -65,3 +66,15 @@ def test_the_policy_lets_in_the_pages_own_style_and_scripts_only():
 
 def digest(text):
     return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_no_module_has_a_text_of_several_lines_whose_indentation_the_page_would_lose():
+    for name, text in MODULES.items():
+        lines = [line.replace("(```|", "") for line in text.splitlines()]  # a regular expression of longtext.js
+        assert [line for line in lines if line.count("`") % 2] == [], name
+
+
+@pytest.mark.slow
+def test_the_shell_of_the_page_stays_small(monkeypatch):
+    monkeypatch.setattr(page, "chart_library", lambda: None)
+    assert len(page_text(page_data(build_report([], {})))) < 220_000

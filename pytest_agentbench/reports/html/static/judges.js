@@ -10,7 +10,7 @@ const LEFT_OUT = { other_run: "of runs that are not in this report", other_judge
 export function judges(app) {
   const { judges: found, human } = app.data.report;
   if (!found?.length && !human) return null;
-  return [found?.length ? scrolled("Judges", table(found)) : null, human ? people(app, human) : null];
+  return [found?.length ? scrolled("Figures of judges", table(found)) : null, human ? people(app, human) : null];
 }
 
 function table(found) {

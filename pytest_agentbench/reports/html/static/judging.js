@@ -50,7 +50,7 @@ function scoresTable(judge, iterations) {
     );
   });
   const titles = ["Dimension", "Score", "", ...(columns.length === 0 ? [] : ["Spread"]), ...columns.map((_, at) => `Vote ${at + 1}`)];
-  const head = titles.map((title, at) => el("th", { scope: "col", class: at === 1 || at > 2 ? "number" : null }, title));
+  const head = titles.map((title, at) => (title === "" ? el("td") : el("th", { scope: "col", class: at === 1 || at > 2 ? "number" : null }, title)));
   return scrolled("Judge's scores", el("table", { class: "judged" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows)));
 }
 

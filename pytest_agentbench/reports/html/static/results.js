@@ -54,7 +54,7 @@ export function resultsView(app, address) {
   function drawTable(judged) {
     const { columns, hasExpected, list } = view;
     const shares = sharesOf(columns.length, hasExpected);
-    table.className = `grid ${list.lines === "1" ? "compact" : "tall"}${columns.length === 1 ? " single" : ""}${innerWidth / columns.length < 390 ? " tight" : ""}`;
+    table.className = `grid ${list.lines === "1" ? "compact" : "tall"}${columns.length === 1 ? " single" : ""}${innerWidth / columns.length < 440 ? " tight" : ""}`;
     table.setAttribute("aria-rowcount", cases.length + 1);
     table.style.minWidth = leastWidth(columns.length) === null ? "" : `${leastWidth(columns.length)}px`;
     show(widths, [shares.question, ...(hasExpected ? [shares.expected] : []), ...columns.map(() => shares.column)].map(columnWidth));

@@ -21,7 +21,7 @@ export function timingSection(run) {
     "timing",
     "Timing",
     el("p", { class: "faint" }, summed(spans, run.duration_seconds)),
-    scrolled("Timing", el("table", { class: "waterfall" }, el("thead", {}, el("tr", {}, head, scale)), body)),
+    scrolled("When each call ran", el("table", { class: "waterfall" }, el("thead", {}, el("tr", {}, head, scale)), body)),
     more,
   );
 
