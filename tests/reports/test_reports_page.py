@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from reports_samples import make_row
+from reports_samples import DEMO, make_row
 from support.browser import NEEDS_BROWSER
 from support.random_reports import SESSION
 from support.report_pages import ids_of, opened_report, rows_of, told
@@ -24,7 +24,11 @@ pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
 def test_the_overview_tells_the_verdict_the_models_and_what_failed(shown, report):
     page, totals = shown.page, report["totals"]
     assert page.title() == "Summary · Agent benchmark"
-    assert page.locator("h1").inner_text() == "204 runs, 4 models"
+    rates = {model["label"] or model["model_id"]: round(100 * model["pass_rate"]) for model in report["models"]}
+    (best, best_rate), *others = sorted(rates.items(), key=lambda rated: -rated[1])
+    rest = "".join(f", {name} {rate} %" for name, rate in others)
+    assert page.locator("h1").inner_text() == f"{best} passes {best_rate} % of its runs{rest}."
+    assert page.locator(".headline .note").first.inner_text().startswith("204 runs of 17 cases on 4 models · ")
     assert "Gate failed" in page.locator(".verdict").inner_text()
     assert f"{totals['passed']} passed" in page.locator(".cards").inner_text()
     assert page.locator("table.models tbody tr").count() == 4
@@ -38,6 +42,25 @@ def test_the_overview_tells_the_verdict_the_models_and_what_failed(shown, report
     assert counts == sorted(counts, reverse=True)
     assert sum(counts) == totals["failed"] + totals["errors"]
     assert "judge costs are incomplete" in page.locator(".warnings").inner_text()
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([], "Nothing ran."),
+        ([make_row("skipped")], "Nothing ran: 1 run skipped."),
+        ([make_row("error", f"c{n}") for n in range(3)], "Too little was judged: 3 of 3 runs ended in errors."),
+        (
+            [make_row("passed", "a", DEMO), make_row("failed", "b", DEMO)],
+            "2 runs had scripted replies, 1 passed. That says nothing about a model.",
+        ),
+        ([make_row("passed"), make_row("failed", "b")], r"GPT-4o passes 50 % of 2 runs( \(\d+ % to \d+ %\))?\."),
+    ],
+    ids=["none", "skipped", "errors", "scripted", "one"],
+)
+def test_the_first_sentence_claims_no_more_than_the_runs_do(program, tmp_path, rows, sentence):
+    with opened_report(program, tmp_path, build_report(rows, SESSION)) as shown:
+        assert re.fullmatch(sentence, shown.page.locator("h1").inner_text())
 
 
 def test_a_reason_leads_to_the_cases_that_failed_for_it(shown, report):

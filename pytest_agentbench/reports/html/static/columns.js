@@ -17,7 +17,7 @@ export function columnsOf(report) {
 function column(key, model) {
   const name = model.label ? key.replace(model.model_id, model.label) : key;
   const what = [
-    name === key ? null : model.model_id,
+    name === key ? null : (model.asked_model ?? model.model_id),
     model.scripted ? "scripted, not a model" : null,
     model.own_agent ? "own agent" : null,
     model.predictions ? `predictions of ${model.predictions}` : null,

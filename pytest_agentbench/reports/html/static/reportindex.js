@@ -41,11 +41,13 @@ function grouped(runs) {
   return groups;
 }
 
-/** The node id without model and repetition. */
-function caseKey({ nodeid, variant }) {
+/** The node id without model and repetition, with the parameters of a parametrized test: each asks something else of a run. */
+function caseKey({ nodeid, parameters, variant, asked_model: asked }) {
   const at = nodeid.lastIndexOf("[");
   const place = at < 0 ? nodeid : nodeid.slice(0, at);
-  return variant == null ? place : `${place}[${variant}]`;
+  // Reports of earlier versions have parameters as `variant`. If a row has `asked_model`, its variant is a part of its column.
+  const own = parameters ?? (asked === undefined ? variant : null);
+  return own == null ? place : `${place}[${own}]`;
 }
 
 /** The share of judged runs of a column that passed; null if none was judged. */

@@ -26,12 +26,14 @@ const USAGE = [
   ["input_tokens", "Input tokens"], ["output_tokens", "Output tokens"], ["reasoning_tokens", "of these reasoning"], ["cached_tokens", "Input from the cache"], ["total_tokens", "All tokens"],
 ];
 
-/** Tokens and money of the run and of its judges. */
+/** Tokens and money of the run and of its judges, as far as they are known; null if nothing is. */
 export function usageTable(row, detail) {
   const run = detail.run?.usage ?? { ...row.usage, cost_usd: row.cost_usd.run };
   const judge = detail.evaluation?.judge?.usage ?? detail.evaluation?.judge_usage ?? null;
   const columns = [["Run", run, row.cost_usd.run], ...(judge === null && !row.cost_usd.judge ? [] : [["Judge", judge ?? {}, row.cost_usd.judge]])];
-  const lines = USAGE.map(([name, title]) => el("tr", {}, el("th", { scope: "row" }, title), columns.map(([, usage]) => el("td", { class: "number" }, count(usage[name])))));
+  const known = USAGE.filter(([name]) => columns.some(([, usage]) => usage[name] != null));
+  if (known.length === 0 && columns.every(([, , value]) => value == null)) return null;
+  const lines = known.map(([name, title]) => el("tr", {}, el("th", { scope: "row" }, title), columns.map(([, usage]) => el("td", { class: "number" }, count(usage[name])))));
   const cost = el("tr", {}, el("th", { scope: "row" }, "Cost"), columns.map(([, , value]) => el("td", { class: "number" }, usd(value))));
   const head = el("tr", {}, el("td", {}), columns.map(([title]) => el("th", { scope: "col", class: "number" }, title)));
   return el("table", { class: "usage" }, el("thead", {}, head), el("tbody", {}, lines, cost));

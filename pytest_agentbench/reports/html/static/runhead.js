@@ -4,7 +4,7 @@ import { icon, verdictSign, verdictText } from "./icons.js";
 import { runHref } from "./listing.js";
 import { copyButton } from "./longtext.js";
 import { skippedChecks } from "./outcomes.js";
-import { DASH, compact, plural, runCost, score, seconds, usd } from "./text.js";
+import { DASH, compact, plural, runCost, runTime, score, usd } from "./text.js";
 import { placeText } from "./walk.js";
 
 const MOST_REPETITIONS = 60;
@@ -60,7 +60,7 @@ function figuresOf(row) {
     ["Status", row.status ?? DASH],
     ["Score", row.final_score === null ? DASH : `${score(row.final_score)} of 10`],
     ["Checks", row.checks.length === 0 ? DASH : `${passed} of ${row.checks.length}${skipped > 0 ? `, ${skipped} skipped` : ""}`],
-    ["Time", seconds(row.duration_seconds)],
+    ["Time", runTime(row.duration_seconds)],
     ["Tokens", compact(row.usage?.total_tokens)],
     ["Cost", cost],
   ];

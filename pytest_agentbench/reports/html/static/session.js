@@ -1,23 +1,24 @@
 import { href } from "./address.js";
 import { el } from "./dom.js";
+import { headlineSentence } from "./headline.js";
 import { COUNTED, outcomeLink, skippedChecks } from "./outcomes.js";
 import { OUTCOMES, compact, count, percent, plural, seconds, sign, usd } from "./text.js";
 
-/** The heading: the gate's verdict and the totals. */
+/** The first sentence, the gate's verdict and the totals. */
 export function headline(app) {
   const { session, totals } = app.data.report;
   return el(
     "div",
     { class: "headline" },
-    el("h1", {}, title(app.data.report)),
-    el("p", { class: "note" }, [when(session.started_at), session.duration_seconds == null ? null : `took ${seconds(session.duration_seconds)}`, session.shard && `shard ${session.shard}`].filter(Boolean).join(" · ")),
+    el("h1", {}, headlineSentence(app.data.report)),
+    el("p", { class: "note" }, [size(app), when(session.started_at), session.duration_seconds == null ? null : `took ${seconds(session.duration_seconds)}`, session.shard && `shard ${session.shard}`].filter(Boolean).join(" · ")),
     verdict(session.gate),
     totals.runs === 0 ? null : el("dl", { class: "cards" }, cards(totals)),
   );
 }
 
-function title(report) {
-  return `${plural(report.totals.runs, "run")}, ${plural(report.models.length, "model")}`;
+function size({ data: { report }, index }) {
+  return `${plural(report.totals.runs, "run")} of ${plural(index.cases.length, "case")} on ${plural(report.models.length, "model")}`;
 }
 
 function cards(totals) {

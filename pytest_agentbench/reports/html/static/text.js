@@ -58,6 +58,11 @@ function milliseconds(value) {
   return value < 9.95 ? Number(value.toPrecision(2)) : Math.round(value);
 }
 
+/** The time of a whole run: what is too short to matter is not measured to the microsecond. */
+export function runTime(value) {
+  return value != null && value < 0.01 ? "< 10 ms" : seconds(value);
+}
+
 /** The two ends of an interval, written as `how` writes one value. */
 export function interval(ends, how) {
   return ends == null ? "" : `${how(ends[0])} to ${how(ends[1])}`;
