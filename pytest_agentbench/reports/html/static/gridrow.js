@@ -6,7 +6,7 @@ import { BASELINE, changeOf, listValues, runHref } from "./listing.js";
 import { differenceMarked, expectedMarked, marked } from "./marks.js";
 import { reasonLine } from "./reasons.js";
 import { fold, fromMatch, wordAt } from "./search.js";
-import { runCost, runTime, score } from "./text.js";
+import { DASH, runCost, runTime, score } from "./text.js";
 
 /** Letters of a text that are in sight whatever its row's height; a match beyond them is brought to the front. */
 const IN_SIGHT = 120;
@@ -65,7 +65,7 @@ function answerCell(view, each, column, height) {
       movement(view, each, column.key),
       figures(app, run.row),
     ),
-    el("div", { class: "clip" }, reason === null ? null : el("p", { class: `why ${run.row.outcome}` }, marked(reason, words)), text),
+    el("div", { class: "clip" }, reason === null ? null : el("p", { class: `why ${run.row.outcome}`, title: reason }, marked(reason, words)), text),
   );
 }
 
@@ -90,7 +90,7 @@ export function figures({ index: { figure } }, row) {
   const cost = runCost(row);
   const parts = [
     value === null ? null : el("span", { title: figure.title }, score(value)),
-    row.cost_usd.run === null && cost === "–" ? null : el("span", { title: "cost of the run" }, cost),
+    row.cost_usd.run === null && cost === DASH ? null : el("span", { title: "cost of the run" }, cost),
     row.duration_seconds === null ? null : el("span", { title: "time of the run" }, runTime(row.duration_seconds)),
   ];
   return el("span", { class: "nums" }, parts);

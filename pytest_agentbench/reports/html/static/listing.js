@@ -21,6 +21,7 @@ export function listOf(params, index) {
   for (const name of SINGLE) list[name] = params.get(name) ?? DEFAULTS[name] ?? "";
   for (const name of SEVERAL) list[name] = params.getAll(name);
   if (!Object.hasOwn(LINES, list.lines)) list.lines = DEFAULTS.lines;
+  if (!Object.hasOwn(SHOWS, list.show)) list.show = DEFAULTS.show;
   if (!references(index).includes(list.ref)) list.ref = index.reference;
   const chosen = index.columns.filter(({ key }) => params.getAll("cols").includes(key));
   list.columns = chosen.length > 0 ? chosen : defaultColumns(index);
@@ -135,7 +136,7 @@ function groupChosen(name, values) {
 
 /** The cases of a list in its order. */
 export function casesIn(index, list, narrowed = narrow(index, list).cases) {
-  const { test } = SHOWS[Object.hasOwn(SHOWS, list.show) ? list.show : "all"];
+  const { test } = SHOWS[list.show];
   const cases = narrowed.filter((each) => test(each, list, index));
   const key = orderKey(index, list);
   if (key === null) return cases;

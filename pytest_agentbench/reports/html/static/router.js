@@ -43,6 +43,7 @@ export function startRouter(app, views, main, moved) {
   return {
     current: () => current,
     refresh() {
+      moved(current.name, readAddress());
       if (current.view.refresh) current.view.refresh();
       else if (!current.view.update) redraw();
       else current.view.update(readAddress());

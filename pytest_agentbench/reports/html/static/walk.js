@@ -40,7 +40,7 @@ export function stepsFrom(app, place) {
 /** What the list is narrowed by, in a few words. */
 export function describeList({ list }) {
   const parts = [
-    list.show === "all" ? null : SHOWS[list.show]?.text.toLowerCase(),
+    list.show === "all" ? null : SHOWS[list.show].text.toLowerCase(),
     ...[...list.tag, ...list.dataset, ...list.field],
     list.q === "" ? null : `“${clip(list.q, 30)}”`,
     list.reason === "" ? null : "one reason",

@@ -21,6 +21,7 @@ export function windowRows(body, render, { reckon, covered, columns }) {
   function draw(force = false) {
     if (!body.isConnected || printing) return;
     const now = body.closest("table").offsetWidth;
+    if (now === 0) return;
     const anew = force || now !== width;
     if (anew) [tops, width] = [reckon(now), now];
     const top = -body.getBoundingClientRect().top;
