@@ -98,7 +98,9 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
 def _describe_show(written: Mapping[str, Path]) -> str:
     """Return the command that prints a run's conversation."""
     path = written.get("report")
-    option = "" if path is None or path == Path.cwd() / "outputs/report.json" else f" --report {shlex.quote(str(path))}"
+    option = ""
+    if path is not None and path.absolute() != Path("outputs/report.json").absolute():
+        option = f" --report {shlex.quote(str(path))}"
     return f"a run with its conversation: agentbench show NODEID{visible_line(option)}"
 
 

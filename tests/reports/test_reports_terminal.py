@@ -130,6 +130,7 @@ def test_piped_output_is_plain_and_aligned(folder):
         "  Pass rate 0.462 is below 0.900: 6 of 13 judged runs passed.",
         "  Completion 0.929 is below 0.950: 1 of 14 runs ended in infrastructure errors and were not judged.",
         "report: outputs/report.json",
+        "a run with its conversation: agentbench show NODEID",
     ]
 
 
