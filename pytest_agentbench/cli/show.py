@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.cli.output import Standard, printable
-from pytest_agentbench.errors import ConfigError, InfrastructureError
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.cli.review_text import Line
     from pytest_agentbench.records.evaluation import Evaluation
-    from pytest_agentbench.records.run import RunArtifact
 
 _LISTED = 50
 _MARKS = {"passed": {"green": True}, "failed": {"red": True}, "error": {"red": True}, "skipped": {"yellow": True}}
@@ -53,6 +52,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Print the run of that name, or list the runs that did not pass."""
     from pytest_agentbench.reports.reading import read_report
+    from pytest_agentbench.reports.stored_runs import find_output
 
     source = args.report / "report.json" if args.report.is_dir() else args.report
     rows = read_report(source)["runs"]
@@ -61,18 +61,9 @@ def run(args: argparse.Namespace) -> int:
         _list_runs(terminal, [row for row in rows if row["outcome"] != "passed"])
         return 0
     row = _find_row(rows, args.nodeid, source)
-    for line, markup in _render_row(row, args.runs or _find_output(source)):
+    for line, markup in _render_row(row, args.runs or find_output(source)):
         terminal.write_line(line, **markup)
     return 0
-
-
-def _find_output(source: Path) -> Path:
-    """Return the output folder of a report, which `--agentbench-json` may have put elsewhere."""
-    from pytest_agentbench.store.output_folder import DATABASE
-
-    if (source.parent / DATABASE).exists():
-        return source.parent
-    return Path("outputs")
 
 
 def _list_runs(terminal: Standard, rows: list[Any]) -> None:
@@ -104,14 +95,16 @@ def _find_row(rows: list[Any], name: str, source: Path) -> Mapping[str, Any]:
 
 def _render_row(row: Mapping[str, Any], output: Path) -> Iterator[Line]:
     from pytest_agentbench.cli.review_text import MAX_ANSWER, render_changes, render_steps, render_text, render_title
+    from pytest_agentbench.reports.stored_runs import load_stored_run
 
-    artifact, evaluation, problems = _load_records(row, output)
+    stored = load_stored_run(row, output)
+    artifact = stored.run
     yield _describe_outcome(row), {"bold": True, **_MARKS[row["outcome"]]}
     yield from render_text(row["nodeid"], indent="")
     if row["outcome"] != "passed":
         yield from render_title("Why")
         # The message is the first line of these, and stands alone for a run without a verdict
-        yield from [*_render_faults(evaluation)] or render_text(row["message"] or "no reason is known")
+        yield from [*_render_faults(stored.evaluation)] or render_text(row["message"] or "no reason is known")
     for title, name in (("Question", "question"), ("Expected", "expected")):
         if row.get(name):
             yield from render_title(title)
@@ -126,7 +119,7 @@ def _render_row(row: Mapping[str, Any], output: Path) -> Iterator[Line]:
     if row["artifact"] is not None:
         yield from render_title("Stored")
         yield from render_text(str(output / row["artifact"]))
-    for problem in problems:
+    for problem in stored.problems:
         yield f"  {printable(problem)}", {"yellow": True}
 
 
@@ -163,22 +156,3 @@ def _render_faults(evaluation: Evaluation | None) -> Iterator[Line]:
     if (judge := evaluation.judge) is not None and not judge.passed:
         score, minimum = format_apart(judge.overall, 10 * judge.pass_threshold, digits=1)
         yield from render_text(f"judge: scored {score}, expected at least {minimum} of 10: {judge.summary.strip()}")
-
-
-def _load_records(row: Mapping[str, Any], output: Path) -> tuple[RunArtifact | None, Evaluation | None, list[str]]:
-    """Return the stored run and its verdict, None if one cannot be read, and sentences with the reasons."""
-    from pytest_agentbench.bounded.folders import lies_below
-    from pytest_agentbench.store.documents import load_evaluation, load_run
-
-    records: list[Any] = []
-    problems: list[str] = []
-    for name, load in (("artifact", load_run), ("evaluation", load_evaluation)):
-        record = None
-        # The report may be a stranger's: it names no file outside of the folder.
-        if row.get(name) is not None and lies_below(str(output), row[name]):
-            try:
-                record = load(output, row[name])
-            except InfrastructureError as error:
-                problems.append(str(error))
-        records.append(record)
-    return records[0], records[1], problems
