@@ -1,4 +1,4 @@
-"""Archives of others: bounded in members and in unpacked bytes, without links and devices.
+"""Archives of others: bounded in members and in unpacked bytes, without links and devices. Our own are written whole.
 
 Names that lead out of the target are refused when a member is written: see `pytest_agentbench.workspaces.confined`.
 """
@@ -10,14 +10,15 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, open_file
-from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.bounded.writing import replace_file
+from pytest_agentbench.errors import AgentbenchError, UnwritableError
 
 MAX_MEMBERS = 100_000
 """Members of an archive. The names of all are held."""
@@ -55,6 +56,20 @@ def read_tar(path: Path, most: int, members: int = MAX_MEMBERS) -> Iterator[tupl
                 more = f"{members:,} members" if count > members else f"{most:,} bytes"
                 raise ArchiveRefusedError(f"{path}: it unpacks to more than {more}, at {member.name!r}")
             yield member, archive.extractfile(member) if member.isreg() else None
+
+
+def write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
+    """Write a zip archive of names and contents, whole or not at all. Only one member is in memory at a time.
+
+    Raises UnwritableError.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replace_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in members:
+                archive.writestr(name, content)
+    except OSError as error:
+        raise UnwritableError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 class ZipReader:

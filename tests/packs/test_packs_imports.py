@@ -35,6 +35,7 @@ print(*sorted(ours | {"docker", "openai", "mcp", "starlette", "uvicorn"} & sys.m
         ("openclaw", "command", "openclaw", ""),
         ("openclaw", "image", "openclaw", "image"),
         ("importers", "command", "import", ""),
+        ("exporters", "command", "export", ""),
     ],
 )
 def test_an_entry_point_loads_only_required_modules(pack: str, seam: str, name: str, modules: str) -> None:
