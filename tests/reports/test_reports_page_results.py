@@ -429,9 +429,7 @@ def test_ten_thousand_runs_have_few_rows_in_the_page_and_are_searched_in_time(pr
 
 
 def test_variants_are_columns_of_one_case_and_parameters_are_cases(program, tmp_path):
-    rows = []
-    for name in ("v1", "v2"):
-        rows.append({**make_row("passed", "a", f"m:{name}"), "model_id": "m", "variant": name})
+    rows = [{**make_row("passed", "a", f"m:{name}"), "model_id": "m", "variant": name} for name in ("v1", "v2")]
     test = {**make_row("passed", "test", "m:v1"), "model_id": "m", "variant": "v1"}
     rows += [{**test, "parameters": each} for each in ("x", "y")]
     with opened_report(program, tmp_path, build_report(rows, SESSION)) as shown:
