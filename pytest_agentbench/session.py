@@ -251,11 +251,12 @@ class SessionReport:
         nodeids = sorted(self.rows, key=lambda nodeid: self.rows[nodeid].at)
         rows = [self.rows[nodeid] for nodeid in nodeids]
         report = build_report(rows, {**self._facts}, self._spent_usd())
-        if variants := self._find_variants():
-            from pytest_agentbench.reports.comparison.comparing import compare_variants
+        report |= self._find_variants()
+        # A session that compares with a baseline has that as its reference.
+        if len(report["models"]) > 1 and (report.get("variants") or self.settings.compare is None):
+            from pytest_agentbench.reports.comparison.comparing import add_column_comparisons
 
-            report |= variants
-            report["variant_comparisons"] = [each.as_dict() for each in compare_variants(report)]
+            add_column_comparisons(report)
         self._empty_arms = find_empty_arms(report["models"])
         faults = [*self._list_faults(exitstatus), *self._empty_arms]
         gate = self._decide_gate(rows, [*self._compare_baseline(report), *case_failures(report["cases"]), *faults])

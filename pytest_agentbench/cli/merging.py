@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.reports.comparison.comparing import compare_variants
+from pytest_agentbench.reports.comparison.comparing import add_column_comparisons
 from pytest_agentbench.reports.gate import MIN_COMPLETION, Counts, Gate, apply_gate, case_failures
 from pytest_agentbench.reports.judges import family_warnings
 from pytest_agentbench.reports.report import build_report, spent_of
@@ -104,9 +104,8 @@ def merge_reports(
     unlike = [sentence for group in groups for sentence in _list_unequal_inputs(group)]
     of_runs = {sentence for part in parts for sentence in family_warnings(part.runs)}
     report = build_report(rows, {}, _sum_spent(parts))
-    if variants := _join_variants(parts):
-        report |= variants
-        report["variant_comparisons"] = [each.as_dict() for each in compare_variants(report)]
+    report |= _join_variants(parts)
+    add_column_comparisons(report)
     faults = _join_sentences(parts, "faults")
     if not partial:
         faults += lost

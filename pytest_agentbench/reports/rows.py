@@ -31,7 +31,7 @@ GRADED = ("apart", "beside", "in process")
 
 _ABSURD = 10**15
 
-KEPT = ("comparison", "human", "variants", "reference_variant", "variant_comparisons")
+KEPT = ("comparison", "human", "variants", "reference_variant", "column_comparisons")
 """Members of a report that do not follow from its runs, and are kept if present."""
 
 ARTIFACT_PROPERTY = "agentbench.artifact"

@@ -76,13 +76,11 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
             from pytest_agentbench.reports.comparison.wording import write_comparison
 
             write_comparison(terminalreporter, report["comparison"])
-        if report.get("variant_comparisons"):
-            from pytest_agentbench.reports.comparison.wording import write_compared
+        if compared := report.get("column_comparisons"):
+            from pytest_agentbench.reports.comparison.wording import columns_title, write_compared
 
-            terminalreporter.write_line(
-                f"variants compared with {visible_line(report['reference_variant'])}", bold=True
-            )
-            write_compared(terminalreporter, report["variant_comparisons"])
+            terminalreporter.write_line(visible_line(columns_title(report)), bold=True)
+            write_compared(terminalreporter, compared)
     if quiet < 2 or not report["runs"]:
         for warning in report["session"]["warnings"]:
             terminalreporter.write_line(f"warning: {visible_line(warning)}", yellow=True)

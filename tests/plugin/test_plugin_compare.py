@@ -6,6 +6,7 @@ import json
 
 import jsonschema
 import pytest
+from support.fault_endpoint import FaultEndpoint
 
 from pytest_agentbench.reports.reading import report_schema
 
@@ -346,3 +347,22 @@ def test_cases_pair_though_their_root_has_come_since(bench):
     there, here = ({row["case_id"] for row in finished.report["runs"]} for finished in (before, after))
     assert (there - here, here - there) == ({f"cases/many.q{n}" for n in range(3)}, {f"many.q{n}" for n in range(3)})
     assert compared(after)["cases"] == {"paired": 4, "unjudged": [], "only_baseline": [], "only_current": []}
+
+
+def test_a_session_of_several_models_ends_with_their_verdict_against_the_first(bench):
+    bench.questions(8)
+    replies = {"bad": "Rome", "good": "Paris"}
+    with FaultEndpoint(answer=lambda body: {"role": "assistant", "content": replies[body["model"]]}) as endpoint:
+        entry = {"base_url": endpoint.base_url, "api_key_env": "none"}
+        bench.models(*({"model_id": name, "requested_model": name, **entry} for name in replies))
+        options = [word for name in replies for word in ("--model", name)]
+        finished = bench.run(*options, "--agentbench-fail-under", "0")
+        alone = bench.run("--model", "good")
+        (bench.path / "baseline.json").write_text(json.dumps(finished.report))
+        compared = bench.run(*options, *COMPARED)
+    [verdict] = finished.report["column_comparisons"]
+    assert (verdict["baseline_model_id"], verdict["model_id"], verdict["verdict"]) == ("bad", "good", "better")
+    finished.result.stdout.fnmatch_lines(["models compared with bad", "  good against bad: * better."])
+    SCHEMA.validate(finished.report)
+    # One column has no other, and a baseline is the reference of a session that names one
+    assert "column_comparisons" not in {**alone.report, **compared.report}

@@ -160,12 +160,12 @@ def test_variants_are_compared_with_the_reference_case_by_case(bench):
     bench.questions(8)
     suite(bench, {"short": {"system": "Be brief."}, "base": {}}, reference_variant="base")
     finished = run(bench)
-    [compared] = finished.report["variant_comparisons"]
+    [compared] = finished.report["column_comparisons"]
     assert (compared["model_id"], compared["baseline_model_id"]) == ("agent:short", "agent:base")
     assert (compared["verdict"], compared["cases"]["paired"]) == ("better", 8)
     finished.result.stdout.fnmatch_lines(["variants compared with base", "  agent:short against agent:base: * better."])
     comment = report_markdown(finished.report, Places(bench.path))
-    assert "### Variants compared with <code>base</code>" in comment
+    assert "### <code>variants compared with base</code>" in comment
     assert "<code>agent&#58;base</code> | 8 | 0.0 % | 100.0 % | +100.0 points |" in comment
 
 

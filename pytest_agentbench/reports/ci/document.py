@@ -26,7 +26,15 @@ from pytest_agentbench.reports.ci.sections import (
     table,
     troubles,
 )
-from pytest_agentbench.reports.comparison.wording import CHANGE_TEXTS, VERDICTS, bare_p, chance_text, p_text, points
+from pytest_agentbench.reports.comparison.wording import (
+    CHANGE_TEXTS,
+    VERDICTS,
+    bare_p,
+    chance_text,
+    columns_title,
+    p_text,
+    points,
+)
 from pytest_agentbench.reports.table import Terminal, column_of, format_percent
 from pytest_agentbench.terminal_text import count_text, legible, on_github, shorten_text
 
@@ -74,14 +82,14 @@ def comparison_blocks(
     return blocks
 
 
-def _variant_blocks(report: Mapping[str, Any]) -> list[Block]:
-    """Return the Markdown blocks of the variants against their reference, [] without variants."""
-    compared = report.get("variant_comparisons")
+def _column_blocks(report: Mapping[str, Any]) -> list[Block]:
+    """Return the Markdown blocks of the columns against their reference, [] for a single column."""
+    compared = report.get("column_comparisons")
     if not compared:
         return []
     sentences = [f"- {code(model['summary'], SENTENCE)}" for model in compared]
-    head = f"### Variants compared with {code(report['reference_variant'])}"
-    titles = ["variant", "cases", "reference", "variant", *_TITLES[4:]]
+    head = f"### {code(columns_title(report))}"
+    titles = ["column", "cases", "reference", "column", *_TITLES[4:]]
     return [table(head, titles, map(_row, compared)), *folding_list("", sentences, SHOWN, "more")]
 
 
@@ -163,7 +171,7 @@ def report_markdown(report: Mapping[str, Any], places: Places, limit: int = COMM
         *sections.uncollected(report, places),
         *sections.models(report),
         *comparison_blocks(comparison, rows, places, report["session"]["gate"]["reasons"]),
-        *_variant_blocks(report),
+        *_column_blocks(report),
         *sections.failures(report, places),
         *sections.errors(report, places),
         *sections.skips(report),

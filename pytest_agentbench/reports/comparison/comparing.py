@@ -213,17 +213,24 @@ def compare(
     )
 
 
-def compare_variants(report: Mapping[str, Any]) -> list[ModelComparison]:
-    """Return each variant of a report against the reference variant of its model, tested together.
+def compare_columns(report: Mapping[str, Any]) -> list[ModelComparison]:
+    """Return each column of a report against its reference, tested together.
 
-    An agent that a variant names is compared with the model that it asks.
+    The reference of a variant is the reference variant of its model; an agent that a variant names is compared with the
+    model that it asks. Without variants, models and agents are compared with the first of them.
     """
-    pairs = [*_pair_variants(report)]
+    pairs = [*_pair_variants(report)] if report.get("variants") else [*_pair_models(report)]
     if not pairs:
         return []
     columns = build_campaign(report).models
     compared = [_compare_model(columns[old], columns[new], old, new, len(pairs)) for old, new in pairs]
-    return _conclude(compared, "variants")
+    return _conclude(compared, "variants" if report.get("variants") else "models")
+
+
+def add_column_comparisons(report: dict[str, Any]) -> None:
+    """Add `column_comparisons` to a report of several columns."""
+    if len(report["models"]) > 1 and (compared := compare_columns(report)):
+        report["column_comparisons"] = [each.as_dict() for each in compared]
 
 
 def _pair_variants(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -235,6 +242,12 @@ def _pair_variants(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         reference = references.get(model_id) or references.get(model_id.partition("+")[2])
         if reference is not None and column_of(entry) != reference:
             yield reference, column_of(entry)
+
+
+def _pair_models(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the first column and each other one. Scripted models are left out: their scripts decide, not a model."""
+    columns = [column_of(entry) for entry in report["models"] if not entry["scripted"]]
+    yield from ((columns[0], column) for column in columns[1:])
 
 
 def _match_models(baseline: Campaign, current: Campaign) -> list[tuple[str, str]]:

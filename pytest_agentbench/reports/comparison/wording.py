@@ -71,6 +71,13 @@ def compared_with(comparison: Mapping[str, Any]) -> str:
     return f"{title} compared with {side_name(baseline)}"
 
 
+def columns_title(report: Mapping[str, Any]) -> str:
+    """Return the title of a report's columns against their reference."""
+    if report.get("variants"):
+        return f"variants compared with {report['reference_variant']}"
+    return f"models compared with {report['column_comparisons'][0]['baseline_model_id']}"
+
+
 def side_name(side: Mapping[str, Any]) -> str:
     """Return the report and its model, as the command line names them."""
     name = side["report"] or "this session"
