@@ -215,26 +215,6 @@ def test_a_file_is_no_folder(tmp_path, monkeypatch, capsys):
     assert "cannot be written: Not a directory" in capsys.readouterr().err
 
 
-def test_a_folder_may_be_called_dataset(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as raised:
-        main(["new", "dataset"])
-    assert raised.value.code == 2
-    assert "dataset: found no FILE" in capsys.readouterr().err
-    assert main(["init", "./dataset"]) == 0
-    assert Path("dataset/cases/models.yaml").is_file()
-
-
-@pytest.mark.parametrize("argv", [["bench", "rows.jsonl"], ["bench", "--output", "x"]])
-def test_options_of_a_dataset_are_refused_elsewhere(tmp_path, monkeypatch, capsys, argv):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as raised:
-        main(["init", *argv])
-    assert raised.value.code == 2
-    assert "expected `dataset` before a FILE" in capsys.readouterr().err
-    assert files(tmp_path) == []
-
-
 @pytest.mark.parametrize(("name", "called"), [("A b_c!", "a-b-c"), ("评测", "benchmark"), ("3d", "3d")])
 def test_the_project_has_a_name_that_python_takes(tmp_path, monkeypatch, name, called):
     monkeypatch.chdir(tmp_path)

@@ -220,6 +220,8 @@ def options_table() -> str:
     )
     of_agents = "run cases of the runner agent with this agent in place of theirs (repeatable; each with each model)"
     rows.append(f"| `--agentbench-agent NAME` | `agentbench_agent` | {of_agents} |")
+    of_variants = "run cases in this [variant](variants.md) of the suite or run profile, or declare one (repeatable)"
+    rows.append(f"| `--agentbench-variant NAME[={{...}}]` | `agentbench_variant` | {of_variants} |")
     for option in OPTIONS:
         ini = f"`agentbench_{option.name.replace('-', '_')}`" if option.ini else ""
         rows.append(f"| `--agentbench-{option.name} {option.metavar}` | {ini} | {option.help.replace('|', '/')} |")
