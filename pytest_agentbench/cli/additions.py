@@ -64,14 +64,23 @@ def _declared_for(folder: Path) -> dict[str, frozenset[str]]:
     """Return the registered names by field of Known."""
     declared: dict[str, frozenset[str]] = {}
     for path in _conftests_above(folder):
-        try:
-            tree = ast.parse(read_file(path, MAX_TEXT))
-        except (OSError, SyntaxError, ValueError, RecursionError):
-            continue  # there is no such file, or pytest reports its error
-        for node in tree.body:
-            if isinstance(node, ast.FunctionDef) and (field := _WORDS.get(node.name)) in Known._fields:
-                declared[field] = declared.get(field, frozenset()) | frozenset(_list_returned_keys(node))
+        for field, names in _read_declared(path).items():
+            declared[field] = declared.get(field, frozenset()) | names
     return declared
+
+
+@cache  # a project of 10,000 case folders has one conftest above them all
+def _read_declared(path: Path) -> dict[str, frozenset[str]]:
+    """Return the names that one conftest file registers, by field of Known."""
+    try:
+        tree = ast.parse(read_file(path, MAX_TEXT))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return {}  # there is no such file, or pytest reports its error
+    return {
+        field: frozenset(_list_returned_keys(node))
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and (field := _WORDS.get(node.name, "")) in Known._fields
+    }
 
 
 def _list_returned_keys(function: ast.FunctionDef) -> Iterator[str]:
