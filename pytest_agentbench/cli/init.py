@@ -65,20 +65,13 @@ def run(args: argparse.Namespace) -> int:
 
 def begin_project(folder: Path) -> None:
     """Write the files and print the next steps. Raises ConfigError if one of the files exists already."""
+    from pytest_agentbench.cli.new import write_new_files
     from pytest_agentbench.cli.schema import SCHEMAS
 
     # All texts are made first: if one fails, nothing is written.
     texts = _make_project_files(folder)
     _refuse_existing(folder, texts)
-    try:
-        for name, text in texts.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # "x" and not "w": a file that came meanwhile is not overwritten.
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
-    except OSError as error:
-        raise ConfigError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from error
+    write_new_files({folder / name: text for name, text in texts.items()})
     print(f"{folder} is a project with one case:")
     for name in _FILES:
         print(f"  {name}")

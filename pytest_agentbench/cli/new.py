@@ -122,6 +122,11 @@ def _write(texts: Mapping[Path, str]) -> None:
     """Write the files. Raises ConfigError if one of them exists; then none is written."""
     if existing := [path for path in texts if os.path.lexists(path)]:
         raise ConfigError(f"{existing[0]}: exists already and is not overwritten; choose another name")
+    write_new_files(texts)
+
+
+def write_new_files(texts: Mapping[Path, str]) -> None:
+    """Write files that do not exist yet, with their folders. Raises ConfigError."""
     for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -144,11 +149,7 @@ def _begin_dataset(given: Path, to: Path | None) -> None:
     output = _choose_output(file, to)
     _refuse_second(file)
     text = schema_line("dataset", output) + descriptor_text(guess, os.path.relpath(file, output.parent), len(rows))
-    try:
-        with output.open("x", encoding="utf-8") as target:
-            target.write(text)
-    except OSError as error:
-        raise ConfigError(f"{output}: cannot be written: {error.strerror or error}") from error
+    write_new_files({output: text})
     _print_guess(guess, output, len(rows))
 
 
