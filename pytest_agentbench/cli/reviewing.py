@@ -10,15 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_agentbench.bounded.folders import lies_below
 from pytest_agentbench.cli.output import Standard
 from pytest_agentbench.cli.review_text import render_run
 from pytest_agentbench.engine.run_plan import rubric_hash
-from pytest_agentbench.errors import ConfigError, InfrastructureError
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.reports.human_agreement import Label
-from pytest_agentbench.store.documents import load_run
+from pytest_agentbench.reports.stored_runs import load_stored_run
 
 _VERDICTS: dict[str, Literal["passed", "failed"]] = {
     "p": "passed",
@@ -88,17 +87,9 @@ def _rank_run(seed: int, run_id: str) -> bytes:
 
 def _load_stored(output: Path, row: Mapping[str, Any]) -> RunArtifact | None:
     """Return the run of a row, or None if it is missing or its file holds another run."""
-    if row["artifact"] is None:
-        return None
-    try:
-        # The report may be a stranger's: it names no file outside of the folder.
-        if not lies_below(str(output), row["artifact"]):
-            return None
-        artifact = load_run(output, row["artifact"])
-    except (InfrastructureError, ValueError):
-        return None
+    artifact = load_stored_run(row, output).run
     # A later session may have stored another run in its place.
-    if artifact.run_id == row["run_id"]:
+    if artifact is not None and artifact.run_id == row["run_id"]:
         return artifact
     return None
 
