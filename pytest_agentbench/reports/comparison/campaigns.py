@@ -136,7 +136,7 @@ def build_campaign(report: Mapping[str, Any], name: str | None = None, model: st
 
 def _gather_case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:
     # By repetition, not as they were reported: xdist reports in another order each time, and the first runs count
-    judged = [row for row in sorted(rows, key=lambda row: row["repetition"]) if has_verdict(row)]
+    judged = [*filter(has_verdict, sorted(rows, key=lambda row: row["repetition"]))]
     verdicts = [verdict for row in rows for verdict in row.get("judged", ())]
     return CaseRuns(
         key=key,
@@ -153,8 +153,8 @@ def _gather_case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:
         rubrics=frozenset((verdict["by"], verdict["rubric"]) for verdict in verdicts),
         dropped=frozenset(list_dropped(rows)),
         dataset=rows[0]["dataset"],
-        failed=next((row for row in rows if row["outcome"] == "failed"), None),
-        passed=next((row for row in rows if row["outcome"] == "passed"), None),
+        failed=next((row for row in judged if row["outcome"] == "failed"), None),
+        passed=next((row for row in judged if row["outcome"] == "passed"), None),
     )
 
 

@@ -229,7 +229,7 @@ def compare_columns(report: Mapping[str, Any]) -> list[ModelComparison]:
 
 def add_column_comparisons(report: dict[str, Any]) -> None:
     """Add `column_comparisons` to a report of several columns."""
-    if len(report["models"]) > 1 and (compared := compare_columns(report)):
+    if compared := compare_columns(report):
         report["column_comparisons"] = [each.as_dict() for each in compared]
 
 
