@@ -153,10 +153,14 @@ class RunAhead:
     def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
         """Pause the engine before session fixtures, for example the runner, are torn down; also after -x.
 
-        The engine is not closed, because pytest-rerunfailures sets the last item up again after this.
+        The engine is not closed, because pytest-rerunfailures sets the last item up again after this. pytest also
+        names no next item once the session is to stop: then requests in flight have the grace first.
         """
         if nextitem is None:
-            self.engine.pause()
+            try:
+                self._wait_for_flights()
+            finally:
+                self.engine.pause()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
@@ -213,8 +217,8 @@ class RunAhead:
         if order == "drain":
             self.engine.drain(rest[0])
         elif order == "finish" and self.grace:
-            self.session.shouldstop = rest[0]
             self._finish(rest[0])
+            self.session.shouldstop = rest[0]  # second: pytest's thread waits for flights once it sees this
         elif order in ("stop", "finish"):
             self.session.shouldstop = rest[0]
             self.engine.halt(rest[0])

@@ -160,11 +160,13 @@ class LookAhead:
     def finish(self, reason: str, seconds: float, on_idle: Callable[[], None]) -> None:
         """Start no further run, and let runs send no further request. Cancel runs in flight after `seconds`.
 
-        Runs that need no further request end as usual. `on_idle` is called on the engine's thread once nothing is in
-        flight.
+        Runs that need no further request end as usual. `on_idle` is called once nothing is in flight, on the engine's
+        thread or at once if that does not run. It may be called twice.
         """
         self.stopped, self.drained = self.stopped or reason, self.drained or reason
         self.post(self._finish, seconds, on_idle)
+        if not self.thread.is_alive():  # in a worker that has just taken the place of another
+            on_idle()
 
     def pause(self) -> None:
         """Cancel runs in flight and end the thread; a later request for a job starts a new thread.

@@ -418,6 +418,15 @@ def test_tick_is_called_while_pytest_waits():
     assert ticked.is_set()
 
 
+def test_an_engine_that_has_run_nothing_is_idle_at_once():
+    idle = []
+    with Engine(ok) as engine:
+        engine.plan(planned := jobs(2))
+        engine.look.finish("ended by SIGTERM", 60, lambda: idle.append(True))
+        assert idle
+        assert engine.result(planned[0]).not_run == "ended by SIGTERM"
+
+
 def test_draining_finishes_jobs_in_flight_and_starts_nothing_more():
     started, go = [], asyncio.Event()
 

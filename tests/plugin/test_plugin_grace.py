@@ -100,12 +100,18 @@ def test_runs_in_flight_at_a_signal_are_stored_and_not_paid_again(bench, endpoin
 def test_runs_in_flight_in_a_worker_at_a_signal_are_not_paid_again(bench, endpoint):
     bench.write("conftest.py", "import os\ndef pytest_sessionstart():\n    open(f'{os.getpid()}.pid', 'w').close()\n")
     prepare(bench, endpoint)
-    with session(bench, endpoint, "-n2") as process:
+    # Each worker begins three runs, and one goes on: meanwhile the other worker begins two, which do not end together.
+    seconds = {4: 3, 5: 3, 6: 3, 7: 3, 8: 4, 9: 4}
+    endpoint.latency, endpoint.delays = 1, {f"question {number}?": more - 1 for number, more in seconds.items()}
+    with session(bench, endpoint, "-n2", "--agentbench-concurrency=6", asked=6) as process:
         [worker, *_] = [int(path.stem) for path in bench.path.glob("*.pid") if int(path.stem) != process.pid]
         os.kill(worker, signal.SIGTERM)
+        began = time.monotonic()
         text = process.communicate(timeout=40)[0]
     assert process.returncode == 128 + signal.SIGTERM, text
-    paid = len(endpoint.requests)  # the other worker may have asked once more before it heard of the signal
+    assert time.monotonic() - began < 18, "it waited for the worker that took the first one's place"
+    paid = len(endpoint.requests)
+    assert paid >= 8, "the other worker asks once more before it hears of the signal"
     assert asked_again(bench, endpoint) == COUNT - paid
 
 

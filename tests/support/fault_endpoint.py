@@ -16,7 +16,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -91,6 +91,8 @@ class Request:
 class FaultEndpoint:
     choose: Choose = lambda message, nth: "ok"
     latency: float = 0.0
+    delays: Mapping[str, float] = field(default_factory=dict)
+    """Further seconds of latency, by the last user message."""
     quick: frozenset[str] = frozenset()
     """Faults that are answered without the latency, as by a firewall."""
     retry_after: float = 0.02
@@ -173,7 +175,7 @@ class FaultEndpoint:
             self._sent[message] += 1
             self.requests.append(Request(message, fault, body, headers, line.split()[1]))
             if self.latency and fault not in self.quick:
-                await asyncio.sleep(self.latency)
+                await asyncio.sleep(self.latency + self.delays.get(message, 0))
             return await self._respond(writer, fault, body)
         finally:
             self._active -= 1
