@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.cli.output import Standard
+from pytest_agentbench.cli.report_options import REPORT, find_report
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.terminal_text import count_text, visible
 
@@ -29,14 +30,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "passed. Each answer is appended to a file at once. A labelled run is shown again only if the judge or the "
         "rubric has changed. Sessions, and agentbench report --human, compare judges with the file.",
     )
-    default = Path("outputs/report.json")
     parser.add_argument(
         "report",
         nargs="?",
         type=Path,
-        default=default,
+        default=REPORT,
         metavar="REPORT.json",
-        help=f"the report, or its folder (default: {default})",
+        help=f"the report, or its folder (default: {REPORT})",
     )
     parser.add_argument("--annotator", type=_parse_name, metavar="NAME", help="who answers (default: the user's name)")
     parser.add_argument("--sample", type=_parse_positive, metavar="N", help="only N of the runs, drawn at random")
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
     path = args.human or Path(HUMAN_FILE)
     annotator = args.annotator or _find_user_name()
-    source = args.report / "report.json" if args.report.is_dir() else args.report
+    source = find_report(args.report)
     report = read_report(source)
     require_plain(path)
     labels = read_labels(path) if path.exists() else []

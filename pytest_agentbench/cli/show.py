@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.cli.output import Standard, printable
+from pytest_agentbench.cli.report_options import add_report_options, find_report
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.terminal_text import count_text
 
@@ -21,7 +22,6 @@ _MARKS = {"passed": {"green": True}, "failed": {"red": True}, "error": {"red": T
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command with its options."""
-    default = Path("outputs/report.json")
     parser = subparsers.add_parser(
         "show",
         help="show a run: why it failed, question, answer and conversation",
@@ -34,19 +34,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         nargs="?",
         help="the run's node id as pytest prints it, the part of it after `::`, or the id of its case",
     )
-    parser.add_argument(
-        "--report",
-        type=Path,
-        default=default,
-        metavar="REPORT.json",
-        help=f"the report, or its folder (default: {default})",
-    )
-    parser.add_argument(
-        "--runs",
-        type=Path,
-        metavar="DIR",
-        help="the runs' output folder (default: the report's folder if it has a store of runs, else outputs)",
-    )
+    add_report_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.reports.reading import read_report
     from pytest_agentbench.reports.stored_runs import find_output
 
-    source = args.report / "report.json" if args.report.is_dir() else args.report
+    source = find_report(args.report)
     rows = read_report(source)["runs"]
     terminal = Standard()
     if args.nodeid is None:

@@ -69,7 +69,7 @@ class Gateways:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
-        """Raise Exit if a worker on another machine never came up: starting it again would not help."""
+        """Raise Exit if a worker on another machine is lost before all have collected: a new one would be lost too."""
         self._stop_timer(node.gateway.id)
         if error and self._is_awaited(node):
             pytest.exit(_describe_failed_start(node.gateway.spec, error), returncode=pytest.ExitCode.USAGE_ERROR)

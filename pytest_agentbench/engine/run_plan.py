@@ -86,11 +86,11 @@ def refuse_floating_images(case: Case, profile: RunProfile) -> None:
 
 
 async def expected_sandbox(attempt: Attempt) -> SandboxSpec | None:
-    """Return the sandbox that the run will probably start, by the case's tools. Its image is pulled or built here.
+    """Return the sandbox that the run will probably start for the case's tools, None if it starts none.
 
-    Return None for a runner's own sandbox, of which only the image is prepared. Raises as `sandbox_spec` does, and for
-    an image that cannot be pulled or built, before anything is paid for. A user's own agent may not use the case's
-    tools and gets no error for them.
+    Its image is pulled or built here, as are those of a runner's own sandbox and of verifiers. Raises as `sandbox_spec`
+    does, and for an image that cannot be pulled or built, before anything is paid for. A user's own agent may not use
+    the case's tools and gets no error for them.
     """
     services, case, run_plan, plan = attempt.services, attempt.case, attempt.run_plan, attempt.plan
     if run_plan.prepared.sandbox is not None:

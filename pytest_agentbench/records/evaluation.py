@@ -64,7 +64,7 @@ class ExpectationVerdict(Record):
 
 
 class JudgeVerdict(Record):
-    """One reply of a judge that keeps the contract; all scores 0-10."""
+    """One reply of a judge that keeps the contract. Scores are 0-10; `met` of an expectation is 0-1."""
 
     summary: str
     dimensions: dict[str, Scored]

@@ -122,6 +122,7 @@ class _RunFolder:
                 yield name
 
     def is_superseded(self, name: str) -> bool:
+        """Return whether a displaced run has another one in its place that makes it useless."""
         if self.contents.is_in_use(self.folder, name):
             return False
         run, newer = self.run(name), self.run(f"run_{self.folder.files[name].repetition}.json")
@@ -137,7 +138,10 @@ class _RunFolder:
         return _is_old(self.contents, self._path(name))
 
     def holds_run_of(self, name: str, evaluation: Evaluation) -> bool:
-        """Return whether the verdict is on the run in this file; False if the run cannot be read."""
+        """Return whether the verdict is on the run in this file.
+
+        True also for a run that cannot be read now, and for a broken one that is kept: it may be the verdict's.
+        """
         with contextlib.suppress(OSError):
             # A trace may have megabytes, so look for the run_id in the JSON text
             content = self.contents.documents.read(self._path(name)) or b""

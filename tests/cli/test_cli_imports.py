@@ -16,7 +16,7 @@ from pytest_agentbench.cli.commands import find_commands
 
 PACKS = find_commands({})
 HEAVY = {"asyncio", "pydantic", "pytest", "regex", "rich", "yaml"}
-SHARED = {"cli", "cli.commands", "cli.output", "errors", "extensions", "terminal_text"}
+SHARED = {"cli", "cli.commands", "cli.output", "cli.report_options", "errors", "extensions", "terminal_text"}
 """Modules of ours that any command may import."""
 LISTED = """
 bounded.files bounded.patterns cli.list cli.places records.base records.case records.check_specs

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_agentbench.cli.report_options import add_report_options, find_report
 from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 DEPLOYMENTS = ("self_deployed", "externally_managed", "unknown")
 AVAILABILITIES = ("open_weights", "closed_weights", "unknown")
-_REPORT = Path("outputs/report.json")
 _SHOWN = 10
 """Maximum notes that are printed."""
 
@@ -42,26 +42,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write to")
-    parser.add_argument(
-        "--report",
-        type=Path,
-        default=_REPORT,
-        metavar="REPORT.json",
-        help=f"the report, or its folder (default: {_REPORT})",
-    )
-    parser.add_argument(
-        "--runs",
-        type=Path,
-        metavar="DIR",
-        help="the runs' output folder (default: the report's folder if it has a store of runs, else outputs)",
-    )
+    add_report_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write a file, or a pair of files, for each column of the report. Return 1 if nothing can be exported."""
     from pytest_agentbench.packs.exporters.columns import read_columns
 
-    source = args.report / "report.json" if args.report.is_dir() else args.report
+    source = find_report(args.report)
     columns = read_columns(source, args.runs)
     notes: list[str] = []
     written = 0

@@ -36,7 +36,6 @@ from pytest_agentbench.packs.research.fact.citations import (
 )
 from pytest_agentbench.packs.research.fact.row_files import EndedRows, HeadRow, StoredRows
 from pytest_agentbench.packs.research.fact.rows import (
-    COUNTED_STAGES,
     STAGES,
     CitedPage,
     Contents,
@@ -49,6 +48,7 @@ from pytest_agentbench.packs.research.fact.rows import (
     dump_pages,
     extract_citations,
     find_failure,
+    list_counted_stages,
     score_fact,
     scrape_pages,
     validate_pages,
@@ -167,7 +167,7 @@ async def _count_labels(
             rows += _find_lost_reports(call, source, rows, reports, languages)
 
         async def score(row: HeadRow) -> Counts:
-            if (failed := find_failure(row.data or {}, COUNTED_STAGES[call.args.compat])) is not None:
+            if (failed := find_failure(row.data or {}, list_counted_stages(compat=call.args.compat))) is not None:
                 raise FailedBefore(*failed)
             require_value(row)
             try:

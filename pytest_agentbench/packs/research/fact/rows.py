@@ -104,8 +104,10 @@ async def validate(
             # A statement that a part has backed needs no further part.
             open_facts = [at for at, labels_so_far in enumerate(labels_by_fact) if "supported" not in labels_so_far]
             ask = partial(_validate, asking, case_id, language, part, request=number)
-            label_groups = await ask_list_by_halves([group[at] for at in open_facts], 1, ask) if open_facts else []
-            for at, label in zip(open_facts, label_groups, strict=True):
+            if not open_facts:
+                break
+            part_labels = await ask_list_by_halves([group[at] for at in open_facts], 1, ask)
+            for at, label in zip(open_facts, part_labels, strict=True):
                 labels_by_fact[at].add(label)
         return [_merge_labels(fact_labels) for fact_labels in labels_by_fact]
 
@@ -184,8 +186,13 @@ async def _validate(
 STAGES = ("extract", "deduplicate", "scrape", "validate")
 """Each adds its keys to a row, or `<stage>_error`."""
 
-COUNTED_STAGES = {False: STAGES, True: STAGES[:-1]}
-"""Stages whose failure leaves a row uncounted; True: in compat mode, which counts the addresses that have labels."""
+
+def list_counted_stages(*, compat: bool) -> tuple[str, ...]:
+    """Return the stages whose failure leaves a row uncounted. In compat mode the addresses that have labels count."""
+    if compat:
+        return STAGES[:-1]
+    return STAGES
+
 
 NO_URL = f"{SCRAPE_FAILED}the report gives no address"
 
@@ -375,7 +382,7 @@ def count_row(row: FactRow) -> Counts:
     An OriginalFactRow counts by its labels, also if single addresses have failed.
     """
     original = isinstance(row, OriginalFactRow)
-    if (failed := find_failure(row.model_extra or {}, COUNTED_STAGES[original])) is not None:
+    if (failed := find_failure(row.model_extra or {}, list_counted_stages(compat=original))) is not None:
         raise Unscored("failed in {}: {}".format(*failed))
     if row.citations_deduped is None:
         raise Unscored("citations_deduped: missing, expected the pages that `fact validate` has compared")
