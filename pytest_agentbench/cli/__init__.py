@@ -1,7 +1,7 @@
 """The `agentbench` command, for work that needs no pytest session.
 
-Others use: commands, dataset_guesses, dataset_text, doctor_needs, list, merging, output, places, report_options, schema,
-servers
+Others use: commands, dataset_guesses, dataset_text, doctor_needs, list, merging, output, places, report_options,
+schema, servers
 """
 
 from __future__ import annotations
