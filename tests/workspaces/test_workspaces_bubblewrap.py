@@ -66,6 +66,20 @@ def test_sees_the_system_and_the_workspace_only(workspace: Workspace, tmp_path: 
 
 
 @needs_bubblewrap
+def test_a_program_can_open_its_output_at_once(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = subprocess.Popen
+
+    def start_and_wait(*args, **options):
+        process = start(*args, **options)
+        process.wait(20)  # all that this process does after the start comes too late
+        return process
+
+    run(workspace, "true")  # what is tried out once, with programs of its own
+    monkeypatch.setattr(subprocess, "Popen", start_and_wait)
+    assert run(workspace, "echo one > /dev/stdout; echo two > /dev/stderr").output == "one\ntwo\n"
+
+
+@needs_bubblewrap
 def test_writes_in_the_workspace_only(workspace: Workspace) -> None:
     folders, files = "/ /etc /usr /usr/local/bin /dev /run /var", "/etc/passwd /proc/sys/kernel/core_pattern"
     result = run(

@@ -34,7 +34,7 @@ from pytest_agentbench.workspaces.sandboxes.bwrap import (
     user_files,
 )
 from pytest_agentbench.workspaces.sandboxes.host import HostSandbox
-from pytest_agentbench.workspaces.sandboxes.programs import Program
+from pytest_agentbench.workspaces.sandboxes.programs import Program, start_with_own_output
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
 from pytest_agentbench.workspaces.sessions import Owners
 from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Workspace
@@ -239,15 +239,13 @@ def _start_bwrap(
         seccomp, passwd, group = (
             _fill_pipe(content, opened) for content in (require_seccomp_filter(), *user_files(view))
         )
-        return subprocess.Popen(
+        return start_with_own_output(
             bwrap_command(view, argv, Inputs(seccomp, passwd, group, reports)),
+            owner=view.user,
             env=sandbox_environment(view, environment),
             stdin=stdin,
-            stdout=subprocess.PIPE,
             stderr=stderr,
             pass_fds=(seccomp, passwd, group, reports, *keep),
-            start_new_session=True,
-            bufsize=0,
         )
 
 

@@ -113,9 +113,6 @@ class HostSandbox(SharedFolder, ABC):
         self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int = subprocess.STDOUT
     ) -> Program:
         program = self._start(argv, stdin, environment, stderr)
-        for pipe in (program.process.stdout, program.process.stderr):
-            if pipe is not None:
-                give_ownership(pipe.fileno(), self.workspace.owner)
         if not self._live:
             self._watchdog.begin(self._watch)
         self._live.add(program)

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
@@ -298,6 +298,45 @@ class _StderrTail:
             asyncio.get_running_loop().remove_reader(self._pipe.fileno())
         self._words.add(data)
         return bool(data)
+
+
+def start_with_own_output(
+    argv: Sequence[str],
+    *,
+    owner: int | None,
+    env: Mapping[str, str],
+    stdin: int,
+    stderr: int,
+    pass_fds: Sequence[int],
+) -> subprocess.Popen[bytes]:
+    """Start a program in a new session, with pipes for its output that belong to `owner`. Raises OSError.
+
+    They belong to it before the program runs, which may open /dev/stderr at once. `stderr` is subprocess.STDOUT, or
+    subprocess.PIPE for a separate pipe.
+    """
+    pipes = [os.pipe() for _ in range(2 if stderr == subprocess.PIPE else 1)]
+    try:
+        for _, writes in pipes:
+            give_ownership(writes, owner)
+        process = subprocess.Popen(
+            argv,
+            env=env,
+            stdin=stdin,
+            stdout=pipes[0][1],
+            stderr=pipes[-1][1],
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+    except BaseException:
+        for reads, _ in pipes:
+            os.close(reads)
+        raise
+    finally:
+        for _, writes in pipes:
+            os.close(writes)
+    process.stdout, *errors = (os.fdopen(reads, "rb", 0) for reads, _ in pipes)
+    process.stderr = errors[0] if errors else None
+    return process
 
 
 def open_input(content: bytes, owner: int | None) -> int:
