@@ -101,9 +101,9 @@ def _write_tools(server: ListedServer, schemas: bool) -> Iterator[str]:
     if server.listing is None:
         yield from _write_failure(server)
         return
-    about = f"{server.listing.server_name} {server.listing.server_version}".strip()
+    about = f"{server.listing.server_name} {server.listing.server_version}".strip() or "a server without a name"
     how = "stored earlier; --refresh lists them again" if server.seconds is None else f"{server.seconds:.1f} s"
-    yield printable(f"{server.name}: {_count_tools(server.listing)} of {about or 'a server without a name'} ({how})")
+    yield printable(f"{server.name}: {_count_tools(server.listing)} of {about}, MCP {server.listing.protocol} ({how})")
     for tool in server.listing.tools:
         yield printable(f"  {tool.name}({', '.join(_list_parameters(tool))})")
         description = " ".join(tool.description.split())
@@ -130,11 +130,13 @@ def _list_parameters(tool: ServerTool) -> Iterator[str]:
 
 
 def _make_document(server: ListedServer) -> dict[str, Any]:
-    version, tools = (None, ()) if server.listing is None else (server.listing.server_version, server.listing.tools)
+    listing = server.listing
+    tools = () if listing is None else listing.tools
     return {
         "server": server.name,
         "problem": server.problem,
-        "version": version,
+        "version": None if listing is None else listing.server_version,
+        "protocol": None if listing is None else listing.protocol,
         "seconds": server.seconds,
         "tools": [tool.model_dump(include={"name", "description", "input_schema"}) for tool in tools],
     }

@@ -58,7 +58,15 @@ from pytest_agentbench.errors import (
     as_alike,
 )
 from pytest_agentbench.records.case import Case, name_column
-from pytest_agentbench.records.run import SERVERS_NOTE, STEADY_ENDS, WORKSPACE_NOTE, RunArtifact, TraceEvent, Usage
+from pytest_agentbench.records.run import (
+    MCP_PROTOCOL,
+    SERVERS_NOTE,
+    STEADY_ENDS,
+    WORKSPACE_NOTE,
+    RunArtifact,
+    TraceEvent,
+    Usage,
+)
 from pytest_agentbench.runners.base import (
     Recorder,
     RunContext,
@@ -445,11 +453,14 @@ async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
     return _Ended(context, end, started_at, seconds, before, template, cassette, unwritable)
 
 
+_OUR_METADATA = (WORKSPACE_NOTE, SERVERS_NOTE, MCP_PROTOCOL)
+
+
 def _artifact(attempt: Attempt, ended: _Ended, kept_files: KeptFiles, run_id: str) -> RunArtifact:
     """Return all that is known of the run."""
     run_plan = attempt.run_plan
     plan, model, trace, offered = attempt.plan, run_plan.model, ended.context.trace, ended.context.offered
-    own = {name: value for name, value in ended.end.metadata.items() if name not in (WORKSPACE_NOTE, SERVERS_NOTE)}
+    own = {name: value for name, value in ended.end.metadata.items() if name not in _OUR_METADATA}
     return RunArtifact(
         run_id=run_id,
         case_id=attempt.case.case_id,
@@ -484,11 +495,16 @@ def _artifact(attempt: Attempt, ended: _Ended, kept_files: KeptFiles, run_id: st
 
 
 def _servers_note(attempt: Attempt, servers: RunServers | None) -> dict[str, Any]:
-    """Return the metadata on servers that the run can do without; nothing if it has none."""
-    if servers is None or not servers.optional:
-        return {}
-    left_out = {name: attempt.services.redactor.text(reason) for name, reason in sorted(servers.left_out.items())}
-    return {SERVERS_NOTE: {"optional": len(servers.optional), "left_out": left_out}}
+    """Return the metadata on the run's servers: versions of MCP, and the servers that it can do without."""
+    note: dict[str, Any] = {}
+    if servers is None:
+        return note
+    if servers.protocols:
+        note[MCP_PROTOCOL] = {name: servers.protocols[name] for name in sorted(servers.protocols)}
+    if servers.optional:
+        left_out = {name: attempt.services.redactor.text(reason) for name, reason in sorted(servers.left_out.items())}
+        note[SERVERS_NOTE] = {"optional": len(servers.optional), "left_out": left_out}
+    return note
 
 
 def _annotated(trace: Recorder, offered: Sequence[Tool], warn: Callable[[str], None]) -> tuple[TraceEvent, ...]:

@@ -252,6 +252,9 @@ SERVERS_NOTE = "agentbench.servers"
 `optional` is their number, `left_out` maps the names of those that were not offered to the reasons.
 """
 
+MCP_PROTOCOL = "agentbench.mcp_protocol"
+"""In a run's metadata: the versions of MCP that its servers were asked in, by their names."""
+
 
 class RunError(Record):
     """The reason why a run's status is not success."""

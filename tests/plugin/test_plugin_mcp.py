@@ -32,6 +32,7 @@ def test_tools_of_servers_are_called_by_the_names_that_a_provider_takes(mcp: Mcp
     trace = mcp.artifact(finished, "sum")["trace"]
     assert [event["name"] for event in trace if event["type"] == "tool_call"] == ["Test:add", "Test:echo"]
     assert "Test:add" in mcp.artifact(finished, "sum")["request"]["tools"]
+    assert mcp.artifact(finished, "sum")["metadata"]["agentbench.mcp_protocol"] == {"Test": "2025-06-18"}
     assert mcp.names() == ["one"]
 
 

@@ -59,6 +59,7 @@ def test_lists_and_calls_in_every_sandbox(kind: str) -> None:
     async def scene(connection: Connection) -> None:
         listing = await connection.listing()
         assert (listing.server_name, listing.server_version) == ("calculator", "3.1")
+        assert listing.protocol == "2025-06-18"
         add = next(tool for tool in listing.tools if tool.name == "add")
         assert (add.tool_id, add.description) == ("Test:add", "Tool add.")
         assert add.input_schema["required"] == ["a", "b"]
@@ -544,7 +545,9 @@ def test_a_server_that_dies_during_a_listing_is_reported_with_its_last_output() 
 @pytest.mark.parametrize("protocol", ["2024-11-05", "2025-03-26", "2025-06-18", ""])
 def test_older_protocols_are_spoken(protocol: str) -> None:
     async def scene(connection: Connection) -> None:
-        assert (await connection.listing()).tools
+        listing = await connection.listing()
+        assert listing.tools
+        assert listing.protocol == (protocol or "2025-06-18")
         assert (await connection.call("echo", {"text": protocol})).text == protocol
 
     play(scene, "--protocol", protocol)

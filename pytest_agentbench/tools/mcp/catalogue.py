@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 CATALOGUES = "mcp/catalogues"
 """Folder of listings in the output folder."""
 
-_FORMAT = 2
+_FORMAT = 3
 """Version of the stored listings, a part of every key. Raise it when their meaning changes."""
 
 _WRITTEN_SUFFIXES = (".log", ".db", ".db3", ".sqlite", ".sqlite3")

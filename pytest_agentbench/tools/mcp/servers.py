@@ -36,10 +36,14 @@ class ServerTool(Record):
 
 
 class Listing(Record):
-    """The tools of one server, in its order, and the server's own name and version."""
+    """The tools of one server, in its order, and the server's own name and version.
+
+    `protocol` is the version of MCP that it was asked in, "" in a listing from a cassette.
+    """
 
     server_name: str
     server_version: str
+    protocol: str = ""
     tools: tuple[ServerTool, ...]
 
 
@@ -116,8 +120,8 @@ class TrimmedServer:
 class RunServers:
     """The servers of one run, by name. `tools` are all their tools, in the order of the servers.
 
-    `optional` are the names of servers that the run can do without. `left_out` maps those that are not offered to the
-    reasons.
+    `protocols` are the versions of MCP by the servers' names, as far as they are known. `optional` are the names of
+    servers that the run can do without. `left_out` maps those that are not offered to the reasons.
     """
 
     def __init__(
@@ -127,9 +131,10 @@ class RunServers:
         ended: Callable[[], Awaitable[None]],
         optional: Collection[str] = (),
         left_out: Mapping[str, str] = MappingProxyType({}),
+        protocols: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Store the servers. `ended` is awaited once they have stopped."""
-        self.tools, self.optional, self.left_out = tools, optional, left_out
+        self.tools, self.optional, self.left_out, self.protocols = tools, optional, left_out, protocols
         self._servers = servers
         self._ended = ended
 
@@ -166,15 +171,19 @@ async def list_servers(
     error is raised.
     """
     failed = dict(left_out)
+    protocols: dict[str, str] = {}
 
     async def list_tools(name: str, server: ToolServer) -> tuple[ServerTool, ...]:
         try:
-            return (await server.listing()).tools
+            listing = await server.listing()
         except (McpServerError, SandboxError, UnavailableError) as error:
             if name not in optional:
                 raise
             failed[name] = str(error)
             return ()
+        if listing.protocol:
+            protocols[name] = listing.protocol
+        return listing.tools
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -186,7 +195,7 @@ async def list_servers(
             raise error.exceptions[0] from None
         raise
     tools = tuple(tool for task in listings for tool in task.result())
-    return RunServers(servers, tools, ended, optional, failed)
+    return RunServers(servers, tools, ended, optional, failed, protocols)
 
 
 async def _call_tool(server: ToolServer, tool: str, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:

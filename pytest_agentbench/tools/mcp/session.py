@@ -172,7 +172,12 @@ class ServerSession:
         name = version = ""
         if (info := client.server_info) is not None:
             name, version = info.name, info.version
-        return Listing(server_name=name, server_version=version, tools=server_tools(self._way.name, tools))
+        return Listing(
+            server_name=name,
+            server_version=version,
+            protocol=client.protocol_version,
+            tools=server_tools(self._way.name, tools),
+        )
 
     async def call(self, tool: str, arguments: dict[str, Any], seconds: float) -> CallResult:
         """Return a tool's result. Raises McpCallError, McpServerError if the server ends, and as `client` does."""
