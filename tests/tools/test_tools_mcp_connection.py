@@ -547,7 +547,7 @@ def test_older_protocols_are_spoken(protocol: str) -> None:
     async def scene(connection: Connection) -> None:
         listing = await connection.listing()
         assert listing.tools
-        assert listing.protocol == (protocol or "2025-06-18")
+        assert listing.protocol == (protocol or "2025-11-25")
         assert (await connection.call("echo", {"text": protocol})).text == protocol
 
     play(scene, "--protocol", protocol)
