@@ -74,7 +74,7 @@ def _add_source(name: str, source: str, texts: dict[str, str], above: tuple[str,
 
 PageData = dict[str, Any]
 
-STYLES = ("style.css", "results.css", "run.css", "progress.css")
+STYLES = ("style.css", "results.css", "run.css", "answers.css", "progress.css")
 
 
 def write_page(

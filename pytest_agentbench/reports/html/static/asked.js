@@ -44,7 +44,7 @@ export function answerSection(app, place, run, where = null) {
     "section",
     { class: `answer-box ${row.outcome}` },
     el("h2", {}, verdictSign(row.outcome, row.outcome), el("span", { class: "faint" }, "Answer"), repetitionTabs(app, place), answer === null ? null : copyButton(textOf(answer).text)),
-    textBox(answer, { where, label: "Answer", prose: true, lines: 60, empty, mark: (text) => expectedMarked(text, place.each.expected) }),
+    textBox(answer, { where, label: "Answer", prose: true, markdown: true, lines: 60, empty, mark: (text) => expectedMarked(text, place.each.expected) }),
     row.message === null ? null : el("pre", { class: "message" }, row.message),
     row.outcome === "failed" ? failedStep(run) : null,
   );

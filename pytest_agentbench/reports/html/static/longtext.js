@@ -1,4 +1,5 @@
 import { el, show, visible } from "./dom.js";
+import { hasMarkup, markdownNodes } from "./markdown.js";
 import { count, plural } from "./text.js";
 
 const LINES = 30;
@@ -21,28 +22,35 @@ function withCuts(key, value) {
 
 /**
  * A text that others wrote, as it is: the first lines of a long one, all of it on demand.
- * `where` names the file that has what is cut. `prose` is not shown in columns, unless it has some. `mark(text)` gives the nodes of
- * a text, with parts of it marked.
+ * `where` names the file that has what is cut. `prose` is not shown in columns, unless it has some. `markdown` is rendered, and
+ * shown as it is on demand. `mark(text)` gives the nodes of a text, with parts of it marked.
  */
-export function textBox(value, { where = null, label = null, lines = LINES, empty = "empty", prose = false, mark = (part) => part } = {}) {
+export function textBox(value, { where = null, label = null, lines = LINES, empty = "empty", prose = false, markdown = false, mark = (part) => part } = {}) {
   const { text, of } = textOf(value);
   if (text === "") return el("p", { class: "faint" }, empty);
-  const box = el("pre", { class: prose && !LAID_OUT.test(text) ? "text prose" : "text", tabindex: "0", role: "group", "aria-label": label });
   const start = beginning(text, lines);
-  const rest = start.length < text.length ? el("button", { type: "button", class: "more", on: { click: whole } }) : null;
-  let open = false;
+  const rest = start.length < text.length ? toggle("more", () => (open = !open)) : null;
+  const source = markdown && hasMarkup(text) ? toggle("more source", () => (raw = !raw)) : null;
+  let [open, raw] = [false, source === null];
+  const node = el("div", { class: "textbox" }, el("div"), rest, source, of === null ? null : cutNote(text.length, of, where));
   draw();
-  return el("div", { class: "textbox" }, box, rest, of === null ? null : cutNote(text.length, of, where));
+  return node;
 
-  function draw() {
-    show(box, mark(open ? text : start));
-    box.classList.toggle("clipped", rest !== null && !open);
-    if (rest !== null) show(rest, open ? "Show less" : `Show all ${wholeSize(text)}`);
+  function toggle(style, change) {
+    const click = () => {
+      change();
+      draw();
+    };
+    return el("button", { type: "button", class: style, on: { click } });
   }
 
-  function whole() {
-    open = !open;
-    draw();
+  function draw() {
+    const shown = open ? text : start;
+    const style = raw ? (prose && !LAID_OUT.test(text) ? "text prose" : "text") : "text prose rendered";
+    const clipped = rest !== null && !open ? " clipped" : "";
+    node.firstChild.replaceWith(el(raw ? "pre" : "div", { class: style + clipped, tabindex: "0", role: "group", "aria-label": label }, raw ? mark(shown) : markdownNodes(shown, mark)));
+    if (rest !== null) show(rest, open ? "Show less" : `Show all ${wholeSize(text)}`);
+    if (source !== null) show(source, raw ? "Rendered" : "Raw");
   }
 }
 

@@ -96,7 +96,7 @@ function messageItem({ event }, places) {
   const name = event.name == null ? null : el("span", { class: "faint" }, ` ${event.name}`);
   return [
     eventHead(event, el("strong", { class: `role ${Object.hasOwn(FOLDED, role) ? role : "other"}` }, role), name),
-    textBox(event.content, { where: places.run, label: `Message of ${role}`, lines: FOLDED[role] ?? 30, prose: true }),
+    textBox(event.content, { where: places.run, label: `Message of ${role}`, lines: FOLDED[role] ?? 30, prose: true, markdown: role === "assistant" }),
   ];
 }
 
@@ -139,7 +139,7 @@ function runnerItem({ event }) {
 }
 
 function finalItem({ event }, places) {
-  return [eventHead(event, el("strong", { class: "role final" }, "answer")), textBox(event.content, { where: places.run, label: "Answer", lines: 8, prose: true, empty: "The answer is empty." })];
+  return [eventHead(event, el("strong", { class: "role final" }, "answer")), textBox(event.content, { where: places.run, label: "Answer", lines: 8, prose: true, markdown: true, empty: "The answer is empty." })];
 }
 
 function unknownEvent({ event }, places) {
