@@ -177,15 +177,18 @@ _BESIDE = "'self' file:"
 
 def _render(blocks: Mapping[str, str], *, chunks: bool, live: bool) -> str:
     style, script, library = "".join(map(read_static, STYLES)), join_modules(), chart_library()
-    scripts: tuple[str, ...] = (script,)
+    loader = _environment().get_template("loader.js").render()
+    # The policy names the script by the hash of its unpacked text, which the loader puts into the page.
+    scripts: tuple[str, ...] = (loader, script)
+    blocks = {"script": _packed(script), **blocks}
     if library is not None:
-        scripts, blocks = (script, library), {**blocks, "library": _packed(library)}
+        scripts, blocks = (*scripts, library), {**blocks, "library": _packed(library)}
     return (
         _environment()
         .get_template("page.html")
         .render(
             style=style,
-            script=script,
+            loader=loader,
             policy=content_policy(style, scripts, chunks=chunks, live=live),
             blocks=blocks,
             live=live,
