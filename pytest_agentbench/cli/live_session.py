@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pytest_agentbench.cli.page_labels import MOST_BYTES, LabelledRun, PageLabels
 from pytest_agentbench.cli.serve import foreign_problem
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.html.details import deciding_options, run_detail
@@ -75,15 +77,26 @@ class LiveData:
 
         Runs that the page has listed are returned without waiting for a report in the making.
         """
+        row = self._row(name, nodeid)
+        return None if row is None else _make_answer(run_detail(row, self._output))
+
+    def labelled_run(self, name: str | None, nodeid: str) -> LabelledRun | None:
+        """Return a reported run for its label; None if there is no such session or run."""
+        row = self._row(name, nodeid)
+        if row is None:
+            return None
+        # Only rows of judged runs name the run: that of any other is looked up in the store.
+        stored = row.get("run_id") or (run_detail(row, self._output)["run"] or {}).get("run_id")
+        return LabelledRun(row, stored)
+
+    def _row(self, name: str | None, nodeid: str) -> Row | None:
         # Without the lock: a click on a run does not wait for a report of 10,000 runs in the making. `data` replaces
         # `_sessions` and never changes it, so that this may read it at the same time.
         row = self._find_row([each for each in self._sessions.values() if each.reader.session], name, nodeid)
         if row is None:
             with self._lock:
                 row = self._find_row(self._list_sessions(), name, nodeid)
-        if row is None:
-            return None
-        return _make_answer(run_detail(row, self._output))
+        return row
 
     def _find_row(self, sessions: list[_Session], name: str | None, nodeid: str) -> Row | None:
         session = self._find_session(sessions, name)
@@ -225,12 +238,13 @@ class _SessionName(StringConvertor):
 
 
 register_url_convertor("agentbench_session", _SessionName())
+_FOLDERS = ("", "/session/{name:agentbench_session}")
 
 
-def live_app(data: LiveData, page: bytes) -> ASGIApp:
+def live_app(data: LiveData, page: bytes, labels: PageLabels) -> ASGIApp:
     """Return the app that serves GET / and /session/NAME/, each with its `data.json` and `run.json?nodeid=`.
 
-    No request can name a file.
+    Its POST `label` stores the label of a run. No request can name a file.
     """
 
     def refuse(status: int, reason: str) -> Response:
@@ -245,6 +259,17 @@ def live_app(data: LiveData, page: bytes) -> ASGIApp:
     async def send_run(request: Request) -> Response:
         nodeid = request.query_params.get("nodeid", "")
         return send(request, await run_in_threadpool(data.detail, named(request), nodeid))
+
+    async def store_label(request: Request) -> Response:
+        if not labels.admits(request.headers.get("x-agentbench-token", "")):
+            return refuse(403, "Not stored: open the page at the address that agentbench watch has printed.")
+        sent = b""
+        async for chunk in request.stream():
+            sent += chunk
+            if len(sent) > MOST_BYTES:
+                return refuse(413, "Not stored: the label is too long.")
+        outcome = await run_in_threadpool(labels.store, sent, partial(data.labelled_run, named(request)))
+        return PlainTextResponse(outcome.text, outcome.status, _SAFE)
 
     def named(request: Request) -> str | None:
         name: str | None = request.path_params.get("name")
@@ -262,11 +287,8 @@ def live_app(data: LiveData, page: bytes) -> ASGIApp:
         await refuse(404, "there is nothing here")(scope, receive, send)
 
     endpoints = {"": send_page, "data.json": send_data, "run.json": send_run}
-    routes = [
-        Route(f"{folder}/{name}", endpoint)
-        for folder in ("", "/session/{name:agentbench_session}")
-        for name, endpoint in endpoints.items()
-    ]
+    routes = [Route(f"{folder}/{name}", endpoint) for folder in _FOLDERS for name, endpoint in endpoints.items()]
+    routes += [Route(f"{folder}/label", store_label, methods=["POST"]) for folder in _FOLDERS]
     router = Router(routes, redirect_slashes=False, default=lacking)
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
@@ -275,8 +297,8 @@ def live_app(data: LiveData, page: bytes) -> ASGIApp:
         app: ASGIApp = router
         if (problem := foreign_problem(scope)) is not None:
             app = refuse(403, problem)
-        elif scope["method"] not in ("GET", "HEAD"):
-            app = refuse(405, "only GET is served")
+        elif scope["method"] not in (methods := ("POST",) if scope["path"].endswith("/label") else ("GET", "HEAD")):
+            app = refuse(405, f"only {methods[0]} is served")
         await app(scope, receive, send)
 
     return guarded

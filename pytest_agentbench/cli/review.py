@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -57,13 +56,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Ask for labels until no run is unlabelled, the input ends or the annotator quits."""
-    from pytest_agentbench.cli.reviewing import Reviewer, require_plain, select_runs
+    from pytest_agentbench.cli.labels import find_user_name, require_plain
+    from pytest_agentbench.cli.reviewing import Reviewer, select_runs
     from pytest_agentbench.reports.human_agreement import read_labels
     from pytest_agentbench.reports.reading import read_report
     from pytest_agentbench.reports.rows import HUMAN_FILE
 
     path = args.human or Path(HUMAN_FILE)
-    annotator = args.annotator or _find_user_name()
+    annotator = args.annotator or find_user_name()
+    if annotator is None:
+        raise ConfigError("this user has no name; name the person who answers: --annotator NAME")
     source = find_report(args.report)
     report = read_report(source)
     require_plain(path)
@@ -106,14 +108,6 @@ def _has_said(run: Reviewable, labels_by_run: Mapping[str, list[Label]]) -> bool
     # A label belongs to the judges and the rubric of its time: after a change of either the run is shown
     # again.
     return all(any(label.is_of(judged) for label in mine) for judged in run.row["judged"])
-
-
-def _find_user_name() -> str:
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError) as error:  # an id without a name, as in containers
-        raise ConfigError("this user has no name; name the person who answers: --annotator NAME") from error
 
 
 def _parse_name(text: str) -> str:

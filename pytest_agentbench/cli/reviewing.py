@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from pytest_agentbench.cli.labels import append_label, label_row
 from pytest_agentbench.cli.output import Standard
 from pytest_agentbench.cli.review_text import render_run
 from pytest_agentbench.engine.run_plan import rubric_hash
-from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.reports.human_agreement import Label
@@ -25,18 +23,7 @@ _VERDICTS: dict[str, Literal["passed", "failed"]] = {
     "f": "failed",
     "failed": "failed",
 }
-_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _HELP = "p: it passed; f: it failed; s: skip it for now; q: end here, with all answers kept"
-
-
-def require_plain(path: Path) -> None:
-    """Raise ConfigError unless the path is a plain file of labels, or does not exist.
-
-    A repository may contain a link to a file that the reader's shell runs, and labels would be appended to it.
-    """
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        what = "a link" if path.is_symlink() else "no file"
-        raise ConfigError(f"{path}: found {what}, expected a file of labels; name the file itself with -o PATH")
 
 
 class ReviewEnded(Exception):
@@ -115,7 +102,7 @@ class Reviewer:
                 # Written after each answer: an annotator may stop, or lose the connection, at any run.
                 label = self._ask_label(each)
                 if label is not None:
-                    self._append_label(label)
+                    append_label(self.path, label)
                     count += 1
         except ReviewEnded:
             pass
@@ -132,17 +119,7 @@ class Reviewer:
         except ReviewEnded:
             self.terminal.write_line("not saved: the last question has no answer; it is asked again", yellow=True)
             raise
-        return Label(
-            annotator=self.annotator,
-            nodeid=each.row["nodeid"],
-            run_id=each.row["run_id"],
-            rubric=each.row["judged"][0]["rubric"],
-            judges={judged["by"]: judged["judge"] for judged in each.row["judged"]},
-            verdict=verdict,
-            score=score,
-            comment=comment,
-            at=datetime.now(UTC),
-        )
+        return label_row(each.row, verdict, self.annotator, score=score, comment=comment)
 
     def _ask_verdict(self, question: str) -> Literal["passed", "failed"] | None:
         while True:
@@ -177,19 +154,3 @@ class Reviewer:
         except EOFError:
             self.terminal.line()
             raise ReviewEnded from None
-
-    def _append_label(self, label: Label) -> None:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # O_NOFOLLOW and O_NONBLOCK close the gap after `require_plain`: a link or a FIFO put there meanwhile.
-            with os.fdopen(os.open(self.path, _APPEND, 0o666), "a+b") as file:
-                file.seek(0, os.SEEK_END)
-                if file.tell():
-                    file.seek(-1, os.SEEK_END)
-                    if file.read(1) != b"\n":  # a line that somebody typed without its end
-                        file.write(b"\n")
-                file.write(label.line.encode("utf-8", "replace"))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise ConfigError(f"{self.path}: cannot be written: {error.strerror or error}") from error

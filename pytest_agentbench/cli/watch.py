@@ -30,7 +30,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until interrupted. Exit status 2 if the port is taken or the output is no folder."""
+    from pytest_agentbench.cli.labels import find_user_name
     from pytest_agentbench.cli.live_session import LiveData, live_app
+    from pytest_agentbench.cli.page_labels import PageLabels
     from pytest_agentbench.cli.serve import HOST, listen, serve_app
 
     if args.output.exists() and not args.output.is_dir():
@@ -41,7 +43,10 @@ def run(args: argparse.Namespace) -> int:
         return refuse_usage("watch", str(error))
     with listener:
         from pytest_agentbench.reports.html.page import live_page
+        from pytest_agentbench.reports.rows import HUMAN_FILE
 
-        print(f"watching {args.output}: http://{HOST}:{listener.getsockname()[1]}/  (Ctrl-C stops)", flush=True)
-        serve_app(live_app(LiveData(args.output.absolute()), live_page().encode()), listener)
+        labels = PageLabels(Path(HUMAN_FILE).absolute(), find_user_name() or "unnamed")
+        address = f"http://{HOST}:{listener.getsockname()[1]}/?token={labels.token}"
+        print(f"watching {args.output}: {address}  (Ctrl-C stops)", flush=True)
+        serve_app(live_app(LiveData(args.output.absolute()), live_page().encode(), labels), listener)
     return 0

@@ -34,18 +34,20 @@ class Label(Record):
     """Label that one annotator gave one run.
 
     `judges` maps each judge of the run (`judge`, or a metric's name) to its hash; `rubric` is the hash of the run's
-    measure, both as in report.json. `score` is 0-10, as judges score.
+    measure, both as in report.json: {} and None if no model judged the run. `score` is 0-10, as judges score. `blind`
+    is False if the annotator saw the verdict and the model, as on the page.
     """
 
     schema_version: Literal[1] = 1
     annotator: Text
     nodeid: Text
     run_id: Text
-    rubric: Text
+    rubric: Text | None
     judges: dict[str, Text]
     verdict: Literal["passed", "failed"]
     score: Annotated[float, Field(strict=True, ge=0, le=10)] | None = None
     comment: str | None = None
+    blind: bool = True
     at: AwareDatetime
 
     @property
@@ -89,7 +91,7 @@ def _describe_problems(value: object, error: ValidationError) -> list[str]:
 
 Report = dict[str, Any]
 Said = dict[str, list[Label]]
-"""All labels by run, in order of time."""
+"""All labels by run, in order of time, blind ones last."""
 
 
 @dataclass(slots=True)
@@ -132,14 +134,15 @@ def measure_agreement(report: Mapping[str, Any], labels: Sequence[Label], file: 
     """Return how the labels of `file` agree with the judges of a report, or None if there are no labels.
 
     A label counts if its run is in the report and has the label's judge and rubric. If an annotator labelled a run
-    several times for one judge, the latest label counts. `labels` is the number of counted and omitted labels.
+    several times for one judge, the latest label counts, of the blind ones if there are any. `labels` is the number of
+    counted and omitted labels, `not_blind` of the counted ones that were given with the verdict in sight.
     """
     if not labels:
         return None
     rows = {row["run_id"]: row for row in report["runs"] if row.get("judged") and row.get("run_id")}
     labels_by_run: Said = defaultdict(list)
-    # By time, so that the latest of an annotator overwrites those before.
-    for label in sorted(labels, key=lambda each: each.at):
+    # By time, so that the latest of an annotator overwrites those before; a blind label outranks one that is not.
+    for label in sorted(labels, key=lambda each: (each.blind, each.at)):
         labels_by_run[label.run_id].append(label)
     counted = [_counted_labels(row, labels_by_run[run_id]) for run_id, row in rows.items() if run_id in labels_by_run]
     all_counted = [label for of_run in counted for label in of_run]
@@ -147,6 +150,7 @@ def measure_agreement(report: Mapping[str, Any], labels: Sequence[Label], file: 
         "file": file,
         "labels": len(labels),
         "counted": len(all_counted),
+        "not_blind": sum(not label.blind for label in all_counted),
         "left_out": _count_left_out(rows, labels_by_run, len(all_counted)),
         "annotators": dict(sorted(Counter(label.annotator for label in all_counted).items())),
         "between_annotators": _between_annotators(counted),

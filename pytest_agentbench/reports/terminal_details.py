@@ -123,6 +123,9 @@ def write_human(reporter: Terminal, report: Report, style: Style) -> None:
         reporter.write_line(
             f"  between annotators: Krippendorff's alpha {alpha} over {count_text(between['runs'], 'run')}"
         )
+    if not_blind := human.get("not_blind"):
+        verb = "was" if not_blind == 1 else "were"
+        reporter.write_line(f"  {count_text(not_blind, 'label')} {verb} given on the page, with the verdict in sight")
     if (note := _left_out(human["left_out"])) is not None:
         reporter.write_line(f"  {note}", yellow=True)
 

@@ -41,15 +41,16 @@ class Reply:
 
 @dataclass(frozen=True)
 class Watching:
-    """The address of the server."""
+    """The address of the server, and the token for labels."""
 
     port: int
+    token: str
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/"
 
-    def ask(self, path: str = "/data.json", method: str = "GET", **headers: str) -> Reply:
+    def ask(self, path: str = "/data.json", method: str = "GET", body: bytes = b"", **headers: str) -> Reply:
         """Send a request for the path, unchanged. `Host` is a browser's, unless given."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
@@ -57,7 +58,9 @@ class Watching:
             sent: Mapping[str, str] = {"Host": f"127.0.0.1:{self.port}", **headers}
             for name, value in sent.items():
                 connection.putheader(name.replace("_", "-"), value)
-            connection.endheaders()
+            if body:
+                connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body or None)
             answer = connection.getresponse()
             return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
         finally:
@@ -71,15 +74,17 @@ class Watching:
 
 @contextmanager
 def watching(output: Path, port: int = 0) -> Iterator[Watching]:
-    """Yield the command on this port, or a free one; stop it by Ctrl-C at the end."""
+    """Yield the command on this port, or a free one; stop it by Ctrl-C at the end. It runs in the output's parent."""
     command = [sys.executable, "-m", "pytest_agentbench.cli", "watch", str(output), "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=output.parent
+    ) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            found = re.search(r"http://127\.0\.0\.1:([0-9]+)/", line)
+            found = re.search(r"http://127\.0\.0\.1:([0-9]+)/\?token=(\S+)", line)
             assert found is not None, line + process.communicate(timeout=10)[1]
-            yield Watching(int(found[1]))
+            yield Watching(int(found[1]), found[2])
         finally:
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=20)

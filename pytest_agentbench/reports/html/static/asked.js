@@ -1,5 +1,6 @@
 import { el } from "./dom.js";
 import { verdictSign } from "./icons.js";
+import { labelBox } from "./labels.js";
 import { copyButton, textBox, textOf } from "./longtext.js";
 import { expectedMarked } from "./marks.js";
 import { repetitionTabs, tagLinks } from "./runhead.js";
@@ -47,6 +48,7 @@ export function answerSection(app, place, run, where = null) {
     textBox(answer, { where, label: "Answer", prose: true, markdown: true, lines: 60, empty, mark: (text) => expectedMarked(text, place.each.expected) }),
     row.message === null ? null : el("pre", { class: "message" }, row.message),
     row.outcome === "failed" ? failedStep(run) : null,
+    labelBox(row, run),
   );
 }
 

@@ -1,13 +1,11 @@
-import { el } from "./dom.js";
 import { reasonLine } from "./reasons.js";
+import { saveFile } from "./savefile.js";
 
 /** Saves the cases of a list with question, expected and each column's answer as a file for spreadsheets. */
 export function saveCsv(cases, columns) {
   const head = ["case", "tags", "question", "expected", ...columns.flatMap(({ name }) => [name, `${name} passed`, `${name} why`])];
   const lines = [head, ...cases.map((each) => line(each, columns))].map((cells) => cells.map(quoted).join(","));
-  const address = URL.createObjectURL(new Blob([`\ufeff${lines.join("\r\n")}\r\n`], { type: "text/csv" }));
-  el("a", { href: address, download: "results.csv" }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+  saveFile("results.csv", "text/csv", `\ufeff${lines.join("\r\n")}\r\n`);
 }
 
 function line(each, columns) {

@@ -2,6 +2,7 @@ import { go, href } from "./address.js";
 import { el } from "./dom.js";
 import { linesBelow } from "./gridlayout.js";
 import { icon, verdictSign, verdictText } from "./icons.js";
+import { labelSign } from "./labels.js";
 import { BASELINE, changeOf, listValues, runHref } from "./listing.js";
 import { differenceMarked, expectedMarked, marked } from "./marks.js";
 import { reasonLine } from "./reasons.js";
@@ -63,6 +64,7 @@ function answerCell(view, each, column, height) {
       { class: cell.errors > 0 && cell.judged > 0 ? "cellhead long" : "cellhead" },
       el("a", { href: target, class: "open", "aria-label": `${each.id}, ${column.name}: ${verdictText(cell)}` }, verdictSign(cell.verdict, verdictText(cell))),
       movement(view, each, column.key),
+      labelSign(run.row),
       figures(app, run.row),
     ),
     el("div", { class: "clip" }, reason === null ? null : el("p", { class: `why ${run.row.outcome}`, title: reason }, marked(reason, words)), text),

@@ -12,6 +12,7 @@ const SHAPES = {
   skipped: [stroke("M3 8h10")],
   up: [stroke("M8 13V3.5M3.8 7.5L8 3.2l4.2 4.3", 1.8)],
   down: [stroke("M8 3v9.5M3.8 8.5L8 12.8l4.2-4.3", 1.8)],
+  thumb: [stroke("M4.6 7.2L7.4 1.8c1.3 0 1.9.9 1.6 2l-.6 2.4h3.9c1 0 1.7.9 1.4 1.9l-1.1 4.4c-.2.8-.8 1.3-1.6 1.3H4.6M1.8 7.2h2.8v6.6H1.8z", 1.4)],
   search: [["circle", { cx: 7, cy: 7, r: 4.6, fill: "none", stroke: "currentColor", "stroke-width": 1.5 }], stroke("M10.6 10.6L14 14", 1.6)],
 };
 

@@ -12,6 +12,7 @@ const KEYS = [
   ["x", "next case on which columns differ"],
   ["f", "all cases, failed ones, those that differ"],
   ["d", "mark differences; in a run: side by side"],
+  ["+, -", "in a run: your label, pass or fail"],
   ["Esc", "leave the search, a run, this list"],
 ];
 

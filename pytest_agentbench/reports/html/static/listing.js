@@ -1,6 +1,7 @@
 import { href } from "./address.js";
 import { searched, shareOf } from "./cases.js";
 import { columnKey } from "./columns.js";
+import { hasLabels, labelOf } from "./labels.js";
 import { reasonOf } from "./reasons.js";
 import { found, parseSearch } from "./search.js";
 
@@ -81,6 +82,7 @@ export const SHOWS = {
   flaky: { text: "Flaky", title: "some repetitions passed and some failed", test: some((cell) => cell.verdict === "mixed"), offered: () => true },
   errors: { text: "Errors", title: "a run could not be judged", test: some((cell) => cell.errors > 0), offered: () => true },
   must: { text: "Must pass", title: "the gate fails if one of these fails", test: (each) => each.must, offered: (index) => index.cases.some(({ must }) => must) },
+  labelled: { text: "Labelled", title: "you labelled a run of it", test: (each) => each.runs.some(({ row }) => labelOf(row) !== null), offered: hasLabels },
   passed: { text: "Passed", title: "every judged repetition passed", test: some((cell) => cell.verdict === "passed"), offered: () => false },
   skipped: { text: "Skipped", title: "no repetition ran", test: some((cell) => cell.verdict === "skipped"), offered: () => false },
 };

@@ -3,6 +3,7 @@ import { answerSection, askedSection } from "./asked.js";
 import { changesSection } from "./changes.js";
 import { loadDetail } from "./detail.js";
 import { el, show } from "./dom.js";
+import { LABEL_KEYS } from "./labels.js";
 import { runHref } from "./listing.js";
 import { guardPart, notesBox, part, placesOf } from "./parts.js";
 import { commandLine, runFacts, storedFacts, usageTable } from "./runfacts.js";
@@ -91,10 +92,11 @@ function runKeys(app, place, steps) {
     const next = place.columns[place.columns.findIndex(({ key }) => key === place.cell.column) + by];
     if (next) go(runHref(app.index, place.each.cells.get(next.key).shown, place.values));
   };
+  const label = Object.entries(LABEL_KEYS).map(([key, verdict]) => [key, () => document.querySelector(`[data-label="${verdict}"]`)?.click()]);
   const beside = runHref(app.index, place.run, { ...place.values, side: place.side ? "" : "1" });
   return {
     n: to(steps.next), p: to(steps.previous), j: to(steps.next), k: to(steps.previous), x: to(steps.differs),
-    h: column(-1), l: column(1), d: to(place.columns.length > 1 ? beside : null), Escape: to(steps.list),
+    h: column(-1), l: column(1), d: to(place.columns.length > 1 ? beside : null), Escape: to(steps.list), ...Object.fromEntries(label),
   };
 }
 
