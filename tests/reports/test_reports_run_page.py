@@ -116,8 +116,9 @@ def test_metrics_and_judges_show_why(program, page):
         assert rows[0].startswith("token_f1 0.61 ≥ 0.5")
         assert "Two of three votes find the answer for 'ß' wrong. 1 of 3 votes for it" in rows[1]
         assert "json_match – the reference is no JSON" in rows[2].replace("≥", "")
-        assert texts(shown, ".judged thead tr") == ["Dimension Score Spread Vote 1 Vote 2 Vote 3"]
-        assert texts(shown, ".judged tbody tr")[0] == "task 5.5 ± 0.8 5 6 5.5"
+        assert texts(shown, ".judged thead tr") == ["Criterion Score Evidence"]
+        task = "task 5.5 ± 0.8 It ran the tests after the change. The test for umlauts still fails."
+        assert texts(shown, ".judged tbody tr")[0] == task
         assert "ß is ss" in texts(shown, ".part.verdicts .verdict.failed")[0]
         vote = shown.page.locator(".iteration").nth(1)
         vote.locator("summary").click()

@@ -48,7 +48,7 @@ export function answerSection(app, place, run, where = null) {
     textBox(answer, { where, label: "Answer", prose: true, markdown: true, lines: 60, empty, mark: (text) => expectedMarked(text, place.each.expected) }),
     row.message === null ? null : el("pre", { class: "message" }, row.message),
     row.outcome === "failed" ? failedStep(run) : null,
-    labelBox(row, run),
+    answer === null ? null : labelBox(row, run),
   );
 }
 

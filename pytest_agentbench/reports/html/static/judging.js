@@ -29,29 +29,46 @@ function listOfTexts(title, texts) {
   return el("div", { class: "verdict failed" }, el("p", {}, `${title}:`), el("ul", {}, texts.map((text) => el("li", {}, textOf(text).text))));
 }
 
-/** One row a dimension: what counts, its spread, and what each iteration gave. */
+/** One row a criterion: the score that counts, its spread, and the evidence of the vote that is nearest to it. */
 function scoresTable(judge, iterations) {
-  const verdicts = iterations.filter((each) => each.verdict != null).slice(0, 12);
-  const names = [...new Set([...Object.keys(judge.dimensions ?? {}), ...verdicts.flatMap((each) => Object.keys(each.verdict.dimensions ?? {}))])];
+  const verdicts = iterations.map(({ verdict }) => verdict).filter((verdict) => verdict != null);
+  const names = [...new Set([...Object.keys(judge.dimensions ?? {}), ...verdicts.flatMap((verdict) => Object.keys(verdict.dimensions ?? {}))])];
   if (names.length === 0) return null;
   const failed = new Set(judge.failed_dimensions ?? []);
-  const columns = verdicts.length > 1 ? verdicts : [];
+  const spread = verdicts.length > 1;
   const rows = [...names, "overall"].map((name) => {
     const value = name === "overall" ? judge.overall : judge.dimensions?.[name];
-    const given = columns.map((each) => (name === "overall" ? each.verdict.overall : each.verdict.dimensions?.[name])?.score);
     return el(
       "tr",
       { class: name === "overall" ? "sum" : null },
       el("th", { scope: "row" }, name.replaceAll("_", " ")),
-      el("td", { class: `number${failed.has(name) ? " outcome failed" : ""}` }, score(value)),
+      el("td", { class: `number${failed.has(name) ? " outcome failed" : ""}` }, score(value), spread && judge.spread?.[name] != null ? el("span", { class: "faint" }, ` ± ${score(judge.spread[name])}`) : null),
       el("td", {}, scoreBar(value)),
-      columns.length === 0 ? null : el("td", { class: "number faint" }, judge.spread?.[name] == null ? "" : `± ${score(judge.spread[name])}`),
-      given.map((each) => el("td", { class: "number faint" }, score(each))),
+      el("td", {}, evidenceOf(nearest(verdicts, name, value))),
     );
   });
-  const titles = ["Dimension", "Score", "", ...(columns.length === 0 ? [] : ["Spread"]), ...columns.map((_, at) => `Vote ${at + 1}`)];
-  const head = titles.map((title, at) => (title === "" ? el("td") : el("th", { scope: "col", class: at === 1 || at > 2 ? "number" : null }, title)));
+  const head = ["Criterion", "Score", "", "Evidence"].map((title, at) => (title === "" ? el("td") : el("th", { scope: "col", class: at === 1 ? "number" : null }, title)));
   return scrolled("Judge's scores", el("table", { class: "judged" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows)));
+}
+
+function scoredIn(verdict, name) {
+  return name === "overall" ? verdict.overall : verdict.dimensions?.[name];
+}
+
+/** What the vote nearest to a criterion's score said of it, null if none said anything. */
+function nearest(verdicts, name, value) {
+  const scored = verdicts.map((verdict) => scoredIn(verdict, name)).filter((each) => evidenceTexts(each).length > 0);
+  return scored.sort((one, other) => Math.abs(one.score - value) - Math.abs(other.score - value))[0] ?? null;
+}
+
+function evidenceTexts(scored) {
+  return Array.isArray(scored?.evidence) ? scored.evidence.map((text) => textOf(text).text).filter((text) => text !== "") : [];
+}
+
+function evidenceOf(scored) {
+  const texts = evidenceTexts(scored);
+  if (texts.length < 2) return texts;
+  return el("ul", {}, texts.map((text) => el("li", {}, text)));
 }
 
 /** 0-10 as a bar; the number beside it says the same. */
@@ -61,28 +78,25 @@ function scoreBar(value) {
   return bar;
 }
 
+/** A vote of several with its scores and evidence; of a single one only what the table does not have. */
 function iterationItem(iteration, at, of, places) {
   const { verdict = null } = iteration;
   const took = [iteration.status === "success" ? null : iteration.status, seconds(iteration.duration_seconds), iteration.usage?.cost_usd == null ? null : usd(iteration.usage.cost_usd), iteration.attempts > 1 ? `${iteration.attempts} attempts` : null];
-  const head = [el("strong", {}, of > 1 ? `Vote ${at + 1}: ` : "Evidence: ", `${iteration.model ?? iteration.judge_id}`), " ", verdict?.overall?.score == null ? null : score(verdict.overall.score), " ", el("span", { class: "faint" }, took.filter(Boolean).join(", "))];
+  const head = [el("strong", {}, of > 1 ? `Vote ${at + 1}: ` : "Vote: ", `${iteration.model ?? iteration.judge_id}`), " ", verdict?.overall?.score == null ? null : score(verdict.overall.score), " ", el("span", { class: "faint" }, took.filter(Boolean).join(", "))];
   const body = [
     iteration.error == null ? null : el("div", { class: "outcome error" }, textBox(iteration.error, { where: places.evaluation })),
-    verdict === null || of === 1 ? null : textBox(verdict.summary, { where: places.evaluation, lines: 12, prose: true }),
-    verdict === null ? null : evidenceList(verdict),
+    verdict === null || of === 1 ? null : [textBox(verdict.summary, { where: places.evaluation, lines: 12, prose: true }), evidenceList(verdict)],
     verdict === null ? null : expectationsList(verdict.expectations),
-  ];
-  return el("details", { class: "iteration", open: of === 1 }, el("summary", {}, head), body);
+  ].filter(Boolean);
+  return body.length === 0 ? el("p", { class: "note" }, head) : el("details", { class: "iteration", open: of === 1 }, el("summary", {}, head), body);
 }
 
 function evidenceList(verdict) {
-  const given = [...Object.entries(verdict.dimensions ?? {}), ["overall", verdict.overall]].filter(([, scored]) => Array.isArray(scored?.evidence) && scored.evidence.length > 0);
-  if (given.length === 0) return el("p", { class: "faint" }, "It named no evidence.");
+  const names = [...Object.keys(verdict.dimensions ?? {}), "overall"].filter((name) => scoredIn(verdict, name) != null);
   return el(
     "dl",
     { class: "evidence" },
-    given.map(([name, scored]) =>
-      el("div", {}, el("dt", {}, `${name.replaceAll("_", " ")} `, el("strong", {}, score(scored.score))), el("dd", {}, el("ul", {}, scored.evidence.map((text) => el("li", {}, textOf(text).text))))),
-    ),
+    names.map((name) => el("div", {}, el("dt", {}, `${name.replaceAll("_", " ")} `, el("strong", {}, score(scoredIn(verdict, name).score))), el("dd", {}, evidenceOf(scoredIn(verdict, name))))),
   );
 }
 

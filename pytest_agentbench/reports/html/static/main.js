@@ -6,6 +6,7 @@ import { followData } from "./live.js";
 import { navigation } from "./navigation.js";
 import { indexReport } from "./reportindex.js";
 import { startRouter } from "./router.js";
+import { startTheme } from "./theme.js";
 import { comparisonView } from "./comparison.js";
 import { resultsView } from "./results.js";
 import { runView } from "./run.js";
@@ -22,6 +23,7 @@ const VIEWS = { summary: summaryView, results: resultsView, run: runView, compar
 const app = { data: null, index: null, live: document.body.dataset.live === "true" };
 
 async function start() {
+  startTheme();
   const main = document.getElementById("main");
   try {
     app.data = await readData(app.live);

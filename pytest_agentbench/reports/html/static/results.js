@@ -4,6 +4,7 @@ import { el, show } from "./dom.js";
 import { gridRow } from "./gridrow.js";
 import { isNarrow, leastWidth, rowTops, sharesOf } from "./gridlayout.js";
 import { BASELINE, casesIn, differs, listOf, listValues, narrow } from "./listing.js";
+import { newRowsChip } from "./newrows.js";
 import { passRate } from "./reportindex.js";
 import { parseSearch, wordsOf } from "./search.js";
 import { count, wholePercent } from "./text.js";
@@ -21,8 +22,9 @@ export function resultsView(app, address) {
   const table = el("table", { class: "grid" }, el("caption", { class: "unseen" }, "Answers side by side"), widths, el("thead", {}, head), body);
   const cards = el("div", {});
   const none = el("div", { class: "empty" });
+  const chip = newRowsChip(() => update(readAddress()));
   const print = el("p", { class: "note only-print" });
-  const node = el("div", { class: "results" }, el("h1", { class: "unseen" }, "Results"), bar.node, none, print, table, cards);
+  const node = el("div", { class: "results" }, el("h1", { class: "unseen" }, "Results"), bar.node, none, print, table, cards, chip.node);
   let cases = [];
   let view = null;
   let narrowWindow = null;
@@ -34,6 +36,7 @@ export function resultsView(app, address) {
 
   function update({ params }) {
     const { index } = app;
+    chip.drawn(index.runs.length);
     const list = listOf(params, index);
     const narrowed = narrow(index, list);
     cases = casesIn(index, list, narrowed.cases);
@@ -75,6 +78,9 @@ export function resultsView(app, address) {
     title: "Results",
     node,
     update,
+    refresh() {
+      if (!chip.holds(app.index.runs.length)) update(readAddress());
+    },
     close() {
       removeEventListener("resize", resized);
       rows.close();
