@@ -1,3 +1,4 @@
+import { baselineOf } from "./baseline.js";
 import { el } from "./dom.js";
 import { verdictSign } from "./icons.js";
 import { labelBox } from "./labels.js";
@@ -48,8 +49,16 @@ export function answerSection(app, place, run, where = null) {
     textBox(answer, { where, label: "Answer", prose: true, markdown: true, lines: 60, empty, mark: (text) => expectedMarked(text, place.each.expected) }),
     row.message === null ? null : el("pre", { class: "message" }, row.message),
     row.outcome === "failed" ? failedStep(run) : null,
+    baselineAnswer(app, place),
     answer === null ? null : labelBox(row, run),
   );
+}
+
+/** The answer of the compared report, folded; null if it is not known. */
+function baselineAnswer({ index }, { each, cell }) {
+  const before = baselineOf(index, each, cell.column);
+  if (before === null || before.answer === null) return null;
+  return el("details", { class: "before" }, el("summary", {}, "Baseline ", verdictSign(before.verdict, before.text)), textBox(before.answer, { label: "Answer in the baseline", prose: true, markdown: true }));
 }
 
 function failed({ type, is_error, content }) {

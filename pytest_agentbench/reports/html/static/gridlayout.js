@@ -1,3 +1,4 @@
+import { baselineOf } from "./baseline.js";
 import { reasonLine } from "./reasons.js";
 
 /** Shares of the table's width that question and expected take; the columns share the rest. */
@@ -39,17 +40,18 @@ const TAG = 4;
  * The top of each row and the end of the last, in pixels. Heights are reckoned from lengths of texts and the mean width of a letter,
  * so that thousands of rows have their places without being drawn.
  */
-export function rowTops(cases, { columns, lines, hasExpected, marksDifference }, width) {
+export function rowTops(cases, view, width) {
+  const { columns, drawn, lines, hasExpected } = view;
   const em = letterSize();
   const tops = new Float64Array(cases.length + 1);
   const letter = letterWidth(em);
-  const shares = sharesOf(columns.length, hasExpected);
+  const shares = sharesOf(drawn, hasExpected);
   const letters = (share, factor = 1) => Math.max(8, Math.floor((share * width - 2 * em) / (letter * factor)));
   const room = { question: letters(shares.question), small: letters(shares.question, 0.95), expected: letters(shares.expected || 1), answer: letters(shares.column) };
-  if (columns.length === 1) room.answer = Math.min(room.answer, LONGEST_LINE);
+  if (drawn === 1) room.answer = Math.min(room.answer, LONGEST_LINE);
   const most = Number(lines);
   cases.forEach((each, at) => {
-    const height = most === 1 ? COMPACT : PADDING + LINE * Math.max(askedLines(each, room, most), answerLines(each, room, most, columns, marksDifference) + HEAD / LINE);
+    const height = most === 1 ? COMPACT : PADDING + LINE * Math.max(askedLines(each, room, most), answerLines(each, room, most, view) + HEAD / LINE);
     tops[at + 1] = tops[at] + Math.round(height * em);
   });
   return tops;
@@ -61,8 +63,9 @@ function askedLines(each, room, most) {
   return Math.max(question + meta + 0.25, Math.min(most + 1, linesOf(each.expected ?? "", room.expected)));
 }
 
-function answerLines(each, room, most, columns, marksDifference) {
-  let lines = 1;
+function answerLines(each, room, most, { app, columns, drawn, marksDifference }) {
+  const before = drawn > columns.length ? baselineOf(app.index, each, columns[0].key) : null;
+  let lines = Math.max(1, Math.min(most, linesOf(before?.answer ?? "", room.answer)));
   for (const { key } of columns) {
     const row = each.cells.get(key)?.shown.row;
     if (row === undefined) continue;

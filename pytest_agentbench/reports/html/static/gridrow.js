@@ -1,9 +1,10 @@
 import { go, href } from "./address.js";
+import { baselineOf } from "./baseline.js";
 import { el } from "./dom.js";
 import { linesBelow } from "./gridlayout.js";
 import { icon, verdictSign, verdictText } from "./icons.js";
 import { labelSign } from "./labels.js";
-import { BASELINE, changeOf, listValues, runHref } from "./listing.js";
+import { BASELINE, changeOf, listValues, runHref, showsBaseline } from "./listing.js";
 import { differenceMarked, expectedMarked, marked } from "./marks.js";
 import { reasonLine } from "./reasons.js";
 import { fold, fromMatch, wordAt } from "./search.js";
@@ -19,6 +20,7 @@ export function gridRow(view, each, at, height) {
     { "data-at": at, "aria-rowindex": at + 2 },
     el("th", { scope: "row" }, el("div", { class: "clip" }, question(view, each), meta(view, each))),
     view.hasExpected ? el("td", { class: "exp" }, el("div", { class: "clip" }, marked(each.expected ?? "", view.words))) : null,
+    showsBaseline(view.list) ? baselineCell(view, each, height) : null,
     view.columns.map((column) => answerCell(view, each, column, height)),
   );
   if (height !== null) {
@@ -42,6 +44,15 @@ export function meta({ app, list, words }, each) {
     each.must ? el("span", { class: "must" }, "must pass") : null,
     each.tags.map((tag) => el("a", { class: "tagchip", href: href("results", [], { ...values, tag: [tag] }) }, tag)),
   );
+}
+
+/** What the compared report has of a case. */
+function baselineCell({ app, list }, each, height) {
+  const before = baselineOf(app.index, each, list.columns[0].key);
+  if (before === null) return el("td", { class: "ans base" }, el("span", { class: "faint" }, "not judged there"));
+  const text = el("p", { class: "text" }, before.answer);
+  if (height !== null) text.style.setProperty("--lines", linesBelow(height, false));
+  return el("td", { class: `ans base ${before.verdict}` }, el("div", { class: "cellhead" }, verdictSign(before.verdict, before.text)), el("div", { class: "clip" }, text));
 }
 
 function answerCell(view, each, column, height) {
@@ -99,10 +110,15 @@ export function figures({ index: { figure } }, row) {
 }
 
 /** The answer with what the list asks to mark, and the words of the search. */
-export function answerNodes({ list, words }, each, column, { row }) {
+export function answerNodes({ app, list, words }, each, column, { row }) {
   if (row.answer == null) return el("span", { class: "faint" }, row.outcome === "skipped" ? "skipped" : "no answer");
   if (list.mark === "expected") return expectedMarked(row.answer, each.expected);
-  const reference = list.ref === column.key ? null : (each.cells.get(list.ref)?.shown.row.answer ?? null);
+  const reference = referenceAnswer(app, list, each, column);
   if (list.mark === "ref" && reference !== null) return differenceMarked(reference, row.answer);
   return marked(fromMatch(row.answer, words, IN_SIGHT), words);
+}
+
+function referenceAnswer({ index }, { ref }, each, column) {
+  if (ref === BASELINE) return baselineOf(index, each, column.key)?.answer ?? null;
+  return ref === column.key ? null : (each.cells.get(ref)?.shown.row.answer ?? null);
 }

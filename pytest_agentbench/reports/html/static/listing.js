@@ -50,6 +50,11 @@ export function references(index) {
   return index.baseline === null ? columns : [...columns, BASELINE];
 }
 
+/** Whether a list has the baseline as a column of its own: what it compares one column with. */
+export function showsBaseline(list) {
+  return list.ref === BASELINE && list.columns.length === 1;
+}
+
 function defaultColumns(index) {
   if (index.columns.length <= MANY) return index.columns;
   const best = index.columns.filter(({ key }) => key !== index.reference).sort((one, other) => index.rates.get(other.key) - index.rates.get(one.key));
@@ -59,7 +64,7 @@ function defaultColumns(index) {
 
 /** 1 if a column is better on the case than the reference, -1 if it is worse, else 0. */
 export function changeOf(index, each, key, reference) {
-  if (reference === BASELINE) return Math.sign(index.baseline?.get(`${each.key}\n${key}`) ?? 0);
+  if (reference === BASELINE) return Math.sign(index.baseline?.changes.get(`${each.key}\n${key}`)?.difference ?? 0);
   const [now, then] = [shareOf(each.cells.get(key)), shareOf(each.cells.get(reference))];
   return now === null || then === null ? 0 : Math.sign(now - then);
 }

@@ -1,6 +1,7 @@
 import { wellFormed } from "./address.js";
+import { readBaseline } from "./baseline.js";
 import { casesOf } from "./cases.js";
-import { columnKey, columnsOf } from "./columns.js";
+import { columnsOf } from "./columns.js";
 import { BASELINE } from "./listing.js";
 
 /**
@@ -9,7 +10,7 @@ import { BASELINE } from "./listing.js";
  * `runs` holds for each row `{row, at, case, tools}`: its place, the key of its case (node id without bracket), the tools that it
  * called. `byNodeid` and `byCase` are maps of these. `cases` are those of cases.js, `caseOf` and `caseByName` maps of them.
  * `columns` are those of columns.js, `rates` their pass rates. `reference` is what columns are measured against by default,
- * `baseline` the differences to the compared report by case and column, null without one. `figure` is the score that
+ * `baseline` that of baseline.js. `figure` is the score that
  * runs have, `{title, value(row)}`, or null.
  */
 export function indexReport(data) {
@@ -20,7 +21,7 @@ export function indexReport(data) {
   const byNodeid = new Map(runs.map((run) => [run.row.nodeid, run]));
   const cases = casesOf(runs);
   const columns = columnsOf(report);
-  const baseline = baselineChanges(data.comparison);
+  const baseline = readBaseline(data.comparison);
   return {
     runs, byCase, byNodeid, cases, columns, baseline,
     caseOf: new Map(cases.map((each) => [each.key, each])),
@@ -58,18 +59,6 @@ export function passRate(cases, key) {
     judged += each.cells.get(key)?.judged ?? 0;
   }
   return judged === 0 ? null : passed / judged;
-}
-
-/** The difference of each case that changed since the compared report, by "CASE\nCOLUMN"; null without a comparison. */
-function baselineChanges(comparison) {
-  if (comparison == null || comparison.models.length === 0) return null;
-  const changes = new Map();
-  for (const model of comparison.models) {
-    for (const change of [...model.regressions, ...model.gains, ...(model.by_chance ?? [])]) {
-      changes.set(`${change.case}\n${columnKey(model)}`, change.difference);
-    }
-  }
-  return changes;
 }
 
 /** The final score, or the metric that most runs have. */

@@ -3,7 +3,7 @@ import { caseCards } from "./cards.js";
 import { el, show } from "./dom.js";
 import { gridRow } from "./gridrow.js";
 import { isNarrow, leastWidth, rowTops, sharesOf } from "./gridlayout.js";
-import { BASELINE, casesIn, differs, listOf, listValues, narrow } from "./listing.js";
+import { casesIn, differs, listOf, listValues, narrow, showsBaseline } from "./listing.js";
 import { newRowsChip } from "./newrows.js";
 import { passRate } from "./reportindex.js";
 import { parseSearch, wordsOf } from "./search.js";
@@ -31,7 +31,7 @@ export function resultsView(app, address) {
   const rows = windowRows(body, (at, height) => gridRow(view, cases[at], at, height), {
     reckon: (width) => rowTops(cases, view, width),
     covered: () => head.getBoundingClientRect().bottom,
-    columns: () => view.columns.length + 2,
+    columns: () => view.drawn + 2,
   });
 
   function update({ params }) {
@@ -42,11 +42,12 @@ export function resultsView(app, address) {
     cases = casesIn(index, list, narrowed.cases);
     const columns = list.columns.filter(({ key }) => cases.some((each) => each.cells.has(key)));
     const hasExpected = index.cases.some((each) => each.expected !== null);
-    view = { app, list, columns, hasExpected, words: wordsOf(parseSearch(list.q)), lines: list.lines, marksDifference: list.mark === "ref" };
+    const drawn = columns.length + (columns.length > 0 && showsBaseline(list) ? 1 : 0);
+    view = { app, list, columns, drawn, hasExpected, words: wordsOf(parseSearch(list.q)), lines: list.lines, marksDifference: list.mark === "ref" };
     bar.update(list, narrowed, cases, columns);
     bar.node.hidden = index.cases.length === 0;
     show(print, cases.length > MOST_PRINTED ? `The first ${MOST_PRINTED} of ${count(cases.length)} cases.` : "");
-    narrowWindow = isNarrow(columns.length);
+    narrowWindow = isNarrow(drawn);
     table.hidden = cases.length === 0 || narrowWindow;
     none.hidden = cases.length > 0;
     show(none, cases.length > 0 ? null : nothingFound(index, list, narrowed));
@@ -55,20 +56,20 @@ export function resultsView(app, address) {
   }
 
   function drawTable(judged) {
-    const { columns, hasExpected, list } = view;
-    const shares = sharesOf(columns.length, hasExpected);
-    table.className = `grid ${list.lines === "1" ? "compact" : "tall"}${columns.length === 1 ? " single" : ""}${innerWidth / columns.length < 440 ? " tight" : ""}`;
+    const { columns, drawn, hasExpected, list } = view;
+    const shares = sharesOf(drawn, hasExpected);
+    table.className = `grid ${list.lines === "1" ? "compact" : "tall"}${drawn === 1 ? " single" : ""}${innerWidth / drawn < 440 ? " tight" : ""}`;
     table.setAttribute("aria-rowcount", cases.length + 1);
-    table.style.minWidth = leastWidth(columns.length) === null ? "" : `${leastWidth(columns.length)}px`;
-    show(widths, [shares.question, ...(hasExpected ? [shares.expected] : []), ...columns.map(() => shares.column)].map(columnWidth));
-    show(head, el("th", { scope: "col" }, "Question"), hasExpected ? el("th", { scope: "col" }, "Expected") : null, columns.map((column) => columnHead(app, column, list, judged)));
+    table.style.minWidth = leastWidth(drawn) === null ? "" : `${leastWidth(drawn)}px`;
+    show(widths, [shares.question, ...(hasExpected ? [shares.expected] : []), ...Array(drawn).fill(shares.column)].map(columnWidth));
+    show(head, el("th", { scope: "col" }, "Question"), hasExpected ? el("th", { scope: "col" }, "Expected") : null, drawn > columns.length ? baselineHead(app.index) : null, columns.map((column) => columnHead(app, column, list, judged)));
     node.style.setProperty("--bar", `${bar.node.offsetHeight}px`);
     rows.redraw();
   }
 
   function resized() {
     if (view === null) return;
-    if (narrowWindow !== isNarrow(view.columns.length)) update(readAddress());
+    if (narrowWindow !== isNarrow(view.drawn)) update(readAddress());
     else node.style.setProperty("--bar", `${bar.node.offsetHeight}px`);
   }
 
@@ -105,6 +106,10 @@ function columnHead(app, column, list, cases) {
     el("span", { class: "colhead" }, el("b", {}, column.name), column.key === list.ref ? el("span", { class: "tagline" }, "reference") : null, el("span", { class: "colrate" }, rate === null ? "" : wholePercent(rate))),
     el("span", { class: "colsub" }, el("span", {}, column.what), el("span", {}, `${figure}cost · time`)),
   );
+}
+
+function baselineHead({ baseline }) {
+  return el("th", { scope: "col" }, el("span", { class: "colhead" }, el("b", {}, "baseline"), el("span", { class: "tagline" }, "reference")), el("span", { class: "colsub" }, el("span", {}, baseline.report)));
 }
 
 function nothingFound(index, list, narrowed) {
@@ -159,7 +164,7 @@ function gridKeys(rows, current) {
     f: () => change({ show: CYCLE[current().view.list.show] ?? "all" }),
     d() {
       const { mark: shown, ref } = current().view.list;
-      const difference = ref === "" || ref === BASELINE ? "" : "ref";
+      const difference = ref === "" ? "" : "ref";
       change({ mark: { "": "expected", expected: difference }[shown] ?? "" }, true);
     },
   };

@@ -51,7 +51,7 @@ export function toolbar(app) {
       for (const [name, each] of choices) each.update(optionsOf(narrowed.counts[name]), list[name]);
       columns.update(index.columns.map(({ key, name, what }) => [key, name, what]), list.columns.length === index.columns.length ? [] : list.columns.map(({ key }) => key));
       reference.update(references(index).map((key) => [key, key === BASELINE ? "baseline" : index.columns.find((each) => each.key === key).name]), list.ref);
-      mark.update([["", "nothing"], ...(cases.some((each) => each.expected !== null) ? [["expected", "expected words"]] : []), ...(list.ref === "" || list.ref === BASELINE ? [] : [["ref", "difference to reference"]])], list.mark);
+      mark.update([["", "nothing"], ...(cases.some((each) => each.expected !== null) ? [["expected", "expected words"]] : []), ...(list.ref === "" ? [] : [["ref", "difference to reference"]])], list.mark);
       order.update([...Object.entries(ORDERS), ...scoreOrders(index)], list.sort);
       lines.update(Object.entries(LINES), list.lines);
       show(told, tellCount(index, cases), cases.length === 0 ? null : hiddenColumns(list, shownColumns));
