@@ -132,7 +132,7 @@ def test_changes_since_the_baseline_are_marked_and_can_be_listed(shown, report):
     show(shown, "Regressed")
     assert set(ids_of(shown)) <= worse
     assert "worse" in rows_of(shown).first.inner_text()
-    shown.page.get_by_label("Reference").select_option("gpt4o")
+    shown.page.locator("#pick-ref").select_option("gpt4o")
     assert "ref=gpt4o" in shown.value("location.hash")
     assert "reference" in shown.page.locator("thead th").nth(2).inner_text()
     assert changed["model_id"] == "gpt4o"
