@@ -78,7 +78,15 @@ def test_from_the_list_a_run_opens_with_what_failed_first(program, page):
         assert texts(shown, ".coltabs a") == ["flaky GPT-4o 2/3", "passed Claude Sonnet 4", "Side by side"]
         assert "check hidden-tests: 2 of 14 tests failed" in texts(shown, ".answer-box .message")[0]
         assert "5.5 of 10" in texts(shown, ".figures")[0]
-        sections = ["Why it failed", "Trace", "Timing", "Workspace (3 changes)", "Usage and cost", "Run", "Stored"]
+        sections = [
+            "Why it failed",
+            "Conversation",
+            "Timing",
+            "Workspace (3 changes)",
+            "Usage and cost",
+            "Run",
+            "Stored",
+        ]
         assert texts(shown, ".part h2") == sections
 
 
@@ -127,13 +135,13 @@ def test_metrics_and_judges_show_why(program, page):
         assert "slugify('Straße') still gives 'strae'" in vote.inner_text()
 
 
-def test_a_tool_call_opens_with_its_arguments_and_its_result(program, page):
+def test_a_failed_tool_call_is_open_with_its_arguments_and_its_result(program, page):
     with opened(program, page, run(FAILED)) as shown:
         calls = shown.page.locator(".event .call")
         assert calls.count() == 5
         broken = calls.nth(3)
         assert texts(shown, ".call .flag") == ["arguments break the schema", "failed"]
-        broken.locator("summary").click()
+        assert not calls.nth(0).locator("dt").first.is_visible()
         assert broken.locator("dt").all_inner_texts() == ["command", "timeout"]
         assert broken.locator("dd pre").all_inner_texts() == ["python -m pytest -q", "60"]
         result = broken.get_by_label("Result")

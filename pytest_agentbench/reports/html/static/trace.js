@@ -20,8 +20,10 @@ export function answerOf(run) {
 export function traceSection(run, places) {
   if (run === null) return null;
   const events = eventsOf(run);
-  if (events.length === 0) return part("trace", "Trace", el("p", { class: "faint" }, "Nothing was recorded."));
+  if (events.length === 0) return part("trace", "Conversation", el("p", { class: "faint" }, "Nothing was recorded."));
   const entries = pairCalls(events);
+  const answer = entries.findLast(({ event }) => event.type === "final_output");
+  if (answer !== undefined) answer.isAbove = true;
   const list = el("ol", { class: "events" });
   const more = el("p", {});
   const runner = el("input", { type: "checkbox", on: { change: () => list.classList.toggle("with-runner", runner.checked) } });
@@ -32,7 +34,7 @@ export function traceSection(run, places) {
   const told = `${plural(events.length, "event")}, ${plural(calls, "tool call")}`;
   return part(
     "trace",
-    "Trace",
+    "Conversation",
     el("p", { class: "bar" }, el("span", { class: "faint" }, told), el("label", {}, runner, " what the runner did"), folds),
     list,
     more,
@@ -51,7 +53,7 @@ export function traceSection(run, places) {
   }
 }
 
-/** Events, each tool call with its result: `{event, result}`. A result without a call stands alone. */
+/** Events, each tool call with its result: `{event, result}`; `isAbove` marks the answer that the view of a run shows first. A result without a call stands alone. */
 export function pairCalls(events) {
   const calls = new Map();
   const entries = [];
@@ -112,7 +114,7 @@ function callItem({ event, result }, places) {
   const time = result?.duration_seconds == null ? null : el("span", { class: "faint" }, ` ${seconds(result.duration_seconds)}`);
   return el(
     "details",
-    { class: "call" },
+    { class: "call", open: Boolean(result?.is_error) },
     el("summary", {}, eventHead(event, el("strong", {}, event.name), told, time, flags)),
     el("h3", { class: "minor" }, "Arguments"),
     event.arguments === null ? textBox(event.raw, { where: places.run, label: "Arguments as they came" }) : argumentsBox(event.arguments, places),
@@ -138,8 +140,9 @@ function runnerItem({ event }) {
   return eventHead(event, el("span", {}, event.name), said);
 }
 
-function finalItem({ event }, places) {
-  return [eventHead(event, el("strong", { class: "role final" }, "answer")), textBox(event.content, { where: places.run, label: "Answer", lines: 8, prose: true, markdown: true, empty: "The answer is empty." })];
+function finalItem({ event, isAbove }, places) {
+  const head = eventHead(event, el("strong", { class: "role final" }, "answer"), isAbove ? el("span", { class: "faint" }, " as above") : null);
+  return isAbove ? head : [head, textBox(event.content, { where: places.run, label: "Answer", lines: 8, prose: true, markdown: true, empty: "The answer is empty." })];
 }
 
 function unknownEvent({ event }, places) {
