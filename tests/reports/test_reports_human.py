@@ -65,6 +65,17 @@ def test_a_judge_is_compared_with_human_labels():
     assert judge["scores"]["spearman"] == pytest.approx(1.0)
 
 
+def test_a_blind_label_outranks_a_later_one_with_the_verdict_in_sight():
+    rows = [judged_row("r1", True), judged_row("r2", True)]
+    labels = [label("r1", "failed", day=2)]
+    labels += [label(run, "passed", day=3).model_copy(update={"blind": False}) for run in ("r1", "r2")]
+    report = results(rows, labels)
+    [judge] = report["human"]["judges"]
+    assert (judge["only_judge_passed"], judge["both_passed"]) == (1, 1)
+    assert (report["human"]["counted"], report["human"]["not_blind"]) == (2, 1)
+    assert report["human"]["left_out"]["superseded"] == 1
+
+
 def test_most_annotators_decide_and_ties_are_left_out():
     rows = [judged_row("r1", True), judged_row("r2", True)]
     said = {"ann": "passed", "bob": "failed", "cat": "passed"}

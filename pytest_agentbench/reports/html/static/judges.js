@@ -59,7 +59,7 @@ function people(app, human) {
     el(
       "p",
       { class: "note" },
-      `${count(human.counted)} of ${plural(human.labels, "label")} count${left.length > 0 ? `; left out: ${left.join(", ")}` : ""}. `,
+      `${count(human.counted)} of ${plural(human.labels, "label")} count${human.not_blind ? `, ${count(human.not_blind)} given with the verdict in sight` : ""}${left.length > 0 ? `; left out: ${left.join(", ")}` : ""}. `,
       human.between_annotators === null ? null : `Between ${human.between_annotators.annotators} annotators on ${plural(human.between_annotators.runs, "run")}: α ${score(human.between_annotators.alpha_verdicts)} of verdicts, ${score(human.between_annotators.alpha_scores)} of scores.`,
     ),
     human.judges.map((judge) => agreement(app, judge)),
