@@ -71,6 +71,7 @@ class Settings(NamedTuple):
     store: str | None = None
     store_key: str | None = None
     json: Path | None = None
+    json_lines: Path | None = None
     html: Path | None = None
     chart: Path | None = None
     compare: Path | None = None
@@ -245,6 +246,7 @@ OPTIONS = (
     ),
     _Option("store", "share results through this store: s3://, gs://, az://, file://", "URL", parse_store),
     _Option("json", "write report.json here instead", "PATH", Path, ini=False),
+    _Option("json-lines", "write JSON records here: the start, each run, the end", "PATH", Path, ini=False),
     _Option("html", "write the report for people here, one page", "PATH", Path),
     _Option("chart", "write a PNG of mean score against cost per model here", "PATH", Path),
     _Option("compare", "compare with this report.json; a significant regression fails the session", "PATH", Path),
@@ -343,7 +345,7 @@ def read_settings(config: pytest.Config) -> Settings:
             raise pytest.UsageError(f"--agentbench-trust: found {path}, expected a folder that exists")
     values["output"] = values["output"] or config.rootpath / "outputs"
     # Relative to the directory of the command, as a shell completes paths, and not to rootdir.
-    for name in ("output", "json", "html", "chart", "compare"):
+    for name in ("output", "json", "json_lines", "html", "chart", "compare"):
         values[name] = (here / values[name]).resolve() if values[name] else None
     values["predictions"] = _read_predictions(config)
     _refuse_missing_extra(values["chart"])
@@ -380,10 +382,10 @@ def _refuse_shared_paths(values: Mapping[str, Any]) -> None:
     taken = {values["json"] or values["output"] / "report.json": "the report"}
     if values["compare"] is not None:
         taken.setdefault(values["compare"], "--agentbench-compare")
-    for name in ("html", "chart"):
-        path = values[name]
-        if path is not None and (other := taken.setdefault(path, f"--agentbench-{name}")) != f"--agentbench-{name}":
-            raise pytest.UsageError(f"--agentbench-{name}: found {path}, which is {other} too")
+    for name in ("html", "chart", "json_lines"):
+        path, option = values[name], f"--agentbench-{name.replace('_', '-')}"
+        if path is not None and (other := taken.setdefault(path, option)) != option:
+            raise pytest.UsageError(f"{option}: found {path}, which is {other} too")
 
 
 def _refuse_uneven_deal(config: pytest.Config, shard: tuple[int, int] | None) -> None:

@@ -8,7 +8,7 @@ import platform
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.reports.comparison.campaigns import Campaign
     from pytest_agentbench.reports.gate import Gate
     from pytest_agentbench.reports.journal import Journal
+    from pytest_agentbench.reports.json_lines import JsonLines
     from pytest_agentbench.reports.kept_rows import KeptRow
 
 BEGAN = pytest.StashKey[int]()
@@ -66,6 +67,7 @@ class SessionReport:
         self.dry_run: DryRun | None = None
         self.link: ControllerLink | None = None
         self.journal: Journal | None = None
+        self.json_lines = _open_json_lines(settings, self.warnings.append)
         self.baseline = _read_baseline(config, settings)
         self._opening = threading.Lock()
         self.drained: str | None = None
@@ -164,6 +166,8 @@ class SessionReport:
             self._make_report(session, exitstatus)
         elif self.journal is not None:
             self.journal.discard()
+        if self.json_lines is not None:
+            self.json_lines.end(int(session.exitstatus), self.report, self.written)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the summary."""
@@ -197,8 +201,8 @@ class SessionReport:
         if self.drained is not None:
             ahead.drain(self.drained)
 
-    def expect(self, runs: int) -> None:
-        """Open the journal, for so many runs to report. Callable from any thread."""
+    def expect(self, runs: int, models: Sequence[str]) -> None:
+        """Open the journal, for so many runs of these models to report. Callable from any thread."""
         from pytest_agentbench.reports.journal import Journal
 
         with self._opening:
@@ -206,7 +210,14 @@ class SessionReport:
                 facts = {**self._facts, "warnings": [*self.warnings], "uncollected": [*self.uncollected]}
                 self.journal = Journal(self.settings.output, facts, self.warnings.append)
                 self.config.add_cleanup(self.journal.close)
+                self._write_start(runs, models)
             self.journal.plan(runs)
+
+    def _write_start(self, runs: int, models: Sequence[str]) -> None:
+        if self.json_lines is None or self.journal is None:
+            return
+        session = None if self.journal.path is None else self.journal.path.stem
+        self.json_lines.start(session, self.started_at.isoformat(), models, runs, self.settings)
 
     def spend(self, part: Part, spendings: Sequence[Spending]) -> None:
         """Book usages of runs and judges. Start no further run once the budget is used up."""
@@ -227,6 +238,8 @@ class SessionReport:
     def _keep_row(self, nodeid: str, row: Mapping[str, Any], at: int) -> None:
         if self.journal is not None:  # else it is a dry run, which reports none
             self.rows[nodeid] = self.journal.row(row, at, self._spent_usd())
+            if self.json_lines is not None:
+                self.json_lines.run(row)
 
     def _spent_usd(self) -> dict[str, Any]:
         if self.budget is None:
@@ -487,6 +500,15 @@ def _describe_repeats(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             f"made again by another plugin: {'; '.join(told)}{more}. Figures count an item's first verdict, which is "
             "named first; the exit status is that of the last attempt"
         )
+
+
+def _open_json_lines(settings: Settings, warn: Callable[[str], None]) -> JsonLines | None:
+    """Return the writer of the records, None without the option or in a dry run."""
+    if settings.json_lines is None or settings.dry_run:
+        return None
+    from pytest_agentbench.reports.json_lines import JsonLines
+
+    return JsonLines(settings.json_lines, warn)
 
 
 def _read_baseline(config: pytest.Config, settings: Settings) -> Campaign | None:

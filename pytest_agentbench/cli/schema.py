@@ -63,12 +63,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def all_schemas() -> dict[str, dict[str, Any]]:
-    """Return the JSON Schemas of the configuration files, of scripts and of report.json, by name."""
+    """Return the JSON Schemas of the configuration files, of scripts, of report.json and of records, by name."""
     from pytest_agentbench.config.kinds import json_schemas
     from pytest_agentbench.models.script_files import script_schemas
+    from pytest_agentbench.reports.json_lines import json_lines_schema
     from pytest_agentbench.reports.reading import report_schema
 
-    return {**json_schemas(), **script_schemas(), "report": report_schema()}
+    return {**json_schemas(), **script_schemas(), "report": report_schema(), "json_lines": json_lines_schema()}
 
 
 def schema_text(value: object) -> str:

@@ -108,7 +108,11 @@ class SessionBuilder:
     def announce_cases(self) -> None:
         """Send the controller the number of cases. The message precedes xdist's own on the same channel."""
         if self.channel is not None:
-            self.channel.send(("cases", len(self.jobs), self.limits.concurrency))
+            self.channel.send(("cases", len(self.jobs), self.limits.concurrency, self._list_models()))
+
+    def _list_models(self) -> list[str]:
+        """Return the models of the runs with their variants, in their order."""
+        return [*dict.fromkeys(job.plan.column for job in self.jobs)]
 
     def build(self) -> None:
         """Build all parts and register them with pytest. Raises ConfigError if the session cannot start."""
@@ -248,7 +252,7 @@ class SessionBuilder:
 
             self.messages.add_variants(self.store.redactor.value(describe_variants(self.jobs)))
         if self.report is not None and not self.settings.dry_run:
-            self.report.expect(len(self.jobs))
+            self.report.expect(len(self.jobs), self._list_models())
 
     def _register_plugins(self) -> None:
         """Register the session's plugins, and the steps at its end. pytest runs cleanups in reverse order."""

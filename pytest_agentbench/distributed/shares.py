@@ -4,11 +4,11 @@ Every worker gets its whole share at once, so that it can run ahead of its pytes
 
 Controller and worker send messages over their own channel (execnet lets channels travel in `workerinput`):
 
-- worker to controller: `("cases", n, in_flight)`, `("warnings", texts)` and `("variants", mapping)` after collection,
-  then `("spent", part, spendings)` after each paid run and judgement, and `("drain", reason)` if it cannot go on. At
-  the end follow `("unshared", text)` for results that are missing in the shared store, `("limited", model_id, replies,
-  seconds)` for replies of status 429, `("ended", number)` for the signal that ended it, and `("finished",)` once
-  nothing is in flight after `finish`
+- worker to controller: `("cases", n, in_flight, models)`, `("warnings", texts)` and `("variants", mapping)` after
+  collection, then `("spent", part, spendings)` after each paid run and judgement, and `("drain", reason)` if it cannot
+  go on. At the end follow `("unshared", text)` for results that are missing in the shared store, `("limited",
+  model_id, replies, seconds)` for replies of status 429, `("ended", number)` for the signal that ended it, and
+  `("finished",)` once nothing is in flight after `finish`
 - controller to worker: `("share", indices, suspects, culprits)`, the last a mapping from index to the crash's text;
   `("drain", reason)`: start no further run, skip the rest; `("finish", reason)`: also send no further request;
   `("stop", reason)`: end the session, because xdist's own shutdown order would queue behind the share
@@ -102,8 +102,8 @@ def deal(indices: Sequence[int], workers: int) -> list[list[int]]:
 class ControllerLink:
     """The controller's side: sends shares, adds up spending, keeps limits, and stops workers.
 
-    `spend(part, spendings)` books payments. `drain(reason)` is called if a worker cannot go on. `expect(runs)` is
-    called with the number of runs of all workers together, once for each worker, in its own thread. `in_flight` is the
+    `spend(part, spendings)` books payments. `drain(reason)` is called if a worker cannot go on. `expect(runs,
+    models)` is called for each worker, in its own thread: all workers together make that many runs. `in_flight` is the
     number of runs that one worker makes at a time. `culprits` are the items that crashed a worker, with the crash's
     text: another worker reports them, because it can make their rows. `unplaced` are crashes that no worker could take
     over. `no_more_restarts` is True if xdist does not replace a dead worker.
@@ -113,7 +113,7 @@ class ControllerLink:
         self,
         spend: Callable[[Part, Sequence[Spending]], None],
         drain: Callable[[str], None],
-        expect: Callable[[int], None],
+        expect: Callable[[int, Sequence[str]], None],
     ) -> None:
         self.spend, self.drain, self.expect = spend, drain, expect
         self.lines: list[Line] = []
@@ -208,7 +208,7 @@ class ControllerLink:
             self.in_flight = max(self.in_flight, rest[1])
             if rest[0]:
                 self._busy.add(line)
-                self.expect(rest[0])  # each worker has collected all
+                self.expect(rest[0], rest[2])  # each worker has collected all
             for order in tuple(self.told.items()):  # it takes the place of one that crashed
                 line.send(order)
         elif kind == "warnings":

@@ -244,7 +244,7 @@ def test_schemas_are_printed_and_written(run, tmp_path):
     written = {path.name.removesuffix(".schema.json") for path in (tmp_path / "new" / "schemas").iterdir()}
     assert written == {
         *("test_case", "dataset", "reports", "suite", "run_profile", "evaluation_profile", "agent", "agent_program"),
-        *("models", "servers", "keys", "demo", "dataset_demo", "report"),
+        *("models", "servers", "keys", "demo", "dataset_demo", "report", "json_lines"),
     }
 
 

@@ -20,6 +20,7 @@ from pytest_agentbench.config.kinds import json_schemas
 from pytest_agentbench.models.script_files import script_schemas
 from pytest_agentbench.options import FLAGS, OPTIONS
 from pytest_agentbench.packs.mcp_bench.records import PlannerSettings
+from pytest_agentbench.reports.json_lines import json_lines_schema
 from pytest_agentbench.reports.reading import report_schema
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
@@ -44,6 +45,7 @@ _EXPLAINED = (
     "How figures are computed: [results](../results.md), [statistics](../statistics.md), [comparing](../comparing.md), "
     "[people and judges](../human-review.md#fields-in-reportjson)."
 )
+_FOLLOWED = "How to follow them: [live sessions](../live-sessions.md)."
 
 
 def pages() -> dict[str, str]:
@@ -51,6 +53,7 @@ def pages() -> dict[str, str]:
     schemas = {**json_schemas(), **script_schemas()}
     made = {f"{name.replace('_', '-')}.md": _schema_page(NAMES[name], schema) for name, schema in schemas.items()}
     made["report.md"] = _schema_page("report.json", report_schema(), _EXPLAINED)
+    made["json-lines.md"] = _schema_page("--agentbench-json-lines", json_lines_schema(), _FOLLOWED)
     made["commands.md"] = "\n".join(_commands())
     made["fixtures.md"] = "\n".join(_functions("Fixtures", "agentbench_", fixtures))
     made["hooks.md"] = "\n".join(_functions("Hooks", "pytest_agentbench_", hookspecs))
@@ -64,6 +67,7 @@ def _index(schemas: Mapping[str, Any]) -> Iterator[str]:
     for name in schemas:
         yield f"| `{NAMES[name]}` | [{name.replace('_', '-')}.md]({name.replace('_', '-')}.md) |"
     yield "| `report.json` | [report.md](report.md) |"
+    yield "| records of `--agentbench-json-lines` | [json-lines.md](json-lines.md) |"
     yield "| pytest's options | [running.md](../running.md#options) |"
     for name, page in (("the command `agentbench`", "commands.md"), ("fixtures", "fixtures.md"), ("hooks", "hooks.md")):
         yield f"| {name} | [{page}]({page}) |"

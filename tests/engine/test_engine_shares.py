@@ -66,7 +66,7 @@ def linked(budget=None):
         if reason := budget.book(part, spendings):
             link.tell("drain", reason)
 
-    link = ControllerLink(spend, lambda reason: link.tell("drain", reason), lambda runs: None)
+    link = ControllerLink(spend, lambda reason: link.tell("drain", reason), lambda runs, models: None)
     link.lines = [Line(Channel(gone=True)), Line(channel := Channel())]
     return link, channel
 
@@ -111,7 +111,7 @@ def test_a_worker_that_starts_late_gets_the_messages_of_the_others():
     link, _ = linked()
     link.tell("drain", "enough")
     link.lines.append(Line(late := Channel()))
-    link._receive(link.lines[-1], ("cases", 5, 1))
+    link._receive(link.lines[-1], ("cases", 5, 1, ["gpt"]))
     assert sent(link, late) == [("drain", "enough")]
 
 
