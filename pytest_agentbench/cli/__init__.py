@@ -37,6 +37,7 @@ _SUMMARIES = {
     "doctor": "check that this machine can run the cases",
     "agents": "list, build, try and show command-line agents, and begin an adapter for another",
     "mcp": "list and call tools of MCP servers; report on, judge and make tasks for them",
+    "skill": "print a skill for coding agents: how to write, run, read and stop benchmarks",
     "serve": "answer chat completions from the scripts of cases, on loopback",
 }
 COMMANDS = {name: Command(summary, f"{__name__}.{name}") for name, summary in _SUMMARIES.items()}

@@ -9,7 +9,8 @@ from docs_pages import Project, commands, mismatch, problems
 
 ROOT = Path(__file__).parents[2]
 WRITTEN = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "reference"]  # which is made from code
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *WRITTEN])
+SKILL = ROOT / "pytest_agentbench" / "cli" / "SKILL.md"
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", SKILL, *WRITTEN])
 
 
 @pytest.mark.slow
