@@ -21,6 +21,7 @@ from pytest_agentbench.reports.failure_lists import ShortLists
 from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
+    from pytest_agentbench.distributed.control_socket import ControlSocket
     from pytest_agentbench.distributed.sharding import Sharding
     from pytest_agentbench.distributed.shares import ControllerLink
     from pytest_agentbench.engine.budget import Budget, Part, Spending
@@ -37,6 +38,8 @@ BEGAN = pytest.StashKey[int]()
 """When the session did, in ns since the epoch: before any conftest was loaded."""
 _CANCEL_SECONDS = 6.0
 """Seconds that workers get after the grace to cancel runs in flight."""
+CANCELLED = "cancelled by the user (agentbench sessions cancel)"
+"""The reason of a run that the user cancelled while the others went on."""
 _WORST_LAST = ("passed", "skipped", "failed", "error")
 
 
@@ -66,6 +69,10 @@ class SessionReport:
         self.ahead: RunAhead | None = None
         self.dry_run: DryRun | None = None
         self.link: ControllerLink | None = None
+        self.operate: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+        """Answers requests about the runs of the only process, which `collection.operations` describes."""
+        self.control: ControlSocket | None = None
+        self._planned = 0
         self.journal: Journal | None = None
         self.json_lines = _open_json_lines(settings, self.warnings.append)
         self.baseline = _read_baseline(config, settings)
@@ -155,6 +162,8 @@ class SessionReport:
         idle = self.sharding is not None and self.sharding.is_empty
         if idle and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             exitstatus = session.exitstatus = pytest.ExitCode.OK
+        if self.control is not None:
+            self.control.close()
         if self.settings.dry_run:
             return  # the report of the last real session stays
         self.lost = self._count_unreported(session, exitstatus)
@@ -211,6 +220,8 @@ class SessionReport:
                 self.journal = Journal(self.settings.output, facts, self.warnings.append)
                 self.config.add_cleanup(self.journal.close)
                 self._write_start(runs, models)
+                self._open_control(self.journal)
+            self._planned = runs
             self.journal.plan(runs)
 
     def _write_start(self, runs: int, models: Sequence[str]) -> None:
@@ -218,6 +229,48 @@ class SessionReport:
             return
         session = None if self.journal.path is None else self.journal.path.stem
         self.json_lines.start(session, self.started_at.isoformat(), models, runs, self.settings)
+
+    def _open_control(self, journal: Journal) -> None:
+        """Open the socket by which `agentbench sessions` operates the session, if the output folder can hold one."""
+        if journal.path is None:
+            return
+        from pytest_agentbench.distributed.control_socket import ControlSocket
+
+        with contextlib.suppress(OSError):  # the file system has no sockets: the session cannot be operated
+            self.control = ControlSocket(self.settings.output, journal.path.stem, self._answer)
+            self.config.add_cleanup(self.control.close)
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer a request of `agentbench sessions`, in the thread of the socket."""
+        from pytest_agentbench.distributed.live_session import LiveSession
+
+        if self.budget is None or (self.link is None and self.operate is None):
+            return {"error": "the session is starting; try again"}
+        facts = {
+            "session": self.journal and self.journal.path and self.journal.path.stem,
+            "process_id": os.getpid(),
+            "started_at": self._facts["started_at"],
+            "command": self._facts["command"],
+            "output": str(self.settings.output),
+            "runs": self._planned,
+            "reported": len(self.rows),
+        }
+        stopping = self.drained or self.session.shouldstop or self.session.shouldfail or None
+        return LiveSession(
+            facts=facts,
+            budget=self.budget,
+            stopping=None if stopping is None else str(stopping),
+            ask=self._ask_processes,
+            book=lambda: self.spend("run", ()),
+            warn=self.warnings.append,
+        ).answer(request)
+
+    def _ask_processes(self, request: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the answers of the processes that make runs."""
+        if self.link is not None:
+            return self.link.ask(request)
+        assert self.operate is not None
+        return [self.operate(request)]
 
     def spend(self, part: Part, spendings: Sequence[Spending]) -> None:
         """Book usages of runs and judges. Start no further run once the budget is used up."""
@@ -360,6 +413,7 @@ class SessionReport:
         broken = sum(outcome in ("failed", "error") for outcome in self.others.values()) - len(crashes)
         uncollected = self.case_file_errors + self.other_collection_errors
         stopped = self.session.shouldfail or self.session.shouldstop or self._stop_reason
+        cancelled = self.not_run[CANCELLED]
         faults = []
         if uncollected:
             faults.append(f"{count_text(uncollected, 'collection error')}.")
@@ -370,6 +424,8 @@ class SessionReport:
         faults += [f"{crash}." for crash in crashes]
         if stopped:
             faults.append(f"The session stopped early: {stopped}.")
+        if cancelled:
+            faults.append(f"{count_text(cancelled, 'run')} {CANCELLED}.")
         if self.lost:
             faults.append(f"{self.lost} collected items were never reported.")
         if self._ended_early(exitstatus):
@@ -404,14 +460,14 @@ class SessionReport:
             if gate.passed:
                 return pytest.ExitCode.OK
             return pytest.ExitCode.TESTS_FAILED
-        if self._stop_reason or self.lost or self._empty_arms or self._list_unshared():
+        if self._stop_reason or self.not_run[CANCELLED] or self.lost or self._empty_arms or self._list_unshared():
             return pytest.ExitCode.TESTS_FAILED
         return exitstatus
 
     @property
     def _stop_reason(self) -> str | None:
         """Return why some runs were not started; None if the reason came after the last start."""
-        return "; ".join(self.not_run) or None
+        return "; ".join(reason for reason in self.not_run if reason != CANCELLED) or None
 
     @cached_property  # looking for a distribution's version takes 3 ms
     def _facts(self) -> dict[str, Any]:
@@ -451,7 +507,7 @@ class SessionReport:
             yield from self.budget.gaps()
         for reason, count in self.not_run.items():
             runs = "1 run was" if count == 1 else f"{count} runs were"
-            yield f"{reason}; {runs} not started"
+            yield f"{runs} {reason}" if reason == CANCELLED else f"{reason}; {runs} not started"
         for row in self._sum_limited():
             limits = count_text(row["replies"], "rate limit")
             yield f"{row['model_id']}: waited for {limits} (status 429), {row['seconds']:g} s in all"

@@ -30,6 +30,7 @@ _SUMMARIES = {
     "report": "show a session's results, as a page, Markdown, CSV, Parquet, a chart, or for GitHub",
     "review": "label judged runs as passed or failed, to compare judges with people",
     "watch": "show a session while it runs, as a page on loopback",
+    "sessions": "list and operate the sessions that run: cancel a run, change limits",
     "batch": "list the batches to be collected, and cancel one",
     "store": "look into the store of runs: why, prune, verify, export",
     "schema": "print JSON Schemas of the configuration files, for editors",

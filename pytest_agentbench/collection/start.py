@@ -103,6 +103,7 @@ class SessionBuilder:
         self.jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
         self.channel, self.workers = _find_controller(session.config)
         self.limits = _read_limits(settings, self.jobs, self.workers)
+        self.max_cost = settings.max_cost
         self.batched = bool(settings.batch) or any(map(_names_batches, self.jobs))
 
     def announce_cases(self) -> None:
@@ -179,7 +180,7 @@ class SessionBuilder:
             workspaces=_open_workspaces(self.config),
             connect=self._connect,
             on_spent=self.messages.spent,
-            over_budget=functools.partial(over_budget, settings.max_cost, settings.max_tokens),
+            over_budget=self._is_over_budget,
             identities=Identities(self._make_code_reader, self.messages.warn),
             redactor=self.store.redactor,
             output=settings.output,
@@ -190,6 +191,19 @@ class SessionBuilder:
             batched=self.batched,
             rules=rules,
         )
+
+    def _is_over_budget(self, usage: Usage) -> str | None:
+        """Return why a run with this usage may send no further request, None if it may."""
+        return over_budget(self.max_cost, self.settings.max_tokens, usage)
+
+    def _limit_cost(self, usd: float) -> None:
+        self.max_cost = usd
+
+    def _operate(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer a request of `agentbench sessions` about the runs of this process. Callable from any thread."""
+        from pytest_agentbench.collection.operations import Operations
+
+        return Operations(self.ahead, self.services, self.jobs, self._limit_cost).answer(request)
 
     def _connect(self) -> Endpoints:
         """Return the endpoints of all models; called on the engine's loop when the first model is asked."""
@@ -239,6 +253,7 @@ class SessionBuilder:
         planner = self.planner
         if self.report is not None:
             self.report.attach(self.ahead, self.services.rules.dry_run)
+            self.report.operate = self._operate
         is_idle = self.settings.metric is not None and not planner.decides_rows
         self.messages.warn(
             *find_warnings(self.jobs, planner.predicted, is_idle_metric=is_idle),
@@ -286,6 +301,7 @@ class SessionBuilder:
     def _serve(self) -> None:
         """Connect the engine and the services. From here on the controller may send a share."""
         work = functools.partial(execute, self.services)
+        self.ahead.operate = self._operate
         self.ahead.serve(work, close=self._close, tick=self._make_progress_view())
 
     async def _close(self) -> None:

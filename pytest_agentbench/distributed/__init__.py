@@ -1,4 +1,4 @@
 """One session over many processes: shares of xdist workers, shards, and the gateways between them.
 
-Others use: gateways, sharding, shares
+Others use: control_socket, gateways, live_session, sharding, shares
 """

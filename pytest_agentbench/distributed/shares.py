@@ -11,7 +11,8 @@ Controller and worker send messages over their own channel (execnet lets channel
   `("finished",)` once nothing is in flight after `finish`
 - controller to worker: `("share", indices, suspects, culprits)`, the last a mapping from index to the crash's text;
   `("drain", reason)`: start no further run, skip the rest; `("finish", reason)`: also send no further request;
-  `("stop", reason)`: end the session, because xdist's own shutdown order would queue behind the share
+  `("stop", reason)`: end the session, because xdist's own shutdown order would queue behind the share;
+  `("ask", number, request)`, which a worker answers by `("answer", number, mapping)`: see `questions`
 
 `engine.limits` describes the messages for limits over all workers.
 """
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from xdist.scheduler import LoadScheduling
 
+from pytest_agentbench.distributed.questions import Questions
 from pytest_agentbench.engine.driver import WINDOW
 from pytest_agentbench.engine.limits import ControllerThrottles, Line, steady_socket
 
@@ -131,6 +133,7 @@ class ControllerLink:
         self.limited: list[tuple[str, int, float]] = []
         self.variants: dict[str, Any] = {}
         self.ended_by: int | None = None
+        self.questions = Questions()
         self._busy: set[Line] = set()
         """Workers that may have runs in flight."""
         self._idle = threading.Event()
@@ -188,6 +191,10 @@ class ControllerLink:
         for line in self.lines:
             line.send((order, reason))
 
+    def ask(self, question: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the answers of all workers that may have runs in flight. Raises as `Questions.ask` does."""
+        return self.questions.ask([*self._busy], question)
+
     def ended(self, number: int) -> None:
         """Note which signal ended this process, or a worker and so the session."""
         self.ended_by = number
@@ -211,6 +218,9 @@ class ControllerLink:
                 self.expect(rest[0], rest[2])  # each worker has collected all
             for order in tuple(self.told.items()):  # it takes the place of one that crashed
                 line.send(order)
+            self.questions.repeat(line)
+        elif kind == "answer":
+            self.questions.receive(line, *rest)
         elif kind == "warnings":
             self.warnings.update(dict.fromkeys(rest[0]))  # every worker has collected the same
         elif kind == "drain":

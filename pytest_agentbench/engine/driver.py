@@ -71,6 +71,8 @@ class RunAhead:
         """Live values of RUN_FIXTURES by file and fixtures' parameters: items use them instead of pytest's set-up."""
         self.values: dict[tuple[int, int], FixtureValues] = {}
         self.culprits: dict[pytest.Item, str] = {}
+        self.operate: Callable[[dict[str, Any]], dict[str, Any]] = lambda request: {}
+        """Answers the controller's questions about this process, which `collection.operations` describes."""
         jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
         group_jobs(config, session.items)
         policies = {job.start_group: job.plan.run_profile.execution_policy for job in jobs}
@@ -79,6 +81,7 @@ class RunAhead:
         profiles = {group: limits.share(policy.max_concurrency) for group, policy in policies.items()}
         if not limits.profiles:
             profiles = {}
+        self.stops = bool(stops)
         window = WINDOW * concurrency
         if stops:  # runs past a stop would be paid for in vain
             window = min(concurrency, max(profiles.values(), default=concurrency)) - 1
@@ -90,9 +93,8 @@ class RunAhead:
         `tick(engine)` is called several times a second while pytest waits, `tick(None)` before it goes on. `close` is
         called on the engine's loop when it ends.
         """
-        if self.throttles is not None:
-            work = self.limits.within(work, self.throttles)
-        self.engine.work = work
+        self._work = work
+        self.engine.work = self._limit_work()
         self.engine.on_close, self.tick = close, tick
         if self.channel is not None:
             # In execnet's thread: a share arrives before xdist's order to run it
@@ -100,6 +102,17 @@ class RunAhead:
         else:
             jobs = [item.stash[JOB] for item in self.session.items if JOB in item.stash]
             self.engine.post(self.engine.extend, jobs)
+
+    def _limit_work(self) -> Work:
+        if self.throttles is None:
+            return self._work
+        return self.limits.within(self._work, self.throttles)
+
+    def retune(self) -> None:
+        """Apply changed `limits` to the runs that start from now on. Callable from any thread."""
+        concurrency = self.limits.concurrency
+        window = concurrency - 1 if self.stops else WINDOW * concurrency
+        self.engine.post(self.engine.retune, self._limit_work(), concurrency, window)
 
     def result(self, item: pytest.Item, agent: Any, servers: Any) -> Result:
         """Return the item's result, ready or awaited, made with these values of the fixtures."""
@@ -222,8 +235,17 @@ class RunAhead:
         elif order in ("stop", "finish"):
             self.session.shouldstop = rest[0]
             self.engine.halt(rest[0])
+        elif order == "ask":
+            self._answer(*rest)
         elif self.throttles is not None:
             self.engine.post(self.throttles.receive, message)
+
+    def _answer(self, number: int, request: dict[str, Any]) -> None:
+        try:
+            answer = self.operate(request)
+        except Exception as error:  # noqa: BLE001  # raised in execnet's thread, it would end the channel
+            answer = {"error": repr(error)}
+        self.channel.send(("answer", number, answer))
 
 
 AHEAD = pytest.StashKey[RunAhead]()

@@ -102,6 +102,11 @@ class GradingServices:
             return self._endpoints.describe_pauses()
         return ""
 
+    def retune(self, concurrency: int) -> None:
+        """Let so many requests be in flight at each model that declares no number. Call on the engine's loop."""
+        if self._endpoints is not None:
+            self._endpoints.retune(concurrency)
+
     async def close(self) -> None:
         """Close the shared objects and the connections."""
         # Before the connections that they may use to end

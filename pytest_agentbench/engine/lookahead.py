@@ -36,11 +36,13 @@ _ABANDONED: list[asyncio.Task[Any]] = []
 
 
 class _Flight(NamedTuple):
-    """A run in flight, with its runner and its calls to models."""
+    """A run in flight, with its runner, its calls to models and its start."""
 
     task: asyncio.Task[None]
     runner: Any
     calls: RunCalls
+    began: float
+    """By time.perf_counter."""
 
 
 class LookAhead:
@@ -69,8 +71,8 @@ class LookAhead:
     `post`.
 
     Failures: `_guard` surrounds every step on the loop, and every waiter polls `over`. So a broken engine is an error
-    of each pending item and never a session that hangs. A job is "not run" only after `drain`, `halt` or `finish`,
-    with their reason; any other job without a result is an error.
+    of each pending item and never a session that hangs. A job is "not run" only after `drain`, `halt`, `finish`
+    or `cancel`, with their reason; any other job without a result is an error.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class LookAhead:
         self.waiting: dict[Hashable, deque[Job]] = {}
         self.suspects: deque[int] = deque()
         self.done: dict[Job, Result] = {}
+        self.cancelled: dict[Job, str] = {}  # with the reasons
         self._reset()
 
     def _reset(self) -> None:
@@ -201,6 +204,18 @@ class LookAhead:
                 self.suspects.append(job.rank)
             else:
                 self.waiting.setdefault(job.start_group, deque()).append(job)
+        self._pump()
+
+    def cancel(self, job: Job, reason: str) -> None:
+        """Cancel one run in flight, which is then "not run" for this reason. A run that has ended is not changed."""
+        if (flight := self.running.get(job)) is not None:
+            self.cancelled[job] = reason
+            flight.task.cancel()
+
+    def retune(self, work: Work, concurrency: int, window: int) -> None:
+        """Start runs by this work and within these limits from now on, in place of the limits of start groups too."""
+        self.work, self.concurrency, self.window, self.limits = work, concurrency, window, {}
+        self.batch = min(window - window // 8, _BATCH)
         self._pump()
 
     @property
@@ -366,7 +381,7 @@ class LookAhead:
     def _start(self, job: Job, runner: Any) -> _Flight:
         calls = RunCalls()
         calls.task = task = self.loop.create_task(self._run(job, runner, calls))
-        flight = self.running[job] = _Flight(task, runner, calls)
+        flight = self.running[job] = _Flight(task, runner, calls, time.perf_counter())
         self.busy[job.start_group] = self.busy.get(job.start_group, 0) + 1
         self.groups[flight.task] = job.start_group
         flight.task.add_done_callback(lambda _: self._guard(self._landed, job, flight))
@@ -387,7 +402,7 @@ class LookAhead:
             result = await self.work(job, runner)
         except asyncio.CancelledError:
             result = self._result_without_run(job, runner)
-            if not (self.stopped or self.ending or self.over):
+            if not (self.stopped or self.ending or self.over or job in self.cancelled):
                 result = Result(error=RuntimeError("the run was cancelled from within, by an agent or a library"))
         # The loop was closed under the task: no waiter is left
         except GeneratorExit:
@@ -405,7 +420,7 @@ class LookAhead:
     def _result_without_run(self, job: Job, runner: Any) -> Result:
         if self.death:
             return Result(runner, error=RuntimeError(self.death))
-        if reason := self.drained or self.stopped:
+        if reason := self.cancelled.get(job) or self.drained or self.stopped:
             return Result(runner, not_run=reason)
         return Result(runner, error=RuntimeError("the run was not made: the session had ended, or was about to"))
 
@@ -420,6 +435,11 @@ class RunLimits:
     def __init__(self, total: int, profiles: Mapping[str, int], workers: int) -> None:
         self.total, self.workers = total, workers
         self.profiles = {name: limit for name, limit in profiles.items() if limit < total}
+        self.concurrency = self.share(total)
+
+    def retune(self, total: int) -> None:
+        """Replace all limits by one of all runs."""
+        self.total, self.profiles = total, {}
         self.concurrency = self.share(total)
 
     def share(self, limit: int) -> int:

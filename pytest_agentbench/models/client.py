@@ -122,6 +122,8 @@ class Endpoints:
         self._connections: dict[Hashable, Connection] = {}
         self._spellings: dict[Hashable, Spelling] = {}
         self._throttles: dict[Metered, Throttling] = {}
+        self._by_default: list[Throttle] = []
+        """Limits of models that declare no number of requests in flight."""
         self._open_batches = batches
         self._batches: Batches | None = None
 
@@ -194,8 +196,16 @@ class Endpoints:
                 throttle = self._shared(metered, limits)
             else:
                 throttle = Throttle(self._max_in_flight(limits), limits.rpm, limits.tpm)
+                if "max_concurrency" not in limits.model_fields_set:
+                    self._by_default.append(throttle)
             self._throttles[metered] = throttle
         return throttle
+
+    def retune(self, concurrency: int) -> None:
+        """Let so many requests be in flight at each model that declares no number. Call on the event loop."""
+        self._concurrency = concurrency
+        for throttle in self._by_default:
+            throttle.concurrency.move(concurrency)
 
     def _max_in_flight(self, limits: Limits) -> int:
         declared = "max_concurrency" in limits.model_fields_set

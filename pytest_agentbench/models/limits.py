@@ -80,6 +80,12 @@ class AdaptiveLimit:
             self._decreases += 1
             self.limit = max(1.0, self.limit * self.DECREASE)
 
+    def move(self, ceiling: int) -> None:
+        """Replace the ceiling. A limit that a 429 has lowered is not raised by this."""
+        self.limit = min(self.limit, ceiling) if self.is_lowered else float(ceiling)
+        self.ceiling = ceiling
+        self._wake()
+
     def _has_room(self) -> bool:
         return self.in_flight < int(self.limit)
 

@@ -1,0 +1,206 @@
+"""`agentbench sessions [show | cancel RUN | retune]`: sessions that run, their runs in flight and their limits."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.cli.output import printable, refuse_usage
+from pytest_agentbench.errors import ConfigError
+
+_RUNS_LISTED = 50
+
+
+@dataclass(frozen=True)
+class _Live:
+    """A session that runs. `state` is its answer, else `problem` is why it does not answer."""
+
+    output: Path
+    name: str
+    state: dict[str, Any] | None
+    problem: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the session as `--json` prints it."""
+        if self.state is None:
+            return {"session": self.name, "output": str(self.output), "problem": self.problem}
+        return self.state
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command with its own commands."""
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument(
+        "--output",
+        type=Path,
+        action="append",
+        default=argparse.SUPPRESS,
+        metavar="DIR",
+        help="the sessions' output folder (repeatable; default: outputs)",
+    )
+    printed = argparse.ArgumentParser(add_help=False)
+    printed.add_argument(
+        "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, an object a line for each session"
+    )
+    named = argparse.ArgumentParser(add_help=False)
+    named.add_argument("--session", metavar="ID", help="the session, if several run; a part of its id is enough")
+    parser = subparsers.add_parser(
+        "sessions",
+        parents=[shared, printed],
+        help="list and operate the sessions that run: cancel a run, change limits",
+        description="List the sessions that run and write to an output folder, with their progress and cost. Only the "
+        "user who started a session can list and operate it.",
+    )
+    commands = parser.add_subparsers(dest="sessions_command", metavar="COMMAND")
+    commands.add_parser("show", parents=[shared, printed, named], help="show the runs in flight and the limits")
+    cancelled = commands.add_parser(
+        "cancel",
+        parents=[shared, named],
+        help="cancel one run in flight",
+        description="Cancel one run in flight. It is reported as skipped, cancelled by the user, and fails the session "
+        "as any run that was not made. The next session runs it.",
+    )
+    cancelled.add_argument("run", metavar="RUN", help="the run's node id, the part of it after `::`, or its case id")
+    retuned = commands.add_parser(
+        "retune",
+        parents=[shared, named],
+        help="change the number of runs in flight and the limit of cost",
+        description="Change limits of a session while it runs, in place of its options and profiles. Runs in flight "
+        "are not interrupted.",
+    )
+    retuned.add_argument("--concurrency", type=_parse_positive, metavar="N", help="keep up to N runs in flight")
+    retuned.add_argument(
+        "--max-cost",
+        type=_parse_money,
+        metavar="USD",
+        help="start no more runs once runs and judges have cost this much",
+    )
+
+
+def _parse_positive(text: str) -> int:
+    from pytest_agentbench.options import parse_positive  # which imports pytest
+
+    return parse_positive(text)
+
+
+def _parse_money(text: str) -> float:
+    from pytest_agentbench.options import parse_money
+
+    return parse_money(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one of them: 0 all is well, 1 there is no such session or run, 2 wrong usage."""
+    outputs = getattr(args, "output", [Path("outputs")])
+    as_json = getattr(args, "json", False)
+    if args.sessions_command is None:
+        _list(_find_live(outputs), outputs, as_json=as_json)
+        return 0
+    if args.sessions_command == "retune" and args.concurrency is None and args.max_cost is None:
+        return refuse_usage("sessions retune", "name a limit: --concurrency N or --max-cost USD")
+    live = _choose(_find_live(outputs), outputs, args.session)
+    if args.sessions_command == "show":
+        _show(live, as_json=as_json)
+    elif args.sessions_command == "cancel":
+        cancelled = _ask(live, {"do": "cancel", "run": args.run})["cancelled"]
+        print(printable(f"{cancelled}: is being cancelled"))
+    else:
+        request = {"do": "retune", "concurrency": args.concurrency, "max_cost": args.max_cost}
+        for text in _ask(live, request)["warnings"]:
+            print(printable(text))
+    return 0
+
+
+def _find_live(outputs: list[Path]) -> list[_Live]:
+    """Return the sessions whose journals are held, the newest first within each folder."""
+    from pytest_agentbench.reports.journal import is_held, journals
+
+    return [_look(output, path.stem) for output in outputs for path in journals(output) if is_held(path)]
+
+
+def _look(output: Path, name: str) -> _Live:
+    from pytest_agentbench.distributed.control_socket import ask_session
+
+    try:
+        state = ask_session(output, name, {"do": "state"})
+    except (OSError, ValueError, RecursionError) as error:
+        return _Live(output, name, None, _describe_problem(error))
+    if "error" in state:
+        return _Live(output, name, None, str(state["error"]))
+    return _Live(output, name, state, None)
+
+
+def _describe_problem(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "it has no socket: it is starting or ending, or its output folder's file system has none"
+    if isinstance(error, ConnectionRefusedError):
+        return "its socket does not answer: it may run on another machine"
+    return str(error) or type(error).__name__
+
+
+def _choose(sessions: list[_Live], outputs: list[Path], name: str | None) -> _Live:
+    """Return the only session, or the one that is named. Raises ConfigError."""
+    matches = [live for live in sessions if name is None or name in live.name]
+    if len(matches) == 1:
+        return matches[0]
+    listed = ", ".join(live.name for live in matches or sessions) or "none"
+    folders = ", ".join(map(str, outputs))
+    if matches:
+        raise ConfigError(f"found {len(matches)} sessions in {folders}; name one with --session: {listed}")
+    wanted = "session" if name is None else f"session {name!r}"
+    raise ConfigError(f"found no {wanted} that runs and writes to {folders}; running are: {listed}")
+
+
+def _ask(live: _Live, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the session's answer. Raises ConfigError if it refuses the request, or does not answer."""
+    from pytest_agentbench.distributed.control_socket import ask_session
+
+    problem = live.problem
+    if problem is None:
+        try:
+            answer = ask_session(live.output, live.name, request)
+        except (OSError, ValueError, RecursionError) as error:
+            problem = _describe_problem(error)
+        else:
+            if "error" not in answer:
+                return answer
+            problem = str(answer["error"])
+    raise ConfigError(f"session {live.name}: {problem}")
+
+
+def _list(sessions: list[_Live], outputs: list[Path], *, as_json: bool) -> None:
+    for live in sessions:
+        print(json.dumps(live.as_dict()) if as_json else _describe(live))
+    if not sessions and not as_json:
+        print(printable(f"no session runs that writes to {', '.join(map(str, outputs))}"))
+
+
+def _show(live: _Live, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(live.as_dict()))
+        return
+    print(_describe(live))
+    if live.state is None:
+        return
+    limits = live.state["limits"]
+    cost = "no limit of cost" if limits["max_cost"] is None else f"at most ${limits['max_cost']:.4f}"
+    print(f"process {live.state['process_id']}: up to {limits['concurrency']} runs in flight, {cost}")
+    if live.state["stopping"] is not None:
+        print(printable(f"starts no more runs: {live.state['stopping']}"))
+    longest_first = sorted(live.state["in_flight"], key=lambda run: -run["seconds"])
+    for run in longest_first[:_RUNS_LISTED]:
+        print(printable(f"{run['seconds']:>8.1f} s  {run['nodeid']}"))
+    if len(longest_first) > _RUNS_LISTED:
+        print(f"... and {len(longest_first) - _RUNS_LISTED:,} more")
+
+
+def _describe(live: _Live) -> str:
+    if live.state is None:
+        return printable(f"{live.name}  {live.output}  {live.problem}")
+    state = live.state
+    made = max(state["ended"], state["reported"])
+    progress = f"{made} of {state['runs']} runs, {len(state['in_flight'])} in flight, ${state['spent_usd']:.4f}"
+    return printable(f"{live.name}  {progress}  {live.output}")

@@ -1,0 +1,165 @@
+"""The socket of a live session, by which `agentbench sessions` lists and operates it.
+
+A session has one socket, `.sessions/NAME.sock` in its output folder, where NAME is the name of its journal. A client
+sends one line, a JSON object, and gets one line back. Only the user who runs the session can open it: the folder has
+mode 0700, the socket 0600, and both ends look at the other's user if the system tells it.
+
+Addresses of sockets have 107 bytes at most (103 on macOS). On Linux the folder is named by its descriptor, so that
+the output folder's path may have any length.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import stat
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.reports.journal import FOLDER as JOURNALS
+from pytest_agentbench.reports.journal import is_held
+
+FOLDER = ".sessions"
+"""The folder of sockets below the output folder."""
+_SUFFIX = ".sock"
+_SECONDS = 10.0
+"""Seconds for which one end waits for the other."""
+_MAX_REQUEST, _MAX_REPLY = 2**16, 2**24
+"""Bytes."""
+
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class ControlSocket:
+    """The session's end: a daemon thread that waits for clients, and answers one after the other by `answer`.
+
+    `answer` is called in that thread. Its errors are sent to the client.
+    """
+
+    def __init__(self, output: Path, name: str, answer: Answer) -> None:
+        """Open the socket of the session `name`. Raises OSError if that is impossible here."""
+        self._answer, self._over = answer, threading.Event()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._name = name + _SUFFIX
+        self._folder = -1
+        try:
+            with contextlib.suppress(FileExistsError):
+                (output / FOLDER).mkdir(mode=0o700)
+            self._folder = _open_folder(output)
+            _remove_stale(output, self._folder)
+            self._listener.bind(_name_address(output, self._folder, self._name))
+            os.chmod(self._name, 0o600, dir_fd=self._folder)
+            self._listener.listen(8)
+        except BaseException:
+            self.close()
+            raise
+        threading.Thread(target=self._serve, name="agentbench-control", daemon=True).start()
+
+    def close(self) -> None:
+        """Answer nobody any more, and remove the socket."""
+        if self._over.is_set():
+            return
+        self._over.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        self._listener.close()
+        if self._folder >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self._name, dir_fd=self._folder)
+            os.close(self._folder)
+
+    def _serve(self) -> None:
+        while not self._over.is_set():
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:  # closed, or no descriptor is free for a while
+                self._over.wait(1)
+                continue
+            with connection, contextlib.suppress(OSError, ValueError, RecursionError):
+                connection.settimeout(_SECONDS)
+                if _is_own(connection):
+                    _send(connection, self._reply(_receive(connection, _MAX_REQUEST)))
+
+    def _reply(self, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self._answer(request)
+        except Exception as error:  # noqa: BLE001  # a client's request must not end the session's control
+            return {"error": f"the session cannot answer: {error!r}"}
+
+
+def ask_session(output: Path, name: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer of the live session `name`.
+
+    Raises OSError if it has no socket, does not answer, or is another user's, and ValueError for an answer that is not
+    JSON.
+    """
+    folder = _open_folder(output)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_SECONDS)
+            connection.connect(_name_address(output, folder, name + _SUFFIX))
+            if not _is_own(connection):
+                raise PermissionError("another user listens at the session's socket")
+            _send(connection, request)
+            return _receive(connection, _MAX_REPLY)
+    finally:
+        os.close(folder)
+
+
+def _open_folder(output: Path) -> int:
+    """Return a descriptor of the folder of sockets. Raises OSError unless it is this user's alone."""
+    folder = os.open(output / FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    status = os.fstat(folder)
+    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+        os.close(folder)
+        raise PermissionError(f"{output / FOLDER}: others may open it; remove it")
+    return folder
+
+
+def _name_address(output: Path, folder: int, name: str) -> str:
+    if os.path.isdir(by_descriptor := f"/proc/self/fd/{folder}"):
+        return f"{by_descriptor}/{name}"
+    return str(output / FOLDER / name)
+
+
+def _remove_stale(output: Path, folder: int) -> None:
+    """Remove sockets of sessions that were killed: nobody holds the locks of their journals."""
+    for name in os.listdir(folder):
+        if name.endswith(_SUFFIX) and not is_held(output / JOURNALS / f"{name.removesuffix(_SUFFIX)}.journal"):
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+
+
+def _is_own(connection: socket.socket) -> bool:
+    """Return whether the other end is this user's; True if the system does not tell."""
+    if not hasattr(socket, "SO_PEERCRED"):  # not Linux: the modes decide alone
+        return True
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", credentials)
+    return bool(user == os.geteuid())
+
+
+def _send(connection: socket.socket, value: Mapping[str, Any]) -> None:
+    connection.sendall(json.dumps(value).encode() + b"\n")
+
+
+def _receive(connection: socket.socket, most: int) -> dict[str, Any]:
+    """Return the object of the next line. Raises ValueError for anything else, and for more than `most` bytes."""
+    line = b"".join(_read_line(connection, most))
+    value = json.loads(line)
+    if not isinstance(value, dict):
+        raise ValueError("found no JSON object")
+    return value
+
+
+def _read_line(connection: socket.socket, most: int) -> Iterator[bytes]:
+    while part := connection.recv(min(most, 2**16)):
+        yield part
+        most -= len(part)
+        if part.endswith(b"\n") or most <= 0:
+            return

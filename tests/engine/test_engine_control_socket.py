@@ -1,0 +1,123 @@
+"""The socket of a live session: who can open it, and what a client's mistakes do to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+
+import pytest
+from support.other_user import NOBODY, needs_root
+
+from pytest_agentbench.distributed.control_socket import FOLDER, ControlSocket, ask_session
+from pytest_agentbench.reports.journal import Journal
+
+NAME = "20261128T100000000000Z-0123abcd"
+SOCKET = f"{NAME}.sock"
+
+
+@pytest.fixture
+def control(tmp_path):
+    control = ControlSocket(tmp_path, NAME, lambda request: {"got": request})
+    yield control
+    control.close()
+
+
+def test_a_request_gets_the_answer(control, tmp_path):
+    assert ask_session(tmp_path, NAME, {"do": "state"}) == {"got": {"do": "state"}}
+
+
+def test_only_its_user_can_open_it(control, tmp_path):
+    folder = tmp_path / FOLDER
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / SOCKET).stat().st_mode) == 0o600
+
+
+@needs_root
+def test_another_user_gets_no_answer(control, tmp_path, monkeypatch):
+    (tmp_path / FOLDER).chmod(0o755)
+    (tmp_path / FOLDER / SOCKET).chmod(0o666)  # so that the other end's user alone decides
+    monkeypatch.chdir(tmp_path / FOLDER)
+    child = os.fork()
+    if not child:
+        received = 255
+        try:
+            os.setuid(NOBODY)
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(SOCKET)
+                connection.sendall(b'{"do": "state"}\n')
+                received = len(connection.recv(100))
+        except ConnectionError:
+            received = 0
+        finally:
+            os._exit(received)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_folder_that_others_may_open_is_refused(control, tmp_path):
+    (tmp_path / FOLDER).chmod(0o750)
+    with pytest.raises(PermissionError, match="others may open it"):
+        ask_session(tmp_path, NAME, {})
+    with pytest.raises(PermissionError, match="others may open it"):
+        ControlSocket(tmp_path, "other", lambda request: {})
+
+
+def test_a_link_to_another_folder_is_not_followed(tmp_path):
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / FOLDER).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+        ControlSocket(tmp_path, NAME, lambda request: {})
+    assert [*(tmp_path / "elsewhere").iterdir()] == []
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="long paths need /proc")
+def test_the_output_folder_may_have_a_long_path(tmp_path):
+    output = tmp_path / ("long" * 40) / ("longer" * 30)
+    output.mkdir(parents=True)
+    control = ControlSocket(output, NAME, lambda request: {"got": request})
+    try:
+        assert ask_session(output, NAME, {"a": 1}) == {"got": {"a": 1}}
+    finally:
+        control.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"no JSON\n", b"[1]\n", b"[" * 60_000 + b"\n", b"x" * 70_000], ids=range(5))
+def test_a_malformed_request_does_not_end_it(control, tmp_path, monkeypatch, sent):
+    monkeypatch.chdir(tmp_path / FOLDER)  # an address has 107 bytes at most
+    with socket.socket(socket.AF_UNIX) as connection, contextlib.suppress(ConnectionError):
+        connection.connect(SOCKET)
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(100) == b""
+    assert ask_session(tmp_path, NAME, {}) == {"got": {}}
+
+
+def test_an_error_is_an_answer(tmp_path):
+    def fail(request):
+        raise KeyError("do")
+
+    control = ControlSocket(tmp_path, NAME, fail)
+    try:
+        assert ask_session(tmp_path, NAME, {}) == {"error": "the session cannot answer: KeyError('do')"}
+    finally:
+        control.close()
+
+
+def test_it_is_gone_after_its_session(control, tmp_path):
+    control.close()
+    assert [*(tmp_path / FOLDER).iterdir()] == []
+    with pytest.raises(FileNotFoundError):
+        ask_session(tmp_path, NAME, {})
+
+
+def test_sockets_of_killed_sessions_are_removed_and_others_stay(tmp_path):
+    journal = Journal(tmp_path, {}, print)
+    running = ControlSocket(tmp_path, journal.path.stem, lambda request: {})
+    killed = ControlSocket(tmp_path, NAME, lambda request: {})
+    new = ControlSocket(tmp_path, "new", lambda request: {})
+    try:
+        assert {path.stem for path in (tmp_path / FOLDER).iterdir()} == {journal.path.stem, "new"}
+    finally:
+        for each in (running, killed, new, journal):
+            each.close()
