@@ -66,9 +66,9 @@ class LookAhead:
         waiting -> running (a _Flight in `running`) -> done (a Result in `done`) -> taken by pytest's thread
         running, but parked: it waits for a batch and does not count as in flight
 
-    Owners: both threads use `done` (atomic operations of a dictionary), `at`, `starved`, `stopped`, `drained`, `over`
-    and `ending` (single assignments). All other state belongs to the engine's thread; other threads change it by
-    `post`.
+    Owners: both threads use `done` (atomic operations of a dictionary), `at`, `starved`, `window`, `batch`, `stopped`,
+    `drained`, `over` and `ending` (single assignments). All other state belongs to the engine's thread; other threads
+    change it by `post`.
 
     Failures: `_guard` surrounds every step on the loop, and every waiter polls `over`. So a broken engine is an error
     of each pending item and never a session that hangs. A job is "not run" only after `drain`, `halt`, `finish`

@@ -6,9 +6,11 @@ import contextlib
 import os
 import socket
 import stat
+import threading
+from pathlib import Path
 
 import pytest
-from support.other_user import NOBODY, needs_root
+from support.other_user import as_nobody, needs_root
 
 from pytest_agentbench.distributed.control_socket import FOLDER, ControlSocket, ask_session
 from pytest_agentbench.reports.journal import Journal
@@ -35,24 +37,31 @@ def test_only_its_user_can_open_it(control, tmp_path):
 
 
 @needs_root
-def test_another_user_gets_no_answer(control, tmp_path, monkeypatch):
-    (tmp_path / FOLDER).chmod(0o755)
-    (tmp_path / FOLDER / SOCKET).chmod(0o666)  # so that the other end's user alone decides
+def test_another_user_gets_no_answer(tmp_path, monkeypatch):
+    busy, go = threading.Event(), threading.Event()
+
+    def answer(request):
+        busy.set()
+        go.wait(10)
+        return {}
+
+    control = ControlSocket(tmp_path, NAME, answer)
+    first = threading.Thread(target=ask_session, args=(tmp_path, NAME, {}))
+    first.start()
+    # While the session is busy with one client, which is this user, the other user only waits: a process has one user
+    assert busy.wait(10)
     monkeypatch.chdir(tmp_path / FOLDER)
-    child = os.fork()
-    if not child:
-        received = 255
-        try:
-            os.setuid(NOBODY)
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.connect(SOCKET)
-                connection.sendall(b'{"do": "state"}\n')
-                received = len(connection.recv(100))
-        except ConnectionError:
-            received = 0
-        finally:
-            os._exit(received)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    Path().chmod(0o755)
+    Path(SOCKET).chmod(0o666)  # so that the other end's user alone decides
+    with socket.socket(socket.AF_UNIX) as connection:
+        with as_nobody():
+            connection.connect(SOCKET)
+        go.set()
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(b'{"do": "state"}\n')
+            assert connection.recv(100) == b""
+    first.join(10)
+    control.close()
 
 
 def test_a_folder_that_others_may_open_is_refused(control, tmp_path):

@@ -55,6 +55,21 @@ def test_few_requests_share_one_connection_each():
     assert endpoint.connections <= 2
 
 
+@pytest.mark.parametrize(("declared", "expected"), [({}, 3), ({"max_concurrency": 1}, 1)], ids=["default", "declared"])
+def test_a_changed_concurrency_holds_for_models_that_declare_none(declared, expected):
+    async def main() -> None:
+        endpoints = Endpoints(concurrency=1)
+        client = endpoints.client(Model(model_id="m", requested_model="m", base_url=endpoint.base_url, limits=declared))
+        for concurrency in (1, 3):
+            endpoints.retune(concurrency)
+            await asyncio.gather(*(client.complete([{"role": "user", "content": "?"}], retries=0) for _ in range(3)))
+        await endpoints.close()
+
+    with FaultEndpoint(latency=0.02) as endpoint:
+        asyncio.run(main())
+    assert endpoint.connections == expected
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
 def test_requests_go_through_the_environment_s_proxy(monkeypatch, variable):

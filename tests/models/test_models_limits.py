@@ -14,6 +14,22 @@ from hypothesis import strategies as st
 from pytest_agentbench.models.limits import AdaptiveLimit, Admission, Rate, Throttle
 
 
+def test_a_moved_ceiling_admits_waiters_and_keeps_what_a_429_has_lowered():
+    async def scenario() -> None:
+        limit = AdaptiveLimit(1)
+        await limit.acquire()
+        waiting = asyncio.create_task(limit.acquire())
+        await asyncio.sleep(0)
+        limit.move(2)
+        await asyncio.wait_for(waiting, 5)
+        limit.throttled(limit.ticket)
+        lowered = limit.limit
+        limit.move(10)
+        assert (limit.limit, limit.ceiling) == (lowered, 10)
+
+    asyncio.run(scenario())
+
+
 def test_it_falls_once_for_one_overload_and_recovers_to_the_ceiling():
     async def main() -> None:
         limit = AdaptiveLimit(10)
