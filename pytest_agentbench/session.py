@@ -74,7 +74,7 @@ class SessionReport:
         self.control: ControlSocket | None = None
         self._planned = 0
         self.journal: Journal | None = None
-        self.json_lines = _open_json_lines(settings, self.warnings.append)
+        self.json_lines = _open_json_lines(config, settings, self.warnings.append)
         self.baseline = _read_baseline(config, settings)
         self._opening = threading.Lock()
         self.drained: str | None = None
@@ -558,9 +558,9 @@ def _describe_repeats(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         )
 
 
-def _open_json_lines(settings: Settings, warn: Callable[[str], None]) -> JsonLines | None:
-    """Return the writer of the records, None without the option or in a dry run."""
-    if settings.json_lines is None or settings.dry_run:
+def _open_json_lines(config: pytest.Config, settings: Settings, warn: Callable[[str], None]) -> JsonLines | None:
+    """Return the writer of the records, None without the option or in a session that only looks."""
+    if settings.json_lines is None or settings.dry_run or config.getoption("collectonly"):
         return None
     from pytest_agentbench.reports.json_lines import JsonLines
 

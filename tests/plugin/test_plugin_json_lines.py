@@ -75,11 +75,12 @@ def test_a_session_that_collects_nothing_still_writes_its_end(bench):
     assert (end["event"], end["outcome"], end["totals"]) == ("end", "empty", None)
 
 
-def test_a_dry_run_leaves_the_records_of_the_last_session(bench):
+@pytest.mark.parametrize("option", ["--agentbench-dry-run", "--collect-only"])
+def test_a_session_that_only_looks_leaves_the_records_of_the_last_session(bench, option):
     bench.agent(ECHO)
     bench.case("paris")
     bench.write("lines.jsonl", "an earlier session's\n")
-    bench.run("--agentbench-json-lines=lines.jsonl", "--agentbench-dry-run")
+    bench.run("--agentbench-json-lines=lines.jsonl", option)
     assert (bench.path / "lines.jsonl").read_text() == "an earlier session's\n"
 
 
