@@ -202,5 +202,7 @@ def _describe(live: _Live) -> str:
         return printable(f"{live.name}  {live.output}  {live.problem}")
     state = live.state
     made = max(state["ended"], state["reported"])
-    progress = f"{made} of {state['runs']} runs, {len(state['in_flight'])} in flight, ${state['spent_usd']:.4f}"
+    at_least = ">=" if state["spent_usd"] is None else ""
+    spent = f"{at_least}${state['at_least']['spent_usd']:.4f}"
+    progress = f"{made} of {state['runs']} runs, {len(state['in_flight'])} in flight, {spent}"
     return printable(f"{live.name}  {progress}  {live.output}")

@@ -49,9 +49,10 @@ class LiveSession:
             **self.facts,
             "ended": sum(each["ended"] for each in processes),
             "in_flight": [run for each in processes for run in each["runs"]],
-            "spent_usd": self.budget.spent,
+            "spent_usd": None if self.budget.unknown or self.budget.unsettled else self.budget.spent,
+            "at_least": {"spent_usd": self.budget.spent},
             "limits": {
-                "concurrency": max((each["concurrency"] for each in processes), default=None),
+                "concurrency": max((each["concurrency"] for each in processes), default=0),
                 "max_cost": self.budget.max_cost,
             },
             "stopping": self.stopping,

@@ -86,6 +86,7 @@ def test_a_user_sees_cancels_and_retunes_a_session(bench, operate, workers, befo
         assert name in operate("show")[1]
         assert operate("cancel", name) == (0, f"{nodeid}: is being cancelled\n")
         operate.wait(lambda state: nodeid not in str(state["in_flight"]))
+        assert (state["spent_usd"], state["at_least"]) == (0, {"spent_usd": 0})
         code, text = operate("retune", "--concurrency", str(after), "--max-cost", "2.5")
         assert (code, text.splitlines()[0]) == (
             0,
