@@ -1,4 +1,4 @@
-"""One session over many processes: shares of xdist workers, shards, and the gateways between them.
+"""One session over many processes: shares of xdist workers, shards, gateways, and the socket of a live session.
 
 Others use: control_socket, gateways, live_session, sharding, shares
 """
