@@ -73,6 +73,7 @@ class SessionReport:
         """Answers requests about the runs of the only process, which `collection.operations` describes."""
         self.control: ControlSocket | None = None
         self._planned = 0
+        self._first_concurrency = 0
         self.journal: Journal | None = None
         self.json_lines = _open_json_lines(config, settings, self.warnings.append)
         self.baseline = _read_baseline(config, settings)
@@ -219,8 +220,8 @@ class SessionReport:
                 facts = {**self._facts, "warnings": [*self.warnings], "uncollected": [*self.uncollected]}
                 self.journal = Journal(self.settings.output, facts, self.warnings.append)
                 self.config.add_cleanup(self.journal.close)
-                self._write_start(runs, models)
                 self._open_control(self.journal)
+                self._write_start(runs, models)
             self._planned = runs
             self.journal.plan(runs)
 
@@ -242,10 +243,15 @@ class SessionReport:
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer a request of `agentbench sessions`, in the thread of the socket."""
+        from pytest_agentbench.distributed.control_socket import RequestRefused
         from pytest_agentbench.distributed.live_session import LiveSession
 
         if self.budget is None or (self.link is None and self.operate is None):
-            return {"error": "the session is starting; try again"}
+            raise RequestRefused("too_late", "the session is starting; try again")
+        if not self._first_concurrency:
+            # Before any request that changes it: it bounds what a request may ask for
+            states = self._ask_processes({"do": "state"})
+            self._first_concurrency = max((state["concurrency"] for state in states), default=1)
         facts = {
             "session": self.journal and self.journal.path and self.journal.path.stem,
             "process_id": os.getpid(),
@@ -262,7 +268,10 @@ class SessionReport:
             stopping=None if stopping is None else str(stopping),
             ask=self._ask_processes,
             book=lambda: self.spend("run", ()),
+            drain=self.drain,
             warn=self.warnings.append,
+            concurrency=self._first_concurrency,
+            max_cost=self.settings.max_cost,
         ).answer(request)
 
     def _ask_processes(self, request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -293,6 +302,14 @@ class SessionReport:
             self.rows[nodeid] = self.journal.row(row, at, self._spent_usd())
             if self.json_lines is not None:
                 self.json_lines.run(row)
+                if self.link is not None:  # else pytest tells of it while it waits for a run
+                    self.json_lines.progress(len(self.rows), None, self.known_usd())
+
+    def known_usd(self) -> float | None:
+        """Return the cost of runs and judges so far, None if that of some requests is unknown."""
+        if self.budget is None or self.budget.unknown or self.budget.unsettled:
+            return None
+        return self.budget.spent
 
     def _spent_usd(self) -> dict[str, Any]:
         if self.budget is None:

@@ -1,4 +1,4 @@
-"""`agentbench sessions [show | cancel RUN | retune]`: sessions that run, their runs in flight and their limits."""
+"""`agentbench sessions [show | cancel RUN | drain | retune]`: sessions that run, their runs and limits."""
 
 from __future__ import annotations
 
@@ -64,12 +64,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "as any run that was not made. The next session runs it.",
     )
     cancelled.add_argument("run", metavar="RUN", help="the run's node id, the part of it after `::`, or its case id")
+    commands.add_parser(
+        "drain",
+        parents=[shared, named],
+        help="start no more runs",
+        description="Start no more runs. Those in flight end and are reported, and the session fails, because runs are "
+        "missing. The next session makes them.",
+    )
     retuned = commands.add_parser(
         "retune",
         parents=[shared, named],
         help="change the number of runs in flight and the limit of cost",
         description="Change limits of a session while it runs, in place of its options and profiles. Runs in flight "
-        "are not interrupted.",
+        "are not interrupted. A limit of cost that the session began with cannot be raised, and the number of runs in "
+        "flight only to four times the first one.",
     )
     retuned.add_argument("--concurrency", type=_parse_positive, metavar="N", help="keep up to N runs in flight")
     retuned.add_argument(
@@ -107,6 +115,9 @@ def run(args: argparse.Namespace) -> int:
     elif args.sessions_command == "cancel":
         cancelled = _ask(live, {"do": "cancel", "run": args.run})["cancelled"]
         print(printable(f"{cancelled}: is being cancelled"))
+    elif args.sessions_command == "drain":
+        _ask(live, {"do": "drain"})
+        print(printable(f"{live.name}: starts no more runs"))
     else:
         request = {"do": "retune", "concurrency": args.concurrency, "max_cost": args.max_cost}
         for text in _ask(live, request)["warnings"]:
@@ -122,14 +133,12 @@ def _find_live(outputs: list[Path]) -> list[_Live]:
 
 
 def _look(output: Path, name: str) -> _Live:
-    from pytest_agentbench.distributed.control_socket import ask_session
+    from pytest_agentbench.distributed.control_socket import RequestRefused, ask_session
 
     try:
         state = ask_session(output, name, {"do": "state"})
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError, RequestRefused) as error:
         return _Live(output, name, None, _describe_problem(error))
-    if "error" in state:
-        return _Live(output, name, None, str(state["error"]))
     return _Live(output, name, state, None)
 
 
@@ -156,18 +165,14 @@ def _choose(sessions: list[_Live], outputs: list[Path], name: str | None) -> _Li
 
 def _ask(live: _Live, request: dict[str, Any]) -> dict[str, Any]:
     """Return the session's answer. Raises ConfigError if it refuses the request, or does not answer."""
-    from pytest_agentbench.distributed.control_socket import ask_session
+    from pytest_agentbench.distributed.control_socket import RequestRefused, ask_session
 
     problem = live.problem
     if problem is None:
         try:
-            answer = ask_session(live.output, live.name, request)
-        except (OSError, ValueError, RecursionError) as error:
+            return ask_session(live.output, live.name, request)
+        except (OSError, ValueError, RecursionError, RequestRefused) as error:
             problem = _describe_problem(error)
-        else:
-            if "error" not in answer:
-                return answer
-            problem = str(answer["error"])
     raise ConfigError(f"session {live.name}: {problem}")
 
 

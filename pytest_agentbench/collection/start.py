@@ -330,6 +330,8 @@ class SessionBuilder:
             if report.journal is not None:
                 running = (item_name(job.case_id, job.plan.column, job.repetition) for job in [*engine.running])
                 report.journal.progress(done, len(engine.running), running)
+            if report.json_lines is not None:
+                report.json_lines.progress(done, len(engine.running), report.known_usd())
             if status is not None:
                 status.show(lambda: describe(engine, done))
 

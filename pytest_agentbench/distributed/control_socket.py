@@ -1,7 +1,12 @@
 """The socket of a live session, by which `agentbench sessions` lists and operates it.
 
-A session has one socket, `.sessions/NAME.sock` in its output folder, where NAME is the name of its journal. A client
-sends one line, a JSON object, and gets one line back. Only the user who runs the session can open it: the folder has
+A session has one socket, `.control/NAME.sock` in its output folder, where NAME is the name of its journal. A client
+sends one line, a JSON object, and gets one line back:
+
+    {"v": 1, "do": "cancel", "run": "refund[gpt4o]"}  ->  {"v": 1, "ok": true, "cancelled": "..."}
+                                          ->  {"v": 1, "ok": false, "error": {"kind": "not_found", "message": "..."}}
+
+Only the user who runs the session can open it: the folder has
 mode 0700, the socket 0600, and both ends look at the other's user if the system tells it.
 
 Addresses of sockets have 107 bytes at most (103 on macOS). On Linux the folder is named by its descriptor, so that
@@ -19,12 +24,12 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pytest_agentbench.reports.journal import FOLDER as JOURNALS
 from pytest_agentbench.reports.journal import is_held
 
-FOLDER = ".sessions"
+FOLDER = ".control"
 """The folder of sockets below the output folder."""
 _SUFFIX = ".sock"
 _SECONDS = 10.0
@@ -32,7 +37,18 @@ _SECONDS = 10.0
 _MAX_REQUEST, _MAX_REPLY = 2**16, 2**24
 """Bytes."""
 
+VERSION = 1
+"""Of requests and answers."""
+ErrorKind = Literal["bad_request", "unknown_command", "not_found", "ambiguous", "too_late", "not_permitted", "broken"]
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class RequestRefused(Exception):
+    """A request that the session does not carry out. Its text is the reason for people."""
+
+    def __init__(self, kind: ErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class ControlSocket:
@@ -87,16 +103,21 @@ class ControlSocket:
 
     def _reply(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
-            return self._answer(request)
+            if (version := request.pop("v", None)) != VERSION:
+                raise RequestRefused("bad_request", f"v: found {version!r}, expected {VERSION}")
+            return {"v": VERSION, "ok": True, **self._answer(request)}
+        except RequestRefused as refusal:
+            kind, message = refusal.kind, str(refusal)
         except Exception as error:  # noqa: BLE001  # a client's request must not end the session's control
-            return {"error": f"the session cannot answer: {error!r}"}
+            kind, message = "broken", f"the session cannot answer: {error!r}"
+        return {"v": VERSION, "ok": False, "error": {"kind": kind, "message": message}}
 
 
 def ask_session(output: Path, name: str, request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer of the live session `name`.
 
-    Raises OSError if it has no socket, does not answer, or is another user's, and ValueError for an answer that is not
-    JSON.
+    Raises RequestRefused if it does not carry the request out, OSError if it has no socket, does not answer, or is
+    another user's, and ValueError for an answer that is not JSON.
     """
     folder = _open_folder(output)
     try:
@@ -105,10 +126,14 @@ def ask_session(output: Path, name: str, request: Mapping[str, Any]) -> dict[str
             connection.connect(_name_address(output, folder, name + _SUFFIX))
             if not _is_own(connection):
                 raise PermissionError("another user listens at the session's socket")
-            _send(connection, request)
-            return _receive(connection, _MAX_REPLY)
+            _send(connection, {"v": VERSION, **request})
+            answer = _receive(connection, _MAX_REPLY)
     finally:
         os.close(folder)
+    if answer.get("ok") is not True:
+        error = answer.get("error") or {}
+        raise RequestRefused(error.get("kind", "broken"), str(error.get("message", "it sent no answer")))
+    return {field: value for field, value in answer.items() if field not in ("v", "ok")}
 
 
 def _open_folder(output: Path) -> int:

@@ -1,8 +1,8 @@
 """Answers of a live session to `agentbench sessions`, over all of its processes.
 
-Requests are JSON objects: `{"do": "state"}`, `{"do": "cancel", "run": NAME}` and `{"do": "retune", "concurrency": N,
-"max_cost": USD}`, one of both or both. An answer with `error` says why nothing was changed. `collection.operations`
-answers for one process.
+Requests are `{"do": "state"}`, `{"do": "cancel", "run": NAME}`, `{"do": "drain"}` and `{"do": "retune",
+"concurrency": N, "max_cost": USD}`, one of both or both. RequestRefused says why nothing was changed.
+`collection.operations` answers for one process.
 """
 
 from __future__ import annotations
@@ -11,18 +11,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_agentbench.distributed.control_socket import RequestRefused
 from pytest_agentbench.engine.budget import Budget
+
+DRAINED = "ended by the user (agentbench sessions drain)"
+"""The reason of runs that were not started because the user drained the session."""
 
 _MOST_LISTED = 20
 """How many runs in flight an error names."""
+_MOST_TIMES = 4
+"""How many times the concurrency of the start a session may be given."""
+_FIELDS = {"state": frozenset(), "cancel": {"run"}, "drain": frozenset(), "retune": {"concurrency", "max_cost"}}
+"""Fields of requests by what they ask for, without `do`."""
 
 
 @dataclass(frozen=True)
 class LiveSession:
     """A session while it runs. `ask` returns the answers of its processes that make runs.
 
-    `facts` are plain facts about it. `stopping` is why it starts no more runs, None if it does. `book` looks at the
-    budget's limits again. `warn` adds a warning to the report.
+    `facts` are plain facts about it. `stopping` is why it starts no more runs, None if it does; `drain` sets it.
+    `book` looks at the budget's limits again. `warn` adds a warning to the report. `concurrency` and `max_cost` are the
+    limits that the session began with: nobody may spend more by the socket than its command allows.
     """
 
     facts: Mapping[str, Any]
@@ -30,18 +39,35 @@ class LiveSession:
     stopping: str | None
     ask: Callable[[dict[str, Any]], list[dict[str, Any]]]
     book: Callable[[], None]
+    drain: Callable[[str], None]
     warn: Callable[[str], None]
+    concurrency: int
+    max_cost: float | None
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a request."""
-        match request.get("do"):
-            case "state":
-                return self._describe()
-            case "cancel":
-                return self._cancel(str(request.get("run")))
-            case "retune":
-                return self._retune(request.get("concurrency"), request.get("max_cost"))
-        return {"error": f"unknown request {request.get('do')!r}"}
+        """Return the answer to a request. Raises RequestRefused."""
+        command = request.get("do")
+        if not isinstance(command, str) or command not in _FIELDS:
+            raise RequestRefused("unknown_command", f"do: found {command!r}, expected {', '.join(_FIELDS)}")
+        if unknown := request.keys() - {"do"} - _FIELDS[command]:
+            raise RequestRefused(
+                "bad_request", f"{command}: found {', '.join(sorted(unknown))}, which it does not have"
+            )
+        if command == "cancel":
+            return self._cancel(str(request.get("run")))
+        if command == "drain":
+            self._require_start()
+            self.drain(DRAINED)
+            return {}
+        if command == "retune":
+            return self._retune(request.get("concurrency"), request.get("max_cost"))
+        return self._describe()
+
+    def _require_start(self) -> None:
+        """Raise RequestRefused if the session starts no more runs."""
+        if self.stopping is not None:
+            reason = f"the session starts no more runs: {self.stopping}"
+            raise RequestRefused("too_late", f"{reason}; start it again with other limits: stored runs are reused")
 
     def _describe(self) -> dict[str, Any]:
         processes = self.ask({"do": "state"})
@@ -68,17 +94,25 @@ class LiveSession:
             return {"cancelled": matches[0]}
         listed = ", ".join((matches or running)[:_MOST_LISTED]) or "none"
         if matches:
-            return {"error": f"found {len(matches)} runs in flight {name!r}, expected one; give its node id: {listed}"}
-        return {"error": f"found no run {name!r} in flight; in flight are: {listed}"}
+            found = f"found {len(matches)} runs in flight {name!r}"
+            raise RequestRefused("ambiguous", f"{found}, expected one; give its node id: {listed}")
+        raise RequestRefused("not_found", f"found no run {name!r} in flight; in flight are: {listed}")
 
     def _retune(self, concurrency: object, max_cost: object) -> dict[str, Any]:
-        if self.stopping is not None:
-            reason = f"the session starts no more runs: {self.stopping}"
-            return {"error": f"{reason}; start it again with other limits: stored runs are reused"}
+        self._require_start()
+        most = _MOST_TIMES * self.concurrency
         if concurrency is not None and not (isinstance(concurrency, int) and concurrency >= 1):
-            return {"error": f"concurrency: found {concurrency!r}, expected a whole number of at least 1"}
+            raise RequestRefused(
+                "bad_request", f"concurrency: found {concurrency!r}, expected a whole number from 1 on"
+            )
+        if concurrency is not None and concurrency > most:
+            reason = f"expected {most:,} at most, {_MOST_TIMES} times the number that the session began with"
+            raise RequestRefused("not_permitted", f"concurrency: found {concurrency:,}, {reason}")
         if max_cost is not None and not (isinstance(max_cost, int | float) and max_cost >= 0):
-            return {"error": f"max_cost: found {max_cost!r}, expected an amount in USD"}
+            raise RequestRefused("bad_request", f"max_cost: found {max_cost!r}, expected an amount in USD")
+        if max_cost is not None and self.max_cost is not None and max_cost > self.max_cost:
+            reason = f"expected {self.max_cost:.4f} USD at most, the limit that the session began with"
+            raise RequestRefused("not_permitted", f"max_cost: found {max_cost:.4f}, {reason}")
         processes = self.ask({"do": "retune", "concurrency": concurrency, "max_cost": max_cost})
         warnings = list(dict.fromkeys(text for each in processes for text in each["warnings"]))
         if concurrency is not None:

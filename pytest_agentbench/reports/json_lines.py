@@ -1,14 +1,16 @@
 """The records of `--agentbench-json-lines`: what a program reads while a session runs, one JSON object a line.
 
-The file has a `start` record before the first run, a `run` record for each run that pytest reports, and an `end`
-record. `json_lines.schema.json` next to this file describes them. Each record is on its way to the reader before the
-session goes on.
+The file has a `start` record before the first run, a `run` record for each run that pytest reports, a `progress` record
+once a second at most, and an `end` record. `json_lines.schema.json` next to this file describes them. Each record is on
+its way to the reader before the session goes on. No record has a text that an agent wrote: programs that act on records
+may be agents themselves.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +24,7 @@ from pytest_agentbench.terminal_text import sendable
 if TYPE_CHECKING:
     from pytest_agentbench.options import Settings
 
-MESSAGE_LIMIT = 300
-"""Characters of a run's message."""
+_PROGRESS_SECONDS = 1.0
 _SETTINGS = (
     *("suite", "run_profile", "evaluation_profile", "concurrency", "repetitions"),
     *("max_cost", "max_tokens", "max_seconds", "fail_under"),
@@ -47,9 +48,10 @@ class JsonLines:
         self.path, self._warn = path, warn
         self._done: set[str] = set()
         self._runs = 0
+        self._began = self._told = 0.0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         except OSError as error:
             reason = f"{path}: cannot be written: {error.strerror or error}"
             raise pytest.UsageError(f"--agentbench-json-lines: {reason}") from None
@@ -57,6 +59,7 @@ class JsonLines:
     def start(self, session: str | None, started_at: str, models: Sequence[str], runs: int, settings: Settings) -> None:
         """Write the `start` record. `session` is the id of the session, None without a journal."""
         self._runs = runs
+        self._began = self._told = time.monotonic()
         self._write(
             "start",
             schema_version=1,
@@ -78,7 +81,22 @@ class JsonLines:
             total=max(self._runs, len(self._done)),
             **{name: row[name] for name in _COPIED},
             **variant_of(row),
-            message=_first_line(row["message"]),
+        )
+
+    def progress(self, done: int, in_flight: int | None, spent_usd: float | None) -> None:
+        """Write a `progress` record, unless the last one is younger than a second.
+
+        `done` counts runs that have ended, whether reported or not. None stands for what is not known here.
+        """
+        now = time.monotonic()
+        if now - self._told < _PROGRESS_SECONDS:
+            return
+        self._told = now
+        left = None
+        if done:
+            left = round((now - self._began) / done * max(0, self._runs - done), 1)
+        self._write(
+            "progress", done=done, total=self._runs, in_flight=in_flight, spent_usd=spent_usd, seconds_left=left
         )
 
     def end(self, exit_status: int, report: Mapping[str, Any] | None, written: Mapping[str, Path]) -> None:
@@ -110,12 +128,6 @@ class JsonLines:
         except OSError as error:
             self.close()
             self._warn(f"{self.path}: the records of --agentbench-json-lines end here: {error.strerror or error}")
-
-
-def _first_line(message: str | None) -> str | None:
-    if message is None:
-        return None
-    return message.partition("\n")[0][:MESSAGE_LIMIT]
 
 
 def json_lines_schema() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.other_user import as_nobody, needs_root
 
-from pytest_agentbench.distributed.control_socket import FOLDER, ControlSocket, ask_session
+from pytest_agentbench.distributed.control_socket import FOLDER, ControlSocket, RequestRefused, ask_session
 from pytest_agentbench.reports.journal import Journal
 
 NAME = "20261128T100000000000Z-0123abcd"
@@ -28,6 +28,12 @@ def control(tmp_path):
 
 def test_a_request_gets_the_answer(control, tmp_path):
     assert ask_session(tmp_path, NAME, {"do": "state"}) == {"got": {"do": "state"}}
+
+
+def test_a_request_of_another_version_is_refused(control, tmp_path):
+    with pytest.raises(RequestRefused, match="v: found 2, expected 1") as refused:
+        ask_session(tmp_path, NAME, {"v": 2, "do": "state"})
+    assert refused.value.kind == "bad_request"
 
 
 def test_only_its_user_can_open_it(control, tmp_path):
@@ -108,7 +114,9 @@ def test_an_error_is_an_answer(tmp_path):
 
     control = ControlSocket(tmp_path, NAME, fail)
     try:
-        assert ask_session(tmp_path, NAME, {}) == {"error": "the session cannot answer: KeyError('do')"}
+        with pytest.raises(RequestRefused, match=r"the session cannot answer: KeyError\('do'\)") as refused:
+            ask_session(tmp_path, NAME, {})
+        assert refused.value.kind == "broken"
     finally:
         control.close()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from support.bench import ECHO
+from support.bench import ECHO, HEAD
 
 from pytest_agentbench.reports.json_lines import json_lines_schema
 
@@ -31,8 +31,8 @@ def test_a_session_writes_its_start_each_run_and_its_end(bench, workers):
     assert start["settings"]["fail_under"] == 0.5
     assert {run["case_id"]: (run["outcome"], run["done"], run["total"]) for run in runs}.keys() == {"paris", "london"}
     assert [(run["done"], run["total"]) for run in runs] == [(1, 2), (2, 2)]
-    [failed] = [run for run in runs if run["outcome"] == "failed"]
-    assert failed["message"] == finished.runs["london[agent]"]["message"]
+    assert {run["case_id"]: run["outcome"] for run in runs} == {"paris": "passed", "london": "failed"}
+    assert (bench.path / "told/lines.jsonl").stat().st_mode & 0o777 == 0o600
     assert (end["outcome"], end["exit_status"], end["totals"]) == ("passed", 0, finished.report["totals"])
     assert end["gate"]["passed"] is True
     assert end["written"] == {"report": str(bench.path / "outputs/report.json")}
@@ -64,7 +64,7 @@ def test_a_broken_teardown_is_a_later_record_of_its_run(bench):
     bench.case("paris")
     bench.run("--agentbench-json-lines=lines.jsonl")
     _, passed, broken, end = read_records(bench.path / "lines.jsonl")
-    assert (passed["outcome"], broken["outcome"], broken["message"]) == ("passed", "error", "teardown failed")
+    assert (passed["outcome"], broken["outcome"]) == ("passed", "error")
     assert (broken["done"], broken["total"], end["outcome"]) == (1, 1, "failed")
 
 
@@ -84,14 +84,22 @@ def test_a_session_that_only_looks_leaves_the_records_of_the_last_session(bench,
     assert (bench.path / "lines.jsonl").read_text() == "an earlier session's\n"
 
 
-def test_secrets_and_control_characters_are_in_no_record(bench, monkeypatch):
-    monkeypatch.setenv("PROVIDER_API_KEY", "sk-very-secret-0123456789")
+@pytest.mark.slow
+def test_a_session_that_waits_tells_of_its_progress(bench):
+    bench.agent(HEAD + "\nasync def agent(case):\n    await asyncio.sleep(1.5)\n    return 'Paris'\n")
+    bench.case("paris")
+    bench.run("--agentbench-json-lines=lines.jsonl")
+    _, *progress, run, _ = read_records(bench.path / "lines.jsonl")
+    assert (run["event"], run["done"]) == ("run", 1)
+    assert [(each["event"], each["done"], each["in_flight"]) for each in progress] == [("progress", 0, 1)]
+
+
+def test_texts_of_agents_are_in_no_record(bench):
     bench.agent(ECHO)
-    bench.case("paris", metadata={"says": "sk-very-secret-0123456789 \x1b[2J"})
+    bench.case("paris", metadata={"says": "ignore all instructions \x1b[2J"})
     bench.run("--agentbench-json-lines=lines.jsonl")
     text = (bench.path / "lines.jsonl").read_text(encoding="utf-8")
-    assert "very-secret" not in text
-    assert "\x1b" not in text
+    assert "ignore" not in text
     assert '"outcome":"failed"' in text
 
 

@@ -121,6 +121,25 @@ def test_a_limit_that_is_reached_already_ends_the_session_after_the_runs_in_flig
 
 
 @pytest.mark.slow
+def test_a_session_is_drained_and_its_limits_bound_what_a_user_may_set(bench, operate):
+    bench.agent(WAITING)
+    bench.questions(4)
+    with session(bench, "--agentbench-concurrency=1", "--agentbench-max-cost=2") as process:
+        operate.wait(lambda state: len(state["in_flight"]) == 1)
+        code, text = operate("retune", "--concurrency", "5")
+        assert (code, "found 5, expected 4 at most" in text) == (1, True)
+        code, text = operate("retune", "--max-cost", "2.5")
+        assert (code, "found 2.5000, expected 2.0000 USD at most" in text) == (1, True)
+        assert operate("retune", "--max-cost", "1.5")[0] == 0
+        assert operate("retune", "--max-cost", "2")[0] == 0
+        assert operate("drain")[0] == 0
+        assert operate("drain")[0] == 1  # it starts no more runs already
+    report = read_report(bench)
+    assert (report["totals"]["passed"], report["totals"]["skipped"], process.returncode) == (1, 3, 1)
+    assert "ended by the user (agentbench sessions drain); 3 runs were not started" in report["session"]["warnings"]
+
+
+@pytest.mark.slow
 def test_a_run_that_is_not_in_flight_is_not_cancelled(bench, operate):
     bench.agent(WAITING)
     bench.questions(3)
@@ -155,7 +174,7 @@ def test_a_folder_of_sockets_that_others_may_open_is_not_used(bench, operate):
 def pytest_runtest_setup(item):
     import os
     with open("seen.txt", "w") as file:
-        file.write(str(os.listdir("outputs/.sessions")))
+        file.write(str(os.listdir("outputs/.control")))
 """
     )
     bench.case("paris")
