@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import PurePath
 
 from pytest_agentbench.terminal_text import visible
 
@@ -132,3 +133,10 @@ def missing(module: str, extra: str) -> str | None:
     if find_spec(module) is not None:
         return None
     return f"needs the module {module}; install it with: pip install 'pytest-agentbench[{extra}]'"
+
+
+def find_chart_problem(path: PurePath) -> str | None:
+    """Return why a chart cannot be written to a path: its suffix names another format than SVG. None if it can."""
+    if path.suffix.lower() in ("", ".svg"):
+        return None
+    return f"found {path.name}, expected a name that ends in .svg"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_agentbench.errors import missing
+from pytest_agentbench.errors import find_chart_problem
 
 if TYPE_CHECKING:
     from pytest_agentbench.records.case import CassetteMode
@@ -248,7 +248,7 @@ OPTIONS = (
     _Option("json", "write report.json here instead", "PATH", Path, ini=False),
     _Option("json-lines", "write JSON records here: the start, each run, the end", "PATH", Path, ini=False),
     _Option("html", "write the report for people here, one page", "PATH", Path),
-    _Option("chart", "write a PNG of mean score against cost per model here", "PATH", Path),
+    _Option("chart", "write an SVG of mean score against cost per model here", "PATH", Path),
     _Option("compare", "compare with this report.json; a significant regression fails the session", "PATH", Path),
     _Option("max-regressions", "fail if more than N cases are worse than in the compared report", "N", parse_count),
     _Option(
@@ -348,7 +348,7 @@ def read_settings(config: pytest.Config) -> Settings:
     for name in ("output", "json", "json_lines", "html", "chart", "compare"):
         values[name] = (here / values[name]).resolve() if values[name] else None
     values["predictions"] = _read_predictions(config)
-    _refuse_missing_extra(values["chart"])
+    _refuse_picture(values["chart"])
     _refuse_short_key(values["store_key"])
     _refuse_shared_paths(values)
     _refuse_uneven_deal(config, values["shard"])
@@ -359,10 +359,10 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(**values)
 
 
-def _refuse_missing_extra(chart: Path | None) -> None:
-    """Raise UsageError for an output that needs a missing extra, before anything runs."""
-    if chart is not None and (lacking := missing("vl_convert", "charts")) is not None:
-        raise pytest.UsageError(f"--agentbench-chart: {chart.name} {lacking}")
+def _refuse_picture(chart: Path | None) -> None:
+    """Raise UsageError for a chart with the suffix of another format, before anything runs."""
+    if chart is not None and (problem := find_chart_problem(chart)) is not None:
+        raise pytest.UsageError(f"--agentbench-chart: {problem}")
 
 
 def _refuse_short_key(variable: str | None) -> None:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.cli.output import Standard, refuse_usage
-from pytest_agentbench.errors import ConfigError, missing
+from pytest_agentbench.errors import ConfigError, find_chart_problem, missing
 from pytest_agentbench.terminal_text import on_github
 
-_EXTRAS = {"chart": ("vl_convert", "charts"), "parquet": ("pyarrow", "parquet")}
 _NAMES = {
     "html": "page",
     "markdown": "Markdown",
@@ -47,7 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--markdown", type=Path, metavar="PATH", help="write a comment for a pull request here")
     parser.add_argument("--csv", type=Path, metavar="PATH", help="write a table with a row for each run here")
     parser.add_argument("--parquet", type=Path, metavar="PATH", help="the same as Parquet")
-    parser.add_argument("--chart", type=Path, metavar="PATH", help="write a PNG of mean score against cost per model")
+    parser.add_argument("--chart", type=Path, metavar="PATH", help="write an SVG of mean score against cost per model")
     parser.add_argument(
         "--format",
         nargs=2,
@@ -140,10 +139,10 @@ def _find_runs_folder(source: Path) -> Path:
 
 def _find_problem(args: argparse.Namespace) -> str | None:
     """Return why this cannot be done, as far as that is known before anything is read."""
-
-    for name, (module, extra) in _EXTRAS.items():
-        if getattr(args, name) is not None and (lacking := missing(module, extra)) is not None:
-            return f"--{name}: {lacking}"
+    if args.parquet is not None and (lacking := missing("pyarrow", "parquet")) is not None:
+        return f"--parquet: {lacking}"
+    if args.chart is not None and (problem := find_chart_problem(args.chart)) is not None:
+        return f"--chart: {problem}"
     # By resolved path: two options, or a link, could overwrite each other.
     given: dict[Path, str] = {args.source.resolve(): "the report itself"}
     stored = (args.source / "report.json").resolve()

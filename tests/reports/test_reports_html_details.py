@@ -28,7 +28,6 @@ from support.stored_runs import (
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact, RunnerEvent
-from pytest_agentbench.reports.html import page as pages
 from pytest_agentbench.reports.html import placing as chunks
 from pytest_agentbench.reports.html.details import (
     FIRST_EVENTS,
@@ -335,7 +334,6 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one_its_details(stored, tm
     first = in_chunks(stored, tmp_path / "report.html", monkeypatch)
     (tmp_path / "report.html").mkdir()
     stored.rows.clear()
-    monkeypatch.setattr(pages, "chart_library", lambda: None)  # as without the extra `charts`: loading it takes 1.5 s
     with pytest.raises(UnwritableError):
         write_page(stored.report, tmp_path / "report.html", output=stored.output)
     assert all((tmp_path / unquote(address)).is_file() for address in first.facts["files"])

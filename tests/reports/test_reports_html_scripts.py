@@ -10,8 +10,6 @@ from importlib.resources import files
 import pytest
 
 from pytest_agentbench.extensions import load_extensions
-from pytest_agentbench.reports.charts import chart_library
-from pytest_agentbench.reports.html import page
 from pytest_agentbench.reports.html.page import join_modules, live_page, page_data, page_text
 from pytest_agentbench.reports.report import build_report
 
@@ -57,12 +55,12 @@ def test_the_policy_lets_in_the_pages_own_style_and_scripts_only():
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     rules = {rule.split()[0]: rule.split()[1:] for rule in unescape(policy).split("; ")}
     (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
-    (loader,) = re.findall(r'<script type="module">(.*?)</script>', text, re.DOTALL)
-    (packed,) = re.findall(r'<script type="text/plain" id="script">(.*?)</script>', text, re.DOTALL)
+    (starter,) = re.findall(r'<script type="module">(.*?)</script>', text, re.DOTALL)
+    (packed,) = re.findall(r'<script type="text/plain" id="script">(.*?)</script>', text)
     script = gzip.decompress(b64decode(packed)).decode()
     assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == ["'none'"]
     assert rules["style-src"] == [digest(style)]
-    assert rules["script-src"] == [digest(loader), digest(script), digest(chart_library())]
+    assert rules["script-src"] == [digest(starter), digest(script)]
     assert "connect-src" not in rules
     assert "connect-src 'self'" in unescape(live_page())
 
@@ -77,7 +75,5 @@ def test_no_module_has_a_text_of_several_lines_whose_indentation_the_page_would_
         assert [line for line in lines if line.count("`") % 2] == [], name
 
 
-@pytest.mark.slow
-def test_the_shell_of_the_page_stays_small(monkeypatch):
-    monkeypatch.setattr(page, "chart_library", lambda: None)
+def test_the_shell_of_the_page_stays_small():
     assert len(page_text(page_data(build_report([], {})))) < 150_000

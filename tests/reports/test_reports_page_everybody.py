@@ -32,17 +32,19 @@ def test_texts_have_sufficient_contrast(program, path, view, scheme):
     wanted = {
         "summary": [
             ".note",
-            ".card dt",
+            ".lead",
             ".outcome.passed",
             ".outcome.failed",
             ".outcome.error",
             ".verdict li",
             ".warnings li",
             "main a",
-            ".reasons li",
-            ".tools button",
+            ".reasons small",
+            ".models small",
+            ".heat a",
+            ".quad.failed b",
             "thead th",
-            "svg.marks text",
+            ".chart text",
         ],
         "results": [
             ".searchbox input",
@@ -86,7 +88,7 @@ def test_no_window_is_so_narrow_that_the_page_scrolls_sideways(program, tmp_path
         shown.open(path, f"#/{view}")
         shown.page.wait_for_selector("main h1", state="attached")
         if view == "summary":
-            shown.page.locator("svg.marks").first.wait_for()
+            shown.page.locator("svg.chart").first.wait_for()
         assert not shown.scrolls_sideways()
 
 
@@ -123,7 +125,7 @@ def test_untrusted_text_adds_no_elements_to_the_page(program, tmp_path):
     report = build_report(rows, session)
     report["comparison"] = compare(build_campaign(report, evil), build_campaign(report)).as_dict()
     with opened_report(program, tmp_path, report) as shown:
-        shown.page.locator("svg.marks").first.wait_for()
+        shown.page.locator("svg.chart").first.wait_for()
         for view in ("results", "comparison", "session", "summary"):
             shown.page.goto(shown.page.url.split("#")[0] + f"#/{view}")
             shown.page.wait_for_selector("main h1", state="attached")
@@ -158,7 +160,7 @@ def test_nothing_one_run_and_only_errors_have_a_page_too(program, tmp_path, rows
         assert "undefined" not in text
         assert "null" not in text
         assert "within –" not in text
-        boxes = shown.page.locator("main :is(.cards, .toolbar, thead)")
+        boxes = shown.page.locator("main :is(.counts, .toolbar, thead)")
         assert any(box.is_visible() for box in boxes.all()) == (rows != [] and view in ("summary", "results"))
         assert shown.complaints == []
 

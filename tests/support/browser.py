@@ -84,7 +84,8 @@ def _noted(message: ConsoleMessage, complaints: list[str]) -> None:
 
 CONTRAST = """(selector) => {
   const bright = (colour) => {
-    const parts = colour.match(/[0-9.]+/g).slice(0, 3).map((part) => part / 255);
+    const whole = colour.startsWith("color(") ? 1 : 255;
+    const parts = colour.match(/[0-9.]+/g).slice(0, 3).map((part) => part / whole);
     const [r, g, b] = parts.map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };

@@ -1,4 +1,4 @@
-"""The page around the report's data: a shell, one style, its modules as one script, and the data as compressed text."""
+"""The page around the report's data: a shell, one style, its modules as one script and the data as compressed text."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import hashlib
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.extensions import cache_extensions, load_extensions
 from pytest_agentbench.records.case import name_column
-from pytest_agentbench.reports.charts import chart_library, charts
+from pytest_agentbench.reports.charts import charts
 from pytest_agentbench.reports.html.placing import place_details, remove_earlier
 from pytest_agentbench.reports.rows import Report
 from pytest_agentbench.reports.sections import ReportSection, sections_in
 from pytest_agentbench.reports.table import column_of
+from pytest_agentbench.reports.topics import find_topics
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -74,7 +75,7 @@ def _add_source(name: str, source: str, texts: dict[str, str], above: tuple[str,
 
 PageData = dict[str, Any]
 
-STYLES = ("style.css", "results.css", "run.css", "answers.css", "progress.css")
+STYLES = ("style.css", "summary.css", "results.css", "run.css", "answers.css", "progress.css")
 
 
 def write_page(
@@ -93,9 +94,11 @@ def write_page(
 
 
 def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> PageData:
-    """Return the data for the page's script: `{report, comparison, charts, sections, details}`, JSON values only.
+    """Return the data for the page's script: `{report, comparison, charts, topics, sections, details}`, JSON values
+    only.
 
-    `report` lacks the comparison and the single votes of runs. `charts` are those of `reports.charts`. `details` are
+    `report` lacks the comparison and the single votes of runs. `charts` are those of `reports.charts`, `topics`
+    those of `reports.topics`. `details` are
     the `PlacedDetails.facts`, or None if the page has no details.
     """
     # The page shows no single votes, only their agreement, which the report has by judge.
@@ -107,6 +110,7 @@ def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> Pa
         "report": shown,
         "comparison": comparison if comparison is not None else report.get("comparison"),
         "charts": charts(report),
+        "topics": find_topics(report),
         "sections": _sections(report),
         "details": None,
     }
@@ -152,7 +156,7 @@ def live_page() -> str:
     return _render({}, chunks=False, live=True)
 
 
-def content_policy(style: str, scripts: tuple[str, ...], *, chunks: bool = False, live: bool = False) -> str:
+def content_policy(style: str, scripts: Sequence[str], *, chunks: bool = False, live: bool = False) -> str:
     """Return the content security policy: the page loads, sends and runs nothing but its own style and scripts.
 
     `chunks` also allows scripts next to the page (details of runs). `live` also allows requests to the page's origin.
@@ -176,21 +180,16 @@ _BESIDE = "'self' file:"
 
 
 def _render(blocks: Mapping[str, str], *, chunks: bool, live: bool) -> str:
-    style, script, library = "".join(map(read_static, STYLES)), join_modules(), chart_library()
-    loader = _environment().get_template("loader.js").render()
-    # The policy names the script by the hash of its unpacked text, which the loader puts into the page.
-    scripts: tuple[str, ...] = (loader, script)
-    blocks = {"script": _packed(script), **blocks}
-    if library is not None:
-        scripts, blocks = (*scripts, library), {**blocks, "library": _packed(library)}
+    style, script = "".join(map(read_static, STYLES)), join_modules()
+    starter = _environment().get_template("starter.js").render()
     return (
         _environment()
         .get_template("page.html")
         .render(
             style=style,
-            loader=loader,
-            policy=content_policy(style, scripts, chunks=chunks, live=live),
-            blocks=blocks,
+            script=starter,
+            policy=content_policy(style, (starter, script), chunks=chunks, live=live),
+            blocks={"script": _packed(script), **blocks},
             live=live,
         )
     )

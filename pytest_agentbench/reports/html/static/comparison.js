@@ -13,17 +13,6 @@ const FIGURES = {
 };
 const MOST = 200;
 
-/** What the comparison with an earlier report concludes, one line a model; null where there is none. */
-export function compared(comparison) {
-  if (comparison === null) return null;
-  return el(
-    "section",
-    { class: "compared", "aria-labelledby": "compared" },
-    el("h2", { id: "compared" }, el("a", { href: href("comparison") }, "Compared with the baseline")),
-    el("ul", {}, comparison.models.map((model) => el("li", {}, pill(model), " ", model.summary))),
-  );
-}
-
 /** This report against an earlier one: what each model lost and gained, and how sure that is. */
 export function comparisonView(app) {
   const found = app.data.comparison;

@@ -20,7 +20,7 @@ function bytesOf(base64) {
   return bytes;
 }
 
-/** What the page shows: `{report, comparison, charts, details}`, see `page_data` in page.py. */
+/** What the page shows: `{report, comparison, charts, topics, details}`, see `page_data` in page.py. */
 export async function readData(live) {
   if (!live) return readBlock("data");
   const answer = await fetch("data.json", { cache: "no-cache" });

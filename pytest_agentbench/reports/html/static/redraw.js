@@ -1,15 +1,10 @@
-/**
- * Draws an element's content anew by `draw()`: folds that somebody opened stay so, the focus and the place in it stay,
- * and so do charts until they are drawn again.
- */
+/** Draws an element's content anew by `draw()`: folds that somebody opened stay so, the focus and the place in it stay. */
 export function redrawElement(main, draw) {
   const opened = [...main.querySelectorAll("details")].map((fold) => [pathOf(fold, main), fold.open]);
-  const drawings = [...main.querySelectorAll(".drawing")].map((drawing) => [pathOf(drawing, main), [...drawing.childNodes]]);
   const focused = main !== document.activeElement && main.contains(document.activeElement) ? pathOf(document.activeElement, main) : null;
   const at = scrollY;
   draw();
   for (const [path, open] of opened) main.querySelector(path)?.toggleAttribute("open", open);
-  for (const [path, drawn] of drawings) main.querySelector(path)?.append(...drawn);
   scrollTo(0, at);
   if (focused !== null) main.querySelector(focused)?.focus({ preventScroll: true });
 }

@@ -1,19 +1,22 @@
 import { href } from "./address.js";
 import { el } from "./dom.js";
-import { headlineSentence } from "./headline.js";
+import { headlineLines, headlineSentence } from "./headline.js";
 import { COUNTED, outcomeLink, skippedChecks } from "./outcomes.js";
 import { OUTCOMES, compact, count, percent, plural, seconds, sign, usd } from "./text.js";
 
-/** The first sentence, the gate's verdict and the totals. */
+const MOST_WARNINGS = 3;
+
+/** The gate, the size of the session, the first sentence and what follows it. */
 export function headline(app) {
   const { session, totals } = app.data.report;
   return el(
     "div",
     { class: "headline" },
-    el("h1", {}, headlineSentence(app.data.report)),
-    el("p", { class: "note" }, [size(app), when(session.started_at), session.duration_seconds == null ? null : `took ${seconds(session.duration_seconds)}`, session.shard && `shard ${session.shard}`].filter(Boolean).join(" · ")),
-    verdict(session.gate),
-    totals.runs === 0 ? null : el("dl", { class: "cards" }, cards(totals)),
+    el("p", { class: "note" }, [gatePill(session.gate), el("span", {}, size(app)), ...extent(session, totals).map((text) => el("span", {}, text))]),
+    el("h1", {}, headlineSentence(app)),
+    headlineLines(app),
+    gateReasons(session.gate),
+    totals.runs === 0 ? null : el("p", { class: "counts" }, outcomes(totals)),
   );
 }
 
@@ -21,20 +24,25 @@ function size({ data: { report }, index }) {
   return `${plural(report.totals.runs, "run")} of ${plural(index.cases.length, "case")} on ${plural(report.models.length, "model")}`;
 }
 
-function cards(totals) {
-  const outcomes = OUTCOMES.map((outcome) => outcomeLink(outcome, href("results", [], { show: outcome === "error" ? "errors" : outcome }), `${count(totals[COUNTED[outcome]])} ${COUNTED[outcome]}`));
-  const judged = totals.passed + totals.failed;
-  return [
-    card("Pass rate", percent(totals.pass_rate), `${count(totals.passed)} of ${count(judged)} judged runs`),
-    el("div", { class: "card" }, el("dt", {}, "Outcomes"), el("dd", { class: "outcomes" }, outcomes)),
-    card("Completion", percent(totals.completion), "of what ran was judged, not lost to infrastructure"),
-    card("Cost", cost(totals), "of all runs and judges, reused ones too"),
-    card("Tokens", sum(totals, "tokens", "total", compact), "in and out"),
+function extent(session, totals) {
+  const parts = [
+    session.shard && `shard ${session.shard}`,
+    when(session.started_at),
+    session.duration_seconds == null ? null : `took ${seconds(session.duration_seconds)}`,
+    totals.runs === 0 ? null : cost(totals),
   ];
+  return parts.filter(Boolean);
 }
 
-function card(name, value, note) {
-  return el("div", { class: "card" }, el("dt", {}, name), el("dd", {}, value), el("dd", {}, note));
+function outcomes(totals) {
+  const shown = OUTCOMES.filter((outcome) => totals[COUNTED[outcome]] > 0);
+  const links = shown.map((outcome) => [outcomeLink(outcome, href("results", [], { show: outcome === "error" ? "errors" : outcome }), outcomeText(outcome, totals[COUNTED[outcome]])), " "]);
+  const lost = totals.errors > 0 ? el("span", { class: "faint" }, `completion ${percent(totals.completion)}`) : null;
+  return [links, lost];
+}
+
+function outcomeText(outcome, number) {
+  return outcome === "error" ? plural(number, "error") : `${count(number)} ${outcome}`;
 }
 
 function cost(totals) {
@@ -42,29 +50,41 @@ function cost(totals) {
   if (run !== null && judge !== null) return usd(run + judge);
   const known = totals.at_least.cost_usd;
   const least = (known.run ?? 0) + (known.judge ?? 0);
-  return least === 0 ? "unknown" : `≥ ${usd(least)}`;
+  return least === 0 ? null : `≥ ${usd(least)}`;
 }
 
 function sum(totals, name, part, how) {
   if (totals[name][part] !== null) return how(totals[name][part]);
   const known = totals.at_least[name][part];
-  return known === null ? "unknown" : `≥ ${how(known)}`;
+  return known === null ? null : `≥ ${how(known)}`;
 }
 
-function verdict(gate) {
+function gatePill(gate) {
   if (gate.passed === null) return null;
-  const wanted = gate.fail_under === null || gate.reasons.length > 0 ? "" : `: pass rate ${percent(gate.pass_rate)}, at least ${percent(gate.fail_under)} is wanted`;
-  return el(
-    "div",
-    { class: `verdict ${gate.passed ? "passed" : "failed"}` },
-    el("p", {}, el("strong", {}, `${sign(gate.passed ? "passed" : "failed")} Gate ${gate.passed ? "passed" : "failed"}`), wanted),
-    gate.reasons.length > 0 ? el("ul", {}, gate.reasons.map((reason) => el("li", {}, reason))) : null,
-  );
+  const outcome = gate.passed ? "passed" : "failed";
+  return el("span", { class: `pill ${outcome}` }, `${sign(outcome)} Gate ${outcome}`);
+}
+
+function gateReasons(gate) {
+  if (gate.passed !== false || gate.reasons.length === 0) return null;
+  return el("div", { class: "verdict failed" }, el("ul", {}, gate.reasons.map((reason) => el("li", {}, reason))));
+}
+
+/** The first warnings on Summary; Session has all. */
+export function firstWarnings(session) {
+  const told = toldWarnings(session);
+  if (told.length <= MOST_WARNINGS) return warnings(session);
+  const more = el("li", {}, el("a", { href: href("session") }, `${plural(told.length - MOST_WARNINGS, "more warning")} in Session`));
+  return el("section", { class: "warnings", "aria-label": "Warnings" }, el("ul", {}, told.slice(0, MOST_WARNINGS).map((text) => el("li", {}, text)), more));
+}
+
+function toldWarnings(session) {
+  return [...(session.faults ?? []), ...session.warnings];
 }
 
 /** What spoils the figures, or went wrong beside the cases. */
 export function warnings(session) {
-  const told = [...(session.faults ?? []), ...session.warnings];
+  const told = toldWarnings(session);
   if (told.length === 0) return null;
   return el("section", { class: "warnings", "aria-label": "Warnings" }, el("h2", {}, plural(told.length, "warning")), el("ul", {}, told.map((text) => el("li", {}, text))));
 }
@@ -79,6 +99,7 @@ export function facts(app) {
     ["Profiles", named(session.profiles)],
     ["Versions", named(session.versions)],
     ["Paid by this session", paid(totals)],
+    ["Tokens", totals.runs === 0 ? null : sum(totals, "tokens", "total", compact)],
     ["Reused", totals.reused > 0 ? `${plural(totals.reused, "run")} of earlier sessions, ${count(totals.rejudged)} of them judged anew` : null],
     ["Cassettes", totals.recorded + totals.replayed > 0 ? `${count(totals.recorded)} recorded, ${count(totals.replayed)} replayed` : null],
     ["Checks skipped", withSkipped > 0 ? `in ${plural(withSkipped, "run")}, which were decided without them` : null],

@@ -1,26 +1,33 @@
-import { chartFigures } from "./charts.js";
+import { changedCases } from "./changedcases.js";
+import { chartFigure } from "./charts.js";
 import { el } from "./dom.js";
 import { failures } from "./failures.js";
 import { groups } from "./groups.js";
 import { judges } from "./judges.js";
-import { compared } from "./comparison.js";
-import { modelsTable } from "./models.js";
 import { progress } from "./progress.js";
+import { scoreboard } from "./scoreboard.js";
 import { scoresTable } from "./scores.js";
-import { facts, headline, warnings } from "./session.js";
+import { facts, firstWarnings, headline, warnings } from "./session.js";
+import { topics } from "./topics.js";
 
-/** What came of the session: verdict, models side by side, what failed, charts, groups, scores. */
+/** What came of the session: the verdict, columns side by side, what failed, what changed, groups, charts, scores. */
 export function summaryView(app) {
   const { report, live } = app.data;
   if (live && report.runs.length === 0) return { title: "Summary", node: el("div", { class: "overview" }, el("h1", { class: "unseen" }, "Summary"), progress(live)) };
-  const node = el("div", { class: "overview" }, progress(live), headline(app), warnings(report.session), compared(app.data.comparison));
+  const node = el("div", { class: "overview" }, progress(live), headline(app), firstWarnings(report.session));
   if (report.runs.length === 0) node.append(el("p", { class: "empty-report" }, "This session has no runs: nothing was selected, or nothing was started."));
+  addSections(node, [["Columns", scoreboard(app), "panel wide"]]);
+  const panels = el("div", { class: "panels" });
+  addSections(panels, [
+    ["What fails", failures(app), "panel"],
+    ["What changed", changedCases(app), "panel"],
+    ["By group", topics(app), "panel"],
+    ["Charts", app.data.charts.length > 0 ? app.data.charts.map(chartFigure) : null, "panel charts"],
+  ]);
+  node.append(panels);
   addSections(node, [
-    ["Models", modelsTable(app)],
-    ["What failed", failures(app)],
-    ["Charts", app.data.charts.length > 0 ? chartFigures(app.data.charts) : null],
-    ["Groups", groups(app)],
-    ["Scores", scoresTable(app)],
+    ["Datasets", groups(app)],
+    ["Figures", scoresTable(app)],
   ]);
   return { title: "Summary", node };
 }
@@ -36,9 +43,9 @@ export function sessionView(app) {
 }
 
 function addSections(node, sections) {
-  for (const [title, content] of sections) {
+  for (const [title, content, kind = null] of sections) {
     if (content === null) continue;
     const id = title.toLowerCase().replaceAll(" ", "-");
-    node.append(el("section", { "aria-labelledby": id }, el("h2", { id }, title), content));
+    node.append(el("section", { class: kind, "aria-labelledby": id }, el("h2", { id }, title), content));
   }
 }
