@@ -491,6 +491,7 @@ class SessionReport:
         """Return the facts about the session before its first run."""
         return {
             "started_at": self.started_at.isoformat(),
+            "project": self.config.rootpath.name or None,
             "command": [os.fspath(arg) for arg in self.config.invocation_params.args],
             "versions": {
                 "pytest-agentbench": version("pytest-agentbench"),

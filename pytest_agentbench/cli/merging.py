@@ -301,10 +301,12 @@ def _collect_facts(parts: Sequence[Part]) -> dict[str, Any]:
     began = seconds = None
     if starts:
         began, seconds = min(starts).isoformat(), round((max(ends) - min(starts)).total_seconds(), 3)
+    projects = {part.session.get("project") for part in parts}
     fields = ("shard", "started_at", "duration_seconds", "exit_status", "command")
     return {
         "started_at": began,
         "duration_seconds": seconds,
+        "project": projects.pop() if len(projects) == 1 else None,
         "command": ["merge", *(part.name for part in parts)],
         "versions": _join_names(parts, "versions"),
         "profiles": _join_names(parts, "profiles"),

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _UNKNOWN_COST = {"run": None, "judge": None}
 _SESSION: dict[str, Any] = {
     "started_at": None,
+    "project": None,
     "duration_seconds": None,
     "exit_status": None,
     "command": [],
@@ -58,9 +59,10 @@ _SESSION: dict[str, Any] = {
 def build_report(rows: Sequence[Row], session: Mapping[str, Any], spent_usd: Mapping[str, Any] | None = None) -> Report:
     """Build the whole report from rows of `run_row`, one per run, in the given order.
 
-    `session` contains JSON values: `started_at` (ISO 8601, UTC), `duration_seconds`, `exit_status`, `command`
-    (arguments), `versions`, `profiles` (names by kind), `gate` (`Gate.as_dict()`), `warnings` and `faults` (sentences),
-    `uncollected` (`collection_problems`), `shard`, `selection`, `merged`. A missing member becomes null or empty.
+    `session` contains JSON values: `started_at` (ISO 8601, UTC), `project` (the root directory's name),
+    `duration_seconds`, `exit_status`, `command` (arguments), `versions`, `profiles` (names by kind), `gate`
+    (`Gate.as_dict()`), `warnings` and `faults` (sentences), `uncollected` (`collection_problems`), `shard`,
+    `selection`, `merged`. A missing member becomes null or empty.
     `spent_usd` is the amount that this session paid, `run` and `judge` (USD, None: unknown), with the known parts as
     `at_least` if requests returned no usage.
     """

@@ -17,7 +17,7 @@ from pytest_agentbench.records.evaluation import CheckResult, Evaluation, Metric
 from pytest_agentbench.records.run import EndReason, RunArtifact, RunnerEvent, Usage
 from pytest_agentbench.reports.sections import row_sections, sections_in
 from pytest_agentbench.reports.table import describe_skipped
-from pytest_agentbench.reports.texts import run_texts
+from pytest_agentbench.reports.texts import find_reason, run_texts
 from pytest_agentbench.statistics.estimates import finite
 from pytest_agentbench.terminal_text import sendable
 
@@ -75,6 +75,7 @@ def run_row(
     thresholds = case.thresholds
     metrics: list[tuple[str, MetricResult]] = []
     checks: Sequence[CheckResult] = ()
+    text = None if message is None else sendable(redact(message), MESSAGE_LIMIT)
     if evaluation is not None:
         metrics, checks = [*name_metrics(evaluation.metrics)], evaluation.checks
     return {
@@ -116,7 +117,8 @@ def run_row(
         "artifact": _sendable_text(artifact_path),
         "evaluation": _sendable_text(evaluation_path),
         "measure": measure,
-        "message": None if message is None else sendable(redact(message), MESSAGE_LIMIT),
+        "message": text,
+        "reason": find_reason(outcome, None if artifact is None else artifact.status, text),
         **_verdicts_of_models(artifact, judged),
     }
 

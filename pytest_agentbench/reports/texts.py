@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -46,6 +47,26 @@ def run_texts(case: Case, artifact: RunArtifact | None, redact: Callable[[str], 
         "answer": None if artifact is None else artifact.final_output,
     }
     return {name: _head(text, redact) for name, text in texts.items()}
+
+
+REASON = 80
+"""Characters of a reason."""
+_PLACE = r"(?:(?:scripted )?model '[^']*'(?: at \S+)?|(?:[A-Za-z]:)?[^:\n]{1,400}:\d{1,9}(?::\d{1,9})?): "
+"""The model, or the line of a file, that a message begins with: its trouble is the reason, wherever it happens."""
+
+
+def find_reason(outcome: str, status: str | None, message: str | None) -> str | None:
+    """Return why a run failed as its message says before the colon: "check has-answer", "HTTP 503"; None if it did not.
+
+    Runs with equal reasons are a group. A run without a message has its status as the reason.
+    """
+    if outcome not in ("failed", "error"):
+        return None
+    if not message:
+        return "no reason is known" if status in (None, "success") else f"run {status}"
+    # Compiled at the first failed run: most sessions of one case have none
+    reason = re.split(": |\n", re.sub(rf"\A{_PLACE}", "", message), maxsplit=1)[0]
+    return reason if len(reason) <= REASON else f"{reason[: REASON - 1]}…"
 
 
 def _own_title(case: Case) -> str | None:

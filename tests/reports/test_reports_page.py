@@ -23,7 +23,7 @@ pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
 
 def test_the_overview_tells_the_verdict_the_models_and_what_failed(shown, report):
     page, totals = shown.page, report["totals"]
-    assert page.title() == "Summary · Agent benchmark"
+    assert page.title() == "Summary · support-bot"
     worst = min(report["comparison"]["models"], key=lambda model: model["pass_rate"]["difference"])
     points = -100 * worst["pass_rate"]["difference"]
     assert f"{worst['model_id']} falls behind the baseline by {points:.1f} points" in page.locator("h1").inner_text()

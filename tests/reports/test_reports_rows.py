@@ -105,6 +105,7 @@ def test_a_row_contains_the_values_of_its_records():
         "evaluation": "evaluations/final_result_2.json",
         "measure": None,
         "message": "no",
+        "reason": "no",
     }
 
 

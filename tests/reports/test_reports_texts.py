@@ -8,7 +8,7 @@ from reports_samples import make_case, make_run
 from pytest_agentbench.records.case import Expectation, Expectations, Message, Rubric
 from pytest_agentbench.records.check_specs import Check
 from pytest_agentbench.records.gold import read_gold
-from pytest_agentbench.reports.texts import HEAD, describe_expected, find_question, run_texts
+from pytest_agentbench.reports.texts import HEAD, REASON, describe_expected, find_question, find_reason, run_texts
 
 ASKED = (
     Message(role="system", content="Be brief."),
@@ -71,3 +71,21 @@ def test_texts_are_cut_after_secrets_are_removed():
     assert len(texts["answer"]) == HEAD
     assert "zebra" not in texts["answer"]
     assert texts["question"] == "Capital of France?"
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("check has-answer: the answer does not hold 'Paris'", "check has-answer"),
+        ("model 'a' at http://127.0.0.1:9/v1: HTTP 503: overloaded", "HTTP 503"),
+        ("scripted model 'b': no reply left", "no reply left"),
+        ("cases/t.yaml:7:3: nothing decides this task", "nothing decides this task"),
+        ("C:\\cases\\a.yaml:4:7: nothing decides this task", "nothing decides this task"),
+        ("first line\nsecond: line", "first line"),
+        ("x" * 100, "x" * (REASON - 1) + "…"),
+        (None, "run timed_out"),
+    ],
+)
+def test_equal_troubles_of_models_and_lines_have_one_reason(message, reason):
+    assert find_reason("failed", "timed_out", message) == reason
+    assert find_reason("passed", "success", message) is None

@@ -37,6 +37,7 @@ SESSION = {
     "exit_status": 1,
     "command": ["cases/", "--model", "gpt4o", "--model", "claude", "--agentbench-fail-under", "0.8"],
     "versions": {"pytest-agentbench": "0.1.0", "pytest": "9.2.0", "python": "3.11.9"},
+    "project": "support-bot",
     "profiles": {"run": "standard", "evaluation": "default", "suite": None},
     "warnings": [
         "judge costs are incomplete: 3 replies told no usage",

@@ -16,10 +16,12 @@ from pytest_agentbench.extensions import cache_extensions, load_extensions
 from pytest_agentbench.records.case import name_column
 from pytest_agentbench.reports.charts import charts
 from pytest_agentbench.reports.html.placing import place_details, remove_earlier
-from pytest_agentbench.reports.rows import Report
+from pytest_agentbench.reports.rows import Report, Row
 from pytest_agentbench.reports.sections import ReportSection, sections_in
 from pytest_agentbench.reports.table import column_of
+from pytest_agentbench.reports.texts import find_reason
 from pytest_agentbench.reports.topics import find_topics
+from pytest_agentbench.terminal_text import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -101,8 +103,7 @@ def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> Pa
     those of `reports.topics`. `details` are
     the `PlacedDetails.facts`, or None if the page has no details.
     """
-    # The page shows no single votes, only their agreement, which the report has by judge.
-    runs = [{name: value for name, value in row.items() if name != "judge_votes"} for row in report["runs"]]
+    runs = [_page_row(row) for row in report["runs"]]
     shown = {**{name: value for name, value in report.items() if name != "comparison"}, "runs": runs}
     if any("variant" in row for row in runs):
         shown |= {part: [_name_column(entry) for entry in shown[part]] for part in _BY_COLUMN}
@@ -114,6 +115,14 @@ def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> Pa
         "sections": _sections(report),
         "details": None,
     }
+
+
+def _page_row(row: Row) -> dict[str, Any]:
+    """Return a row with its reason, which old reports lack, and without votes, whose agreement the judges have."""
+    shown = {name: value for name, value in row.items() if name != "judge_votes"}
+    if "reason" not in shown:
+        shown["reason"] = find_reason(row["outcome"], row["status"], row["message"])
+    return shown
 
 
 _BY_COLUMN = ("models", "cases", "datasets", "runs")
@@ -148,12 +157,13 @@ def page_text(data: PageData, blocks: Mapping[str, str] | None = None) -> str:
     """Return the page with its data. `blocks` are packed texts by element id, which the script reads on demand."""
     chunks = (data["details"] or {}).get("kind") == "chunks"
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    return _render({"data": _packed(text), **(blocks or {})}, chunks=chunks, live=False)
+    project = data["report"]["session"].get("project")
+    return _render({"data": _packed(text), **(blocks or {})}, project, chunks=chunks, live=False)
 
 
 def live_page() -> str:
     """Return a page without data: its script polls `data.json` (see `page_data`) from the same folder."""
-    return _render({}, chunks=False, live=True)
+    return _render({}, None, chunks=False, live=True)
 
 
 def content_policy(style: str, scripts: Sequence[str], *, chunks: bool = False, live: bool = False) -> str:
@@ -179,13 +189,14 @@ _BESIDE = "'self' file:"
 """A page opened as a file has no origin that 'self' could name."""
 
 
-def _render(blocks: Mapping[str, str], *, chunks: bool, live: bool) -> str:
+def _render(blocks: Mapping[str, str], project: str | None, *, chunks: bool, live: bool) -> str:
     style, script = "".join(map(read_static, STYLES)), join_modules()
     starter = _environment().get_template("starter.js").render()
     return (
         _environment()
         .get_template("page.html")
         .render(
+            project=project and visible(project),
             style=style,
             script=starter,
             policy=content_policy(style, (starter, script), chunks=chunks, live=live),

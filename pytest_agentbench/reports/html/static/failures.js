@@ -39,15 +39,15 @@ export function reasonGroups(app) {
 }
 
 function line(app, { outcome, reason, runs }, columns) {
-  const numbers = columns.length === 0 ? [cell(runs.length, href("results", [], { reason }))] : columns.map(({ key }) => {
+  const numbers = columns.length === 0 ? [cell("Runs", runs.length, href("results", [], { reason }))] : columns.map(({ key, name }) => {
     const number = runs.filter(({ row }) => columnKey(row) === key).length;
-    return cell(number, href("results", [], { reason, cols: key }));
+    return cell(name, number, href("results", [], { reason, cols: key }));
   });
   return el("tr", {}, el("th", { scope: "row" }, outcomeSign(outcome), " ", el("a", { href: href("results", [], { reason }) }, reason), example(app, runs[0], reason)), numbers);
 }
 
-function cell(number, address) {
-  return el("td", { class: "number" }, number === 0 ? el("span", { class: "faint" }, "0") : el("a", { href: address }, count(number)));
+function cell(title, number, address) {
+  return el("td", { class: "number", "data-title": title }, number === 0 ? el("span", { class: "faint" }, "0") : el("a", { href: address }, count(number)));
 }
 
 /** One run of a group: what was asked, and what its reason adds to that of the group. */

@@ -35,7 +35,9 @@ export function startRouter(app, views, main, moved) {
   }
 
   function entitle() {
-    document.title = `${visible(current.view.title)} · Agent benchmark`;
+    const project = app.data.report.session.project ?? "Agent benchmark";
+    document.title = `${visible(current.view.title)} · ${visible(project)}`;
+    show(document.querySelector(".brand a"), project);
   }
 
   addEventListener("hashchange", follow);
