@@ -28,7 +28,7 @@ def column(model, passes, cost=0.01):
     return [
         make_row(
             "passed" if passes(topic, number) else "failed",
-            f"{topic}_{number}",
+            f"faq.{topic}_{number}",
             model,
             usage=Usage(cost_usd=cost),
             message=None if passes(topic, number) else "check words: missing",
@@ -61,7 +61,7 @@ def test_the_first_sentence_tells_the_tested_difference_and_what_the_better_colu
         lines = shown.page.locator(".lead").inner_text()
         assert "B: 14 cases got better, 3 cases got worse." in lines
         shown.page.get_by_role("link", name="3 cases got worse").click()
-        assert sorted(ids_of(shown)) == ["refund_0", "refund_1", "refund_2"]
+        assert sorted(ids_of(shown)) == ["faq.refund_0", "faq.refund_1", "faq.refund_2"]
         shown.page.go_back()
         shown.page.get_by_role("link", name="refund_*").click()
         assert told(shown) == "10 of 30 cases"
@@ -121,7 +121,7 @@ def test_cases_lost_to_the_reference_lead_to_their_runs(program, tmp_path, clear
         assert shown.page.locator(".quad").all_inner_texts() == ["14 better on B", "3 worse than A"]
         shown.page.locator(".lost a").first.click()
         shown.settle()
-        assert "#/run/refund_0/b/1" in shown.page.url
+        assert "#/run/faq.refund_0/b/1" in shown.page.url
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

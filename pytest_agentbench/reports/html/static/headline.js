@@ -33,7 +33,7 @@ export function headlineSentence(app) {
 /** "B beats A by 6.1 points (95 %: 2.0 to 10.1), p = 0.0002; it fails refund_*." */
 function difference(app, { column, reference, rate }, number) {
   const size = Math.abs(100 * rate.difference).toFixed(1);
-  const ends = rate.ci95 === null ? "" : ` (95 %: ${interval(rate.difference < 0 ? [-rate.ci95[1], -rate.ci95[0]] : rate.ci95, bare)})`;
+  const ends = rate.ci95 === null ? "" : ` (95\u00a0%: ${interval(rate.difference < 0 ? [-rate.ci95[1], -rate.ci95[0]] : rate.ci95, bare)})`;
   const evidence = [` by ${size} points${ends}, `, el("span", { title: testText(rate, number) }, pText(rate))];
   const better = rate.verdict === "better";
   if (reference === BASELINE) return [name(app, column), better ? " beats the baseline" : " falls behind the baseline", evidence, fails(app, column), "."];
