@@ -15,19 +15,25 @@ const CHEAPER = { share: 0.5, loss: 0.15 };
 
 /** What came of the session in one sentence. Only a test's verdict claims a difference between columns. */
 export function headlineSentence(app) {
-  const { totals, models } = app.data.report;
+  const nothing = nothingToTell(app.data.report);
+  if (nothing !== null) return nothing;
+  const verdicts = verdictsOf(app);
+  const clear = clearest(verdicts);
+  if (clear !== null) return difference(app, clear, verdicts.length);
+  if (verdicts.length > 0) return undecided(app, verdicts);
+  const rated = app.data.report.models.filter((model) => model.pass_rate !== null).sort((one, other) => other.pass_rate - one.pass_rate);
+  return rated.length === 1 ? single(app, rated[0]) : several(app, rated);
+}
+
+/** Why the rates of a report say nothing of its columns; null if they do. */
+function nothingToTell({ totals, models }) {
   const judged = totals.passed + totals.failed;
   const ran = judged + totals.errors;
   if (totals.runs === 0) return "Nothing ran.";
   if (ran === 0) return `Nothing ran: ${plural(totals.skipped, "run")} skipped.`;
   if (judged < LEAST_JUDGED * ran) return `Too little was judged: ${count(totals.errors)} of ${plural(ran, "run")} ended in errors.`;
   if (models.every((model) => model.scripted)) return `${plural(judged, "run")} had scripted replies, ${count(totals.passed)} passed. That says nothing about a model.`;
-  const verdicts = verdictsOf(app);
-  const clear = clearest(verdicts);
-  if (clear !== null) return difference(app, clear, verdicts.length);
-  if (verdicts.length > 0) return undecided(app, verdicts);
-  const rated = models.filter((model) => model.pass_rate !== null).sort((one, other) => other.pass_rate - one.pass_rate);
-  return rated.length === 1 ? single(app, rated[0]) : several(app, rated);
+  return null;
 }
 
 /** "B beats A by 6.1 points (95 %: 2.0 to 10.1), p = 0.0002; it fails refund_*." */
@@ -83,7 +89,7 @@ function several(app, rated) {
 /** What follows the sentence: how sure it is, which cases changed, whether another column is cheaper. */
 export function headlineLines(app) {
   const verdicts = verdictsOf(app);
-  if (verdicts.length === 0) return null;
+  if (verdicts.length === 0 || nothingToTell(app.data.report) !== null) return null;
   const clear = clearest(verdicts);
   const shown = clear ?? verdicts[0];
   const told = clear === null ? detectable(shown.rate) : [`That is ${surety(clear.rate)}. `];

@@ -7,6 +7,9 @@ import { scrolled, small } from "./tables.js";
 import { count, interval, percent, plural, runTime, score, usd, wholePercent } from "./text.js";
 import { pText, points, surety, testText, verdictsOf } from "./verdicts.js";
 
+/** Seconds below which times are not compared. */
+const NEGLIGIBLE = 0.01;
+
 /** The columns of a report, one a row; each figure has one scale for all of them. */
 export function scoreboard(app) {
   const { models } = app.data.report;
@@ -46,10 +49,10 @@ function figuresOf(app) {
       : null,
     models.some((model) => model.flaky_cases > 0) ? { title: "Flaky", kind: "number", cell: (model) => counted(model, model.flaky_cases, "flaky") } : null,
     models.some((model) => model.errors > 0) ? { title: "Errors", kind: "number", cell: (model) => counted(model, model.errors, "errors") } : null,
-    most(cost) > 0 || models.some((model) => cost(model) !== null)
+    models.some((model) => cost(model) !== null)
       ? { title: "Cost of a run", kind: "number", cell: (model) => [usd(cost(model)), bar(cost(model), most(cost)), partly(costs.get(columnKey(model)))] }
       : null,
-    models.some((model) => median(model) !== null)
+    most(median) >= NEGLIGIBLE
       ? { title: "Median time", kind: "number", cell: (model) => [runTime(median(model)), bar(median(model), most(median)), model.duration_seconds.p95 === null ? null : small(`95 % within ${runTime(model.duration_seconds.p95)}`)] }
       : null,
   ].filter(Boolean);

@@ -21,7 +21,7 @@ export function headline(app) {
 }
 
 function size({ data: { report }, index }) {
-  return `${plural(report.totals.runs, "run")} of ${plural(index.cases.length, "case")} on ${plural(report.models.length, "model")}`;
+  return `${plural(report.totals.runs, "run")} of ${plural(index.cases.length, "case")} on ${plural(report.models.length, report.variants ? "column" : "model")}`;
 }
 
 function extent(session, totals) {

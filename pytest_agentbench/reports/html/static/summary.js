@@ -10,7 +10,7 @@ import { scoresTable } from "./scores.js";
 import { facts, firstWarnings, headline, warnings } from "./session.js";
 import { topics } from "./topics.js";
 
-/** What came of the session: the verdict, columns side by side, what failed, what changed, groups, charts, scores. */
+/** What came of the session: the verdict, columns side by side, what failed, what was won and lost, groups, charts, scores. */
 export function summaryView(app) {
   const { report, live } = app.data;
   if (live && report.runs.length === 0) return { title: "Summary", node: el("div", { class: "overview" }, el("h1", { class: "unseen" }, "Summary"), progress(live)) };
@@ -20,7 +20,7 @@ export function summaryView(app) {
   const panels = el("div", { class: "panels" });
   addSections(panels, [
     ["What fails", failures(app), "panel"],
-    ["What changed", changedCases(app), "panel"],
+    ["Won and lost", changedCases(app), "panel"],
     ["By group", topics(app), "panel"],
     ["Charts", app.data.charts.length > 0 ? app.data.charts.map(chartFigure) : null, "panel charts"],
   ]);
