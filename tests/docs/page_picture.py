@@ -154,6 +154,8 @@ def take_picture(page: Path, picture: Path) -> None:
 
 
 if __name__ == "__main__":
-    with TemporaryDirectory() as folder:
-        write_project(Path(folder))
-        take_picture(write_page(Path(folder)), PICTURE)
+    with TemporaryDirectory() as temporary:
+        project = Path(temporary, "capitals")  # the page's title
+        project.mkdir()
+        write_project(project)
+        take_picture(write_page(project), PICTURE)

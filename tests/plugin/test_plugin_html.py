@@ -26,7 +26,8 @@ def test_a_session_writes_the_page_of_its_report(bench, workers):
     assert finished.exit == 1
     assert shown["report"]["totals"] == finished.report["totals"]
     assert [row["nodeid"] for row in shown["report"]["runs"]] == [row["nodeid"] for row in finished.report["runs"]]
-    assert [row["cases"] for row in shown["topics"]["rows"]] == []
+    assert shown["report"]["session"]["project"] == bench.path.name
+    assert f"<title>{bench.path.name}</title>" in (bench.path / "pages" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_page_that_cannot_be_written_costs_neither_report_nor_verdict(bench):

@@ -1,8 +1,7 @@
-import { href } from "./address.js";
 import { el } from "./dom.js";
-import { BASELINE, runHref } from "./listing.js";
+import { runHref } from "./listing.js";
 import { clip, count } from "./text.js";
-import { clearest, moved, verdictsOf } from "./verdicts.js";
+import { changedHref, clearest, moved, nameOf, verdictsOf } from "./verdicts.js";
 
 const MOST_LOST = 3;
 
@@ -11,14 +10,13 @@ export function changedCases(app) {
   const verdicts = verdictsOf(app);
   const verdict = clearest(verdicts) ?? verdicts[0];
   if (verdict === undefined || verdict.changes.length === 0) return null;
-  const { column, reference } = verdict;
-  const name = (key) => (key === BASELINE ? "the baseline" : (app.index.columns.find((each) => each.key === key)?.name ?? key));
-  const address = (show) => href("results", [], { show, cols: column, ref: reference === app.index.reference ? "" : reference });
+  const [column, reference] = [nameOf(app, verdict.column), nameOf(app, verdict.reference)];
+  const address = (show) => changedHref(app, verdict, show);
   const box = (way, show, kind, text) => el("a", { class: `quad ${kind}`, href: address(show) }, el("b", {}, count(moved(verdict, way))), " ", text);
   const lost = verdict.changes.filter(({ difference }) => difference < 0).sort((one, other) => one.difference - other.difference);
   return [
-    el("div", { class: "quads" }, box(1, "improved", "passed", `better on ${name(column)}`), box(-1, "regressed", "failed", `worse than ${name(reference)}`)),
-    lost.length === 0 ? null : el("h3", {}, `Lost by ${name(column)}`),
+    el("div", { class: "quads" }, box(1, "improved", "passed", `better on ${column}`), box(-1, "regressed", "failed", `worse than ${reference}`)),
+    lost.length === 0 ? null : el("h3", {}, `Lost by ${column}`),
     el("ul", { class: "lost" }, lost.slice(0, MOST_LOST).map((change) => lostCase(app, change))),
     lost.length > MOST_LOST ? el("p", { class: "note" }, el("a", { href: address("regressed") }, `All ${count(lost.length)}`)) : null,
   ];

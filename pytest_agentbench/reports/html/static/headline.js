@@ -5,7 +5,7 @@ import { failedGroups } from "./failedgroups.js";
 import { runMeans } from "./figures.js";
 import { BASELINE } from "./listing.js";
 import { count, interval, plural, wholePercent } from "./text.js";
-import { clearest, moved, pText, points, surety, testText, verdictsOf } from "./verdicts.js";
+import { changedHref, clearest, moved, nameOf, pText, points, surety, testText, verdictsOf } from "./verdicts.js";
 
 /** Of the runs that were not skipped, this share must have a verdict, or rates say too little. */
 const LEAST_JUDGED = 0.8;
@@ -103,8 +103,7 @@ function detectable({ cases, detectable: least, cases_needed: needed }) {
 }
 
 function changed(app, verdict) {
-  const reference = verdict.reference === app.index.reference ? "" : verdict.reference;
-  const link = (show, text) => el("a", { href: href("results", [], { show, cols: verdict.column, ref: reference }) }, text);
+  const link = (show, text) => el("a", { href: changedHref(app, verdict, show) }, text);
   const [better, worse] = [moved(verdict, 1), moved(verdict, -1)];
   const told = [better > 0 ? link("improved", `${plural(better, "case")} got better`) : null, worse > 0 ? link("regressed", `${plural(worse, "case")} got worse`) : null].filter(Boolean);
   return told.length === 0 ? null : [name(app, verdict.column), ": ", told[0], told.length > 1 ? [", ", told[1]] : null, ". "];
@@ -113,7 +112,10 @@ function changed(app, verdict) {
 /** "C costs 5 times less than B and passes 12 points less." */
 function cheaper(app) {
   const costs = runMeans(app, (row) => row.cost_usd.run);
-  const rated = app.data.report.models.map((model) => ({ key: columnKey(model), cost: costs.get(columnKey(model))?.mean ?? null, rate: model.pass_rate })).filter(({ cost, rate }) => cost !== null && rate !== null);
+  const rated = app.data.report.models
+    .filter((model) => !model.scripted)
+    .map((model) => ({ key: columnKey(model), cost: costs.get(columnKey(model))?.mean ?? null, rate: model.pass_rate }))
+    .filter(({ cost, rate }) => cost !== null && rate !== null);
   const best = [...rated].sort((one, other) => other.rate - one.rate)[0];
   if (rated.length < 2 || best.cost === 0) return null;
   const near = rated.filter(({ cost, rate }) => cost <= CHEAPER.share * best.cost && best.rate - rate <= CHEAPER.loss).sort((one, other) => one.cost - other.cost)[0];
@@ -121,10 +123,6 @@ function cheaper(app) {
   const less = (100 * (best.rate - near.rate)).toFixed(0);
   const price = near.cost === 0 ? "costs nothing" : `costs ${Number((best.cost / near.cost).toPrecision(2))} times less than ${nameOf(app, best.key)}`;
   return [name(app, near.key), ` ${price} and passes ${less === "0" ? "as much" : `${less} points less`}.`];
-}
-
-function nameOf(app, key) {
-  return app.index.columns.find((column) => column.key === key)?.name ?? key;
 }
 
 function name(app, key) {

@@ -2,10 +2,9 @@ import { href } from "./address.js";
 import { columnKey } from "./columns.js";
 import { el, svg } from "./dom.js";
 import { runMeans } from "./figures.js";
-import { BASELINE } from "./listing.js";
 import { scrolled, small } from "./tables.js";
 import { count, interval, percent, plural, runTime, score, usd, wholePercent } from "./text.js";
-import { pText, points, surety, testText, verdictsOf } from "./verdicts.js";
+import { nameOf, pText, points, surety, testText, verdictsOf } from "./verdicts.js";
 
 /** Seconds below which times are not compared. */
 const NEGLIGIBLE = 0.01;
@@ -16,7 +15,7 @@ export function scoreboard(app) {
   if (models.length === 0) return null;
   const figures = figuresOf(app);
   const best = bestRate(models.filter((model) => !model.scripted));
-  const head = figures.map(({ title, top }) => el("th", { scope: "col" }, title, top ?? null));
+  const head = figures.map(({ title, kind, top }) => el("th", { scope: "col", class: kind }, title, top ?? null));
   return scrolled("Columns side by side", el(
     "table",
     { class: "models" },
@@ -63,8 +62,7 @@ function againstReference(app) {
   const verdicts = new Map(verdictsOf(app).map((verdict) => [verdict.column, verdict]));
   if (verdicts.size === 0) return [];
   const references = [...new Set([...verdicts.values()].map(({ reference }) => reference))];
-  const named = (key) => (key === BASELINE ? "the baseline" : (app.index.columns.find((column) => column.key === key)?.name ?? key));
-  const title = references.length === 1 ? `Against ${named(references[0])}` : "Against its reference";
+  const title = references.length === 1 ? `Against ${nameOf(app, references[0])}` : "Against its reference";
   const cell = (model) => {
     const verdict = verdicts.get(columnKey(model));
     if (verdict === undefined) return references.includes(columnKey(model)) ? el("span", { class: "faint" }, "reference") : "–";

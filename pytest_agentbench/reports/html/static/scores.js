@@ -40,7 +40,7 @@ function runFigures(app) {
   const repeated = cases.some((each) => each.repetitions > 1);
   const passes = (title, name) => [title, ({ [name]: byK }) => {
     const k = Object.keys(byK ?? {}).sort((one, other) => one - other).at(-1);
-    return k === undefined ? null : `${percent(byK[k])} (k = ${k})`;
+    return k === undefined || k === "1" ? null : `${percent(byK[k])} (k = ${k})`;
   }];
   const lines = [
     ...(repeated ? [passes("pass@k: one of k runs passes", "pass_at_k"), passes("pass^k: all of k runs pass", "pass_hat_k")] : []),

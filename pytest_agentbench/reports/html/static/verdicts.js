@@ -1,3 +1,4 @@
+import { href } from "./address.js";
 import { columnKey } from "./columns.js";
 import { BASELINE } from "./listing.js";
 
@@ -20,6 +21,17 @@ export function clearest(verdicts) {
   // What got worse since the baseline is news before what got better
   const against = verdicts[0]?.reference === BASELINE;
   return (against ? (worst ?? best) : (best ?? worst)) ?? null;
+}
+
+/** The name of a column, or of the baseline, as sentences have it. */
+export function nameOf(app, key) {
+  if (key === BASELINE) return "the baseline";
+  return app.index.columns.find((column) => column.key === key)?.name ?? key;
+}
+
+/** The address of those cases of a verdict that `show` names: "improved" or "regressed". */
+export function changedHref(app, { column, reference }, show) {
+  return href("results", [], { show, cols: column, ref: reference === app.index.reference ? "" : reference });
 }
 
 /** How many of a verdict's cases got better or worse. */
