@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -90,11 +90,25 @@ class Dot:
     best: bool = False
 
 
-@dataclass
-class _Names:
-    """Room for names next to dots: boxes that are taken, as (left, top, right, bottom)."""
+@dataclass(frozen=True, slots=True)
+class _Box:
+    left: float
+    top: float
+    right: float
+    bottom: float
 
-    taken: list[tuple[float, float, float, float]] = field(default_factory=list)
+    def overlaps(self, other: _Box) -> bool:
+        """Return whether two boxes have common ground."""
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Names next to dots, and the boxes that dots and earlier names take."""
+
+    taken: list[_Box]
 
     def place(self, dot: Dot) -> Mark | None:
         """Return the name at the first free side of its dot, or None if there is no room."""
@@ -107,21 +121,17 @@ class _Names:
         )
         for x, y, anchor in sides:
             left = x - width * {"start": 0, "middle": 0.5, "end": 1}[anchor]
-            box = (left, y - _LINE / 2, left + width, y + _LINE / 2)
-            if left >= 0 and left + width <= WIDTH and not any(_overlap(box, other) for other in self.taken):
+            box = _Box(left, y - _LINE / 2, left + width, y + _LINE / 2)
+            if left >= 0 and box.right <= WIDTH and not any(map(box.overlaps, self.taken)):
                 self.taken.append(box)
                 return Mark("text", {"class": "name", "x": round(x, 1), "y": y + 4, "text-anchor": anchor}, dot.name)
         return None
 
 
-def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
-
-
 def draw_dots(dots: Sequence[Dot]) -> tuple[list[Mark], list[str]]:
     """Return the marks of dots with their intervals and names, and the names that find no room."""
     marks: list[Mark] = []
-    names = _Names([(dot.x - RADIUS, dot.y - RADIUS, dot.x + RADIUS, dot.y + RADIUS) for dot in dots])
+    names = _Names([_Box(dot.x - RADIUS, dot.y - RADIUS, dot.x + RADIUS, dot.y + RADIUS) for dot in dots])
     for dot in dots:
         if dot.interval is not None:
             low, high = dot.interval

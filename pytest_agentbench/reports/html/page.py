@@ -96,12 +96,10 @@ def write_page(
 
 
 def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> PageData:
-    """Return the data for the page's script: `{report, comparison, charts, topics, sections, details}`, JSON values
-    only.
+    """Return the data for the page's script, JSON values only.
 
-    `report` lacks the comparison and the single votes of runs. `charts` are those of `reports.charts`, `topics`
-    those of `reports.topics`. `details` are
-    the `PlacedDetails.facts`, or None if the page has no details.
+    It has `report` (without the comparison and the single votes of runs), `comparison`, `charts` (of `reports.charts`),
+    `topics` (of `reports.topics`), `sections`, and `details`: the `PlacedDetails.facts`, or None without details.
     """
     runs = [_page_row(row) for row in report["runs"]]
     shown = {**{name: value for name, value in report.items() if name != "comparison"}, "runs": runs}
