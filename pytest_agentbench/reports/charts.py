@@ -22,13 +22,22 @@ from pytest_agentbench.reports.drawing import (
     svg_text,
 )
 from pytest_agentbench.reports.gate import has_verdict, judged_cases
-from pytest_agentbench.reports.table import column_of, count_cells, format_money, format_number, format_seconds
+from pytest_agentbench.reports.table import (
+    and_more,
+    column_of,
+    count_cells,
+    format_money,
+    format_number,
+    format_seconds,
+)
 from pytest_agentbench.statistics.estimates import FEWEST_JUDGED, mean_of
 from pytest_agentbench.terminal_text import visible
 
 Report = Mapping[str, Any]
 
 LONGEST_NAME = 24
+MOST_NAMED = 10
+"""Columns that a sentence on omissions names."""
 MOST_BOXES = 20
 """Columns in the chart of times; the page has all figures in its table."""
 _FAR_APART = 100
@@ -127,7 +136,11 @@ def against_cost(report: Report, figure: Figure) -> Chart | None:
             *draw_labels(horizontal, {tick: _dollars(tick) for tick in horizontal.ticks()}, _TOP + _PLOT + 20),
             *marks,
         ],
-        [f"{reason}: {', '.join(names)}." for reason, names in omissions.items() if names],
+        [
+            f"{reason}: {', '.join(names[:MOST_NAMED])}{and_more(len(names), MOST_NAMED)}."
+            for reason, names in omissions.items()
+            if names
+        ],
     )
 
 
