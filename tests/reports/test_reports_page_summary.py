@@ -73,7 +73,7 @@ def test_a_difference_that_may_be_chance_is_not_claimed(program, tmp_path):
         sentence = shown.page.locator("h1").inner_text()
         assert sentence == "No difference between B and A can be told from 30 cases: 90 % and 80 % pass."
         assert "30 cases can show a difference of" in shown.page.locator(".lead").inner_text()
-        assert "may be chance" in shown.page.locator(".models .against").nth(1).inner_text()
+        assert "may be chance" in shown.page.locator(".models td.against").nth(1).inner_text()
 
 
 @pytest.mark.parametrize(
