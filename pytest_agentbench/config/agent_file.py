@@ -178,6 +178,23 @@ class ToolCall(Record):
     """Its arguments, with the portable one's in braces: `{command}`, `{path}`, `{content}`; `{absolute_path}`."""
 
 
+class SkillsPlace(Record):
+    """The place of skills for the agent, and the tool by which its model loads one."""
+
+    folder: Annotated[Text, check_names({"home"})]
+    """Folder of skills below {home}; each skill is a folder of its name there."""
+    tool: Text | None = None
+    """Tool that loads a skill; null: the model reads the file by its other tools."""
+    argument: Text | None = None
+    """Argument of that tool with the skill's name."""
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> Self:
+        if (self.tool is None) != (self.argument is None):
+            raise ValueError("'tool' and 'argument' belong together")
+        return self
+
+
 class Helper(Record):
     """A request outside the conversation, such as for a title. A script answers it with a separate reply."""
 
@@ -240,6 +257,8 @@ class AgentProgram(ConfigFile):
     """Its tools by portable names."""
     finish: ToolCall | None = None
     """The call by which it ends, with `{content}`; a script's last text is wrapped in it."""
+    skills: SkillsPlace | None = None
+    """Its skills; null: it has none, so cases with skills are skipped."""
     helpers: tuple[Helper, ...] = ()
     """Requests outside the conversation."""
     volatile: tuple[Volatile, ...] = ()

@@ -404,6 +404,8 @@ class TestCaseFile(SectionedFile):
     """A folder that each run's workspace starts as a copy of; relative to test.yaml."""
     sandbox: Later[CaseSandbox] | None = None
     """Requirements of the agent's commands."""
+    skills: tuple[LocalFolder, ...] = ()
+    """Folders of skills that the agent may load, or folders of such folders; relative to test.yaml."""
     expectations: ExpectationsField = Field(default_factory=Expectations)
     """Statements in plain language that the judge weighs; or a list of hard ones."""
     rubric: RubricField | None = None

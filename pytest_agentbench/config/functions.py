@@ -66,8 +66,8 @@ def canned_tools_of(context: Mapping[str, Any]) -> list[CannedTool]:
 
 
 def offers_tools(case: Case) -> bool:
-    """Return whether the case itself has tools or functions for `llm_probe`; MCP servers do not count."""
-    return bool(case.tools or functions_of(case.context) or canned_tools_of(case.context))
+    """Return whether the case itself has tools, functions or skills for `llm_probe`; MCP servers do not count."""
+    return bool(case.tools or case.skills or functions_of(case.context) or canned_tools_of(case.context))
 
 
 def _read_function(value: object) -> Function:

@@ -4,15 +4,18 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field, StrictBool, TypeAdapter, model_validator
+from pydantic import Field, PrivateAttr, StrictBool, TypeAdapter, model_validator
 
-from pytest_agentbench.config.base import LocalFile, Scope, complain, resolve_file, validate
+from pytest_agentbench.config.base import LocalFile, LocalFolder, Scope, complain, resolve_file, validate
 from pytest_agentbench.config.documents import Loc, parse_yaml, read_bytes
 from pytest_agentbench.config.sections import CaseServers, RequestParameters, SettingsLayer
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import Record, Text
+
+if TYPE_CHECKING:
+    from pytest_agentbench.records.skills import Skill
 
 MOST_VARIANTS = 20
 """Variants of one suite, run profile or command line."""
@@ -55,6 +58,8 @@ class VariantFields(Record):
     """Request parameters, such as temperature; they win over those of model, run profile and case."""
     mcp_servers: CaseServers | None = None
     """MCP servers in place of the case's own."""
+    skills: tuple[LocalFolder, ...] | None = None
+    """Folders of skills, or folders of such folders, in place of the case's own skills; relative to this file."""
     agent: Text | None = None
     """Agent of cases with the runner `agent`, in place of theirs."""
     runner: SettingsLayer = Field(default_factory=dict)
@@ -63,6 +68,12 @@ class VariantFields(Record):
     """Other fields of the case: a dotted path of `test.yaml`, such as `runner.max_turns`, and its value."""
     aa: StrictBool = False
     """Compare a variant with an equal one, to see what chance alone does."""
+    _skills: tuple["Skill", ...] = PrivateAttr(default=())
+
+    @property
+    def loaded_skills(self) -> tuple["Skill", ...]:
+        """Return the skills of `skills`, once `read_files` has read them."""
+        return self._skills
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -78,15 +89,23 @@ class VariantFields(Record):
         return self
 
     def read_files(self, scope: Scope) -> Self:
-        """Return the fields with the texts of `system_file` and `prompt_file`. Raises ConfigError."""
+        """Return the fields with the texts of `system_file` and `prompt_file`, and with the skills.
+
+        Raises ConfigError.
+        """
         texts = {
             name: _read_text(resolve_file(path, scope))
             for name, file_field in _EITHER
             if (path := getattr(self, file_field)) is not None
         }
-        if texts:  # a copy: the texts are not checked together with the names of their files
-            return self.model_copy(update=texts)
-        return self
+        if not texts and not self.skills:
+            return self
+        fields = self.model_copy(update=texts)  # a copy: the texts are not checked together with the names of files
+        if self.skills:
+            from pytest_agentbench.config.skills import resolve_skills
+
+            fields._skills = resolve_skills(self.skills, scope)
+        return fields
 
     @property
     def as_written(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.config.variants import VariantFields
 
 _DIGITS = 16
-_EFFECT = ("system", "append_system", "prompt", "parameters", "mcp_servers", "agent", "runner", "case")
+_EFFECT = ("system", "append_system", "prompt", "parameters", "mcp_servers", "skills", "agent", "runner", "case")
 """Fields that can change a run or its verdict: texts of files are in `system` and `prompt`."""
 _PROMPT = re.compile(r"\{\{\s*prompt\s*\}\}")
 _FIELDS = {
@@ -61,6 +61,8 @@ class Variant:
         effect = {name: value for name, value in values.items() if value not in (None, {}, [])}
         if self.fields.mcp_servers is not None:  # also an empty list: the case's servers are left out
             effect["mcp_servers"] = values["mcp_servers"]
+        if self.fields.skills is not None:  # by their content, and also an empty list
+            effect["skills"] = {skill.name: skill.digest for skill in self.fields.loaded_skills}
         if self.fields.aa:
             effect["aa"] = self.name
         return effect
@@ -146,6 +148,8 @@ class Variant:
                     f"variant {self.name}: the runner {runner_type} has its own tools and cannot get MCP servers"
                 )
             changes["mcp_servers"] = map_servers(fields.mcp_servers)
+        if fields.skills is not None:
+            changes["skills"] = fields.loaded_skills
         if changes:
             return case.model_copy(update=changes)
         return case

@@ -1,4 +1,4 @@
 """The frozen records every room speaks: Case, Model, RunArtifact, Evaluation and their parts.
 
-Others use: base, case, check_specs, evaluation, forecast, gold, run, run_checks, text_checks
+Others use: base, case, check_specs, evaluation, forecast, gold, run, run_checks, skill_uses, skills, text_checks
 """

@@ -3,7 +3,7 @@
 import re
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -32,6 +32,9 @@ from pytest_agentbench.records.base import (
 )
 from pytest_agentbench.records.check_specs import Check, Fraction
 from pytest_agentbench.records.gold import Gold, Golds
+
+if TYPE_CHECKING:
+    import pytest_agentbench.records.skills
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """How a header names a variable."""
@@ -443,8 +446,9 @@ class Case(RecordWithParts):
     `path` and `line` (1-based) are its place. `reference` is a right answer, or None; `golds` are all right answers for
     metrics if they are more than one text. `workspace` is the folder whose copy is a run's initial workspace, None for
     an empty one. `mcp_servers` are the servers whose tools the agent may call; None stands for a server that is
-    declared elsewhere. `parts` are the parts of packs by name: `case.part(Model)`. `context` and `metadata` are the
-    file's mappings; `checks`, `verify`, `metrics` and the judge decide.
+    declared elsewhere. `skills` are instructions that the agent may load. `parts` are the parts of packs by name:
+    `case.part(Model)`. `context` and `metadata` are the file's mappings; `checks`, `verify`, `metrics` and the judge
+    decide.
     """
 
     seam: ClassVar[str] = "case_part"
@@ -476,6 +480,7 @@ class Case(RecordWithParts):
     report_only: StrictBool = False
     require_hard: StrictBool = False
     thresholds: Later[Thresholds] | None = None
+    skills: tuple[Later["pytest_agentbench.records.skills.Skill"], ...] = Field((), exclude_if=lambda value: not value)
 
     @property
     def case_parts(self) -> tuple[CasePart, ...]:

@@ -333,7 +333,7 @@ class RunContext:
 
     @property
     def offered(self) -> list[Tool]:
-        """Return the case's known and canned tools, then its servers' tools, then its declared functions."""
+        """Return the case's known and canned tools, then those of its servers and skills, then declared functions."""
         offered = [self.tools[name] for name in self.case.tools if name in self.tools]
         if canned := canned_tools_of(self.case.context):
             from pytest_agentbench.tools.canned import make_canned_tool
@@ -341,6 +341,10 @@ class RunContext:
             offered += map(make_canned_tool, canned)
         if self.servers is not None:
             offered += self.servers.as_tools()
+        if self.case.skills:
+            from pytest_agentbench.tools.skills import make_skill_tool
+
+            offered.append(make_skill_tool(self.case.skills))
         if functions := functions_of(self.case.context):
             from pytest_agentbench.tools.base import declare_tool
 

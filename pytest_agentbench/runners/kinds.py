@@ -89,6 +89,8 @@ class RunnerKind:
     """It holds a conversation: a case may have `turns`."""
     takes_system_text: bool = True
     """A variant may set a system message; false: a case in such a variant is skipped."""
+    takes_skills: bool = False
+    """It gives its agent the case's skills; false: a case with skills is skipped."""
     sends_requests: bool = True
     """Request fields among the settings reach its model; false: they are refused."""
     own_fields: frozenset[str] = frozenset()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
@@ -53,6 +53,9 @@ from pytest_agentbench.sources.case_source import (
     SourceRequest,
     StoredAnswers,
 )
+
+if TYPE_CHECKING:
+    from pytest_agentbench.records.skills import Skill
 
 CASE_FILES = ("test.yaml", "test.yml")
 """The names of case files."""
@@ -100,8 +103,17 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
         report_only=file.report_only,
         require_hard=file.require_hard,
         thresholds=file.thresholds,
+        skills=_skills(file.skills, scope),
         parts={section.name: part for section, part in file.sections()},
     )
+
+
+def _skills(paths: Sequence[str], scope: Scope) -> tuple[Skill, ...]:
+    if not paths:
+        return ()
+    from pytest_agentbench.config.skills import resolve_skills
+
+    return resolve_skills(paths, scope)
 
 
 def _resolve_optional(path: str | None, scope: Scope, resolve: Callable[[str, Scope], Path]) -> Path | None:

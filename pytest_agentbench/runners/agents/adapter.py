@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config.agent_file import AgentProgram, Content, Reading, ToolCall, UsageReading
+from pytest_agentbench.config.agent_file import AgentProgram, Content, Reading, SkillsPlace, ToolCall, UsageReading
 from pytest_agentbench.config.base import load, suggest
 from pytest_agentbench.config.source_imports import source_spec
 from pytest_agentbench.errors import ConfigError
@@ -60,9 +60,9 @@ class Adapter:
 
     def identity(self) -> dict[str, Any]:
         """Return hashes of the adapter's parts that can change a run."""
-        # Without texts for people
+        # Without texts for people, and without `skills`, which changes only runs with skills
         fields = self.program.model_dump(
-            mode="json", exclude={"metadata", "title", "licence", "verified", "retries_off", "telemetry_off"}
+            mode="json", exclude={"metadata", "title", "licence", "verified", "retries_off", "telemetry_off", "skills"}
         )
         parts = {"adapter": json.dumps(fields, sort_keys=True).encode()}
         parts |= {path.name: path.read_bytes() for path in (self.lock, self.folder / READER) if path and path.is_file()}
@@ -133,6 +133,7 @@ class Program:
     context_tokens: int = 128_000
     tools: Mapping[PortableName, ToolCall] = field(default_factory=dict)
     finish: ToolCall | None = None
+    skills: SkillsPlace | None = None
     adapter: Adapter | None = None
     dialects: tuple[ApiName, ...] = ()
 
@@ -192,6 +193,7 @@ def make_agent(fields: AgentFields, adapter: Adapter) -> Program:
         fields.context_tokens,
         spec.tools,
         spec.finish,
+        spec.skills,
         adapter,
     )
 

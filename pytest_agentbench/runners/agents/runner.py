@@ -95,6 +95,7 @@ class AgentRunner(ProgramRunner):
     """Runner `agent`."""
 
     fields = AgentFields
+    takes_skills = True
 
     def started(self, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Yield the file's own image, and a sandbox without isolation."""

@@ -58,7 +58,11 @@ class ProgramRuns(RunnerSession):
         if len(case.turns) > 1 and adapter.program.resume_argv is None:
             raise ConfigError(f"{case.path}:{case.line}:1: input.turns: {no_turns(fields.agent, len(case.turns))}")
         image = fields.image or adapter.image
-        identity = {"agent": adapter.identity()}
+        identity: dict[str, Any] = {"agent": adapter.identity()}
+        if case.skills:
+            if adapter.program.skills is None:
+                raise UnavailableError(f"the agent {fields.agent} has no skills: its agent.yaml has no `skills`")
+            identity["skills_place"] = adapter.program.skills.model_dump()
         if fields.sandbox == "docker":
             if problem := pinning_problem(image):
                 raise ConfigError(f"{case.path}:{case.line}:1: runner.image: {problem}")

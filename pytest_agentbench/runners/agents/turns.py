@@ -41,12 +41,14 @@ from pytest_agentbench.workspaces.workspace import WORKSPACE
 if TYPE_CHECKING:
     from pytest_agentbench.runners.gateway.address import GatewayAddress
     from pytest_agentbench.runners.gateway.gateway import Gateway, UsageSource
+    from pytest_agentbench.runners.skills import SkillWatch
 
 _MOST_OUTPUT, _MOST_FILE = 40 * 2**20, 16 * 2**20
 _MOST_ARGUMENT = 120 * 1024
 """Linux takes 128 KB for one argument."""
 
 _LAST_LINES, _SHOWN = 12, 2000
+_CHMOD_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,8 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     spec = context.needs_sandbox()
     # With network, requests to other endpoints are invisible
     alone = not spec.network and likeness_of(spec.kind) != "local"
-    gateway = _make_gateway(case, context, context.model, prepared, alone=alone)
+    watch = _watch_skills(case, context, prepared.program)
+    gateway = _make_gateway(case, context, context.model, prepared, watch, alone=alone)
     context.trace.request.update(
         model=context.model.requested_model,
         agent=prepared.program.name,
@@ -126,10 +129,24 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
                 **list_places(spec, sandbox),
             }
             port = PORT if alone else 0
-            return await _Session(context, prepared, gateway, address, port, sandbox, folder, values).run(texts)
+            end = await _Session(context, prepared, gateway, address, port, sandbox, folder, values).run(texts)
+    if watch is not None:
+        watch.require_listed()
+    return end
 
 
-def _make_gateway(case: Case, context: RunContext, model: Model, prepared: PreparedProgram, *, alone: bool) -> Gateway:
+def _watch_skills(case: Case, context: RunContext, program: Program) -> SkillWatch | None:
+    """Return the watch over the case's skills, None without skills. Raises InfrastructureError for a changed skill."""
+    if not case.skills or program.skills is None:
+        return None
+    from pytest_agentbench.runners.skills import SkillWatch
+
+    return SkillWatch(case.skills, program.skills, context.trace)
+
+
+def _make_gateway(
+    case: Case, context: RunContext, model: Model, prepared: PreparedProgram, watch: SkillWatch | None, *, alone: bool
+) -> Gateway:
     # Collecting a case imports no web framework
     from pytest_agentbench.runners.agents.portable import PortableRequests, name_tools
     from pytest_agentbench.runners.gateway.gateway import Gateway
@@ -143,7 +160,11 @@ def _make_gateway(case: Case, context: RunContext, model: Model, prepared: Prepa
     requests.program, requests.workspace = program, find_workspace(context)
     if tools := name_tools(program):
         context.trace.request["portable"] = tools
-    policy = replace(program.policy(), translates=settings.translates or not context.strict)
+    policy = replace(
+        program.policy(),
+        translates=settings.translates or not context.strict,
+        observe=None if watch is None else watch.observe,
+    )
     source: UsageSource = "gateway" if alone else "gateway_partial"
     return Gateway(requests, model, context.trace, settings.request_parameters, context.over_budget, policy, source)
 
@@ -195,13 +216,31 @@ class _Session:
         return RunOutput(output=answer.text)
 
     async def _write_files(self) -> None:
-        for path, content in self.prepared.program.files.items():
-            # By the names that all sandboxes use: the path on this machine is the sandbox's matter
-            target = fill_text(path, {"home": HOME, "workspace": WORKSPACE})
-            try:
-                await self.sandbox.put(target, fill_text(content, self.values).encode("utf-8", "replace"))
-            except (OSError, PathRefusedError) as error:
-                raise SandboxError(f"cannot write {target}: {error}") from error
+        program = self.prepared.program
+        for path, content in program.files.items():
+            await self._put(path, fill_text(content, self.values).encode("utf-8", "replace"))
+        skills = self.context.case.skills
+        if not skills or program.skills is None:
+            return
+        from pytest_agentbench.runners.skills import list_skill_files
+
+        executables = []
+        for file in list_skill_files(skills, program.skills):
+            await self._put(file.path, file.content)
+            if file.is_executable:
+                executables.append(fill_text(file.path, self.values))
+        if executables:
+            done = await self.sandbox.exec(["chmod", "+x", "--", *executables], seconds=_CHMOD_SECONDS)
+            if done.exit_code != 0:
+                raise SandboxError(f"cannot make a skill's files executable: {done.output[-_SHOWN:]}")
+
+    async def _put(self, path: str, content: bytes) -> None:
+        # By the names that all sandboxes use: the path on this machine is the sandbox's matter
+        target = fill_text(path, {"home": HOME, "workspace": WORKSPACE})
+        try:
+            await self.sandbox.put(target, content)
+        except (OSError, PathRefusedError) as error:
+            raise SandboxError(f"cannot write {target}: {error}") from error
 
     async def _start(self, number: int, text: str, turn_time: TurnTime) -> tuple[ExecResult, str]:
         program = self.prepared.program

@@ -408,6 +408,8 @@ class Gateway:
         # The tools of the first request. Later requests may come from a sub-agent with other tools.
         self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in asked.tools])
         self._tools.requested(asked.messages, FAILED if incoming.dialect.name != "chat" else None)
+        if self._policy.observe is not None:
+            self._policy.observe(asked.messages, asked.tools)
         note: dict[str, Any] = {"dialect": way["dialect"], "mode": mode, "conversation": number}
         if asked.ignored and passed is None:
             note["ignored"] = list(asked.ignored)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -52,6 +52,7 @@ class GatewayPolicy:
     - `internal`: prefixes of user messages that the agent writes, so they contain no words of the case.
     - `helpers`: internal requests with canned replies, for scripted models.
     - `is_error(content, tool)`: whether a tool's result is an error.
+    - `observe(messages, tools)`: called with each request before it is sent, or None.
     - `unwrap(call)`: the tool that a call is for, and its arguments.
     - `outage_status`: HTTP status after an outage. The agent must not retry after it.
     - `passes`: whether requests are forwarded unchanged to an endpoint that serves their API.
@@ -66,6 +67,7 @@ class GatewayPolicy:
     internal: tuple[str, ...] = ()
     helpers: tuple[Helper, ...] = ()
     is_error: Callable[[str, str], bool] = lambda content, tool: False
+    observe: Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]], None] | None = None
     unwrap: Callable[[ToolCall], tuple[str, dict[str, Any] | None]] = call_as_made
     outage_status: int = 400
     passes: bool = True

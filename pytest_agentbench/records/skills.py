@@ -1,0 +1,33 @@
+"""Skills of agents: folders of instructions that an agent loads when it needs them."""
+
+from hashlib import sha256
+from pathlib import Path
+
+from pytest_agentbench.records.base import HexId, Record
+
+SKILL_FILE = "SKILL.md"
+"""The file of each skill: name and description as YAML between two lines `---`, then the instructions."""
+
+
+class SkillFile(Record):
+    """A file of a skill. `path` is relative to the skill's folder, `size` is in bytes."""
+
+    path: str
+    size: int
+    sha256: HexId
+    is_executable: bool = False
+
+
+class Skill(Record):
+    """A skill: its name and description, which models see first, and the files of its folder without `evals/`."""
+
+    name: str
+    description: str
+    folder: Path
+    files: tuple[SkillFile, ...]
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 over paths, permissions to execute, and contents."""
+        lines = (f"{file.sha256} {file.is_executable:d} {file.path}\n" for file in self.files)
+        return sha256("".join(lines).encode()).hexdigest()
