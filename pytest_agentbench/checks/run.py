@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         MaxTurns,
         OutputArtifactPresent,
         PathExists,
+        SkillUsed,
         StatusIs,
         ToolCallCount,
         ToolCalled,
@@ -210,6 +211,13 @@ def tool_call_count(spec: ToolCallCount, context: CheckContext) -> Verdict:
     return verdict(len(calls) == spec.count, message, str(spec.count), str(len(calls)))
 
 
+def skill_used(spec: SkillUsed, context: CheckContext) -> Verdict:
+    """Pass if the agent loaded the skill within the bounds. Skip if the run had no such skill."""
+    from pytest_agentbench.checks.skills import decide_use
+
+    return decide_use(spec, context)
+
+
 def tool_called(spec: ToolCalled, context: CheckContext) -> Verdict:
     """Pass if enough calls that the tool took, and in which it did not break, have the arguments and follow `after`."""
     from pytest_agentbench.metrics.tool_use import calls_of
@@ -321,6 +329,7 @@ BUILTIN_CHECKS: Mapping[str, CheckFunction] = MappingProxyType(
         "json_path_equals": json_path_equals,
         "tool_called": tool_called,
         "tool_not_called": tool_not_called,
+        "skill_used": skill_used,
         "max_turns": max_turns,
         "max_cost_usd": max_cost_usd,
         "max_seconds": max_seconds,
@@ -339,6 +348,7 @@ DEFAULT_DIMENSIONS: Mapping[str, tuple[Dimension, ...]] = MappingProxyType(
         "tool_call_count": ("process", "efficiency"),
         "tool_called": ("process",),
         "tool_not_called": ("process",),
+        "skill_used": ("process",),
         "max_turns": ("efficiency",),
         "max_cost_usd": ("efficiency",),
         "max_seconds": ("efficiency",),
@@ -352,6 +362,7 @@ _OF_CALLS = frozenset({"tool_call_count", "tool_called", "tool_not_called"})
 BEYOND_ANSWERS = frozenset(
     {
         *_OF_CALLS,
+        "skill_used",
         "max_turns",
         "max_cost_usd",
         "max_seconds",

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -60,6 +60,9 @@ from pytest_agentbench.records.case import (
     Thresholds,
 )
 from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check, CustomCheck, Declarative, MetricAtLeast
+
+if TYPE_CHECKING:
+    import pytest_agentbench.records.skills
 
 
 def _kind(value: Any) -> str:
@@ -406,6 +409,8 @@ class TestCaseFile(SectionedFile):
     """Requirements of the agent's commands."""
     skills: tuple[LocalFolder, ...] = ()
     """Folders of skills that the agent may load, or folders of such folders; relative to test.yaml."""
+    skill: Later["pytest_agentbench.records.skills.SkillTrigger"] | None = None
+    """Whether the agent should use a skill for this case, for the skill's trigger rate."""
     expectations: ExpectationsField = Field(default_factory=Expectations)
     """Statements in plain language that the judge weighs; or a list of hard ones."""
     rubric: RubricField | None = None

@@ -363,10 +363,12 @@ def plan_run(attempt: Attempt) -> RunPlan:
         extra["variant"] = plan.variant.name  # its runs must not be those of the equal variant
     if plan.run_profile.parallel_tools is not None:
         extra["parallel_tools"] = plan.run_profile.parallel_tools
-    if case.skills and plan.predictions is None:
-        from pytest_agentbench.engine.skills import skills_identity
+    if plan.predictions is None and (case.skills or any(check.kind == "skill_used" for check in case.checks)):
+        from pytest_agentbench.engine.skills import require_skill, skills_identity
 
-        extra["skills"] = skills_identity(case, runner, runner_type)
+        require_skill(case)
+        if case.skills:
+            extra["skills"] = skills_identity(case, runner, runner_type)
     servers: Mapping[str, McpServer] = {}
     prepared = Prepared()
     if isinstance(runner, RunnerKind):

@@ -10,13 +10,15 @@ from pytest_agentbench.records.case import Case
 from pytest_agentbench.runners.base import PROBE, Runner
 from pytest_agentbench.runners.kinds import RunnerKind
 
+_KIND = "skill_used"
+
 
 def skills_identity(case: Case, runner: Runner, runner_type: str) -> dict[str, Any]:
     """Return the content of the case's skills as part of its run's fingerprint.
 
     Raises UnavailableError if the runner has no skills.
     """
-    identity: dict[str, Any] = {skill.name: skill.digest for skill in case.skills}
+    identity: dict[str, Any] = {"contents": {skill.name: skill.digest for skill in case.skills}}
     if isinstance(runner, RunnerKind) and runner.takes_skills:
         return identity
     if runner_type != PROBE:
@@ -28,4 +30,20 @@ def skills_identity(case: Case, runner: Runner, runner_type: str) -> dict[str, A
         )
     from pytest_agentbench.tools.skills import VERSION
 
-    return {**identity, "": VERSION}
+    return {**identity, "texts": VERSION}
+
+
+def require_skill(case: Case) -> None:
+    """Raise UnavailableError for a case that only checks the use of skills, in a run without these skills.
+
+    In a variant without the skill such a case has no result: neither arm of a comparison counts it.
+    """
+    if not case.checks or any(check.kind != _KIND for check in case.checks) or case.verify or case.metrics:
+        return
+    if case.rubric or case.expectations.hard_expectations or case.expectations.soft_expectations:
+        return
+    names = {skill.name for skill in case.skills}
+    asked: list[Any] = [check.declarative for check in case.checks]
+    if not any(spec.name in names if spec.pattern is None else names for spec in asked):
+        labels = ", ".join(str(spec.name or spec.pattern) for spec in asked)
+        raise UnavailableError(f"the case only checks the use of the skill {labels}, which this run does not have")

@@ -446,7 +446,8 @@ class Case(RecordWithParts):
     `path` and `line` (1-based) are its place. `reference` is a right answer, or None; `golds` are all right answers for
     metrics if they are more than one text. `workspace` is the folder whose copy is a run's initial workspace, None for
     an empty one. `mcp_servers` are the servers whose tools the agent may call; None stands for a server that is
-    declared elsewhere. `skills` are instructions that the agent may load. `parts` are the parts of packs by name:
+    declared elsewhere. `skills` are instructions that the agent may load, `skill` is whether it should load one of
+    them. `parts` are the parts of packs by name:
     `case.part(Model)`. `context` and `metadata` are the file's mappings; `checks`, `verify`, `metrics` and the judge
     decide.
     """
@@ -480,6 +481,9 @@ class Case(RecordWithParts):
     report_only: StrictBool = False
     require_hard: StrictBool = False
     thresholds: Later[Thresholds] | None = None
+    skill: Later["pytest_agentbench.records.skills.SkillTrigger"] | None = Field(
+        None, exclude_if=lambda value: not value
+    )
     skills: tuple[Later["pytest_agentbench.records.skills.Skill"], ...] = Field((), exclude_if=lambda value: not value)
 
     @property

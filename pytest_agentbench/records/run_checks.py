@@ -2,8 +2,16 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, StrictInt, model_serializer, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    StrictInt,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
+from pytest_agentbench.bounded.patterns import compile_pattern
 from pytest_agentbench.records.base import PortableName, Record, RunStatus, Text
 
 Count = Annotated[StrictInt, Field(ge=0)]
@@ -114,6 +122,35 @@ class ToolNotCalled(_OfTool):
     kind: Literal["tool_not_called"]
     arguments: dict[str, Any] = Field(default_factory=dict)
     """Only calls whose arguments include these are forbidden."""
+
+
+class SkillUsed(Record):
+    """The agent loaded a skill. The check is skipped if the run had no such skill, as in a variant without it."""
+
+    kind: Literal["skill_used"]
+    name: Text | None = None
+    """The skill."""
+    pattern: Text | None = None
+    """A regular expression, found in the name of the skill, in place of `name`."""
+    min: Count = 1
+    """How often at least."""
+    max: Count | None = None
+    """How often at most; with `min: 0, max: 0` the skill must not be loaded."""
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            compile_pattern(pattern)
+        return pattern
+
+    @model_validator(mode="after")
+    def _one_skill(self) -> Self:
+        if (self.name is None) == (self.pattern is None):
+            raise ValueError("expected exactly one of 'name' and 'pattern'")
+        if self.max is not None and self.max < self.min:
+            raise ValueError(f"found max {self.max}, expected at least min ({self.min})")
+        return self
 
 
 class MaxTurns(Record):

@@ -3,10 +3,23 @@
 from hashlib import sha256
 from pathlib import Path
 
-from pytest_agentbench.records.base import HexId, Record
+from pydantic import StrictBool
+
+from pytest_agentbench.records.base import HexId, Record, Text
 
 SKILL_FILE = "SKILL.md"
 """The file of each skill: name and description as YAML between two lines `---`, then the instructions."""
+
+
+class SkillTrigger(Record):
+    """Whether a case is one for which the agent should use a skill."""
+
+    name: Text
+    """The skill."""
+    should_trigger: StrictBool
+    """The agent should use it for this case; false: it should not."""
+    scored: StrictBool = False
+    """It decides the case in addition to the case's other checks; false: it decides only if there are none."""
 
 
 class SkillFile(Record):

@@ -295,6 +295,7 @@ def _model_entry(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, A
         "ends": _count_ends(rows),
         **_adaptations(rows),
         **_find_usage_source(rows),
+        **_skills(groups),
         "pass_rate_ci95": pair(pass_rate_interval([(int(sum(group)), len(group)) for group in verdicts])),
         "pass_rate_se": standard_error(verdicts),
         **over_cases(cases),
@@ -335,6 +336,15 @@ def _find_usage_source(rows: Sequence[Row]) -> dict[str, Any]:
     if sources:
         return {"usage_source": max(sources)}
     return {}
+
+
+def _skills(groups: Sequence[Sequence[Row]]) -> dict[str, Any]:
+    """Return the use of skills, {} if no run had any."""
+    if not any("skills" in row for group in groups for row in group):
+        return {}
+    from pytest_agentbench.reports.skills import skill_entries
+
+    return skill_entries(groups)
 
 
 def _final_scores(rows: Iterable[Row]) -> list[float]:

@@ -94,6 +94,7 @@ def run_row(
         "thresholds": thresholds and {"pass_rate": thresholds.pass_rate, "pass_hat_k": thresholds.pass_hat_k},
         "outcome": outcome,
         "status": artifact and artifact.status,
+        **_skills(case, artifact),
         "end_reason": artifact.end_reason if artifact is not None else end_reason,
         **_row_detail(artifact),
         "checks": [_check_row(result, redact) for result in checks],
@@ -135,6 +136,15 @@ def _subject(model: Model | str, predictions: str | None) -> dict[str, Any]:
         "own_agent": not isinstance(model, Model),
         "predictions": _sendable_text(predictions),
     }
+
+
+def _skills(case: Case, artifact: RunArtifact | None) -> dict[str, Any]:
+    """Return the use of skills; {} for most runs, which have none."""
+    if artifact is None or "skills" not in artifact.request:
+        return {}
+    from pytest_agentbench.reports.skills import skill_row
+
+    return skill_row(case, artifact)
 
 
 def _row_detail(artifact: RunArtifact | None) -> dict[str, Any]:

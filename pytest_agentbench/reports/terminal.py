@@ -118,7 +118,14 @@ def _write_files(reporter: Terminal, written: Mapping[str, Path]) -> None:
 
 
 def _write_details(reporter: Terminal, report: Report, style: Style) -> None:
-    """Write groups of datasets, packs' sections, repetitions, judges, and the agreement with people."""
+    """Write skills, groups of datasets, packs' sections, repetitions, judges, and the agreement with people."""
+    if any(model.get("skills") for model in report["models"]):
+        from pytest_agentbench.reports.skills import skill_lines
+
+        reporter.line("")
+        reporter.write_line("skills", bold=True)
+        for line in skill_lines(report["models"]):
+            reporter.write_line(f"  {line}")
     repeated = any(model.get("flaky_cases") is not None for model in report["models"])
     if not (repeated or report["datasets"] or report.get("judges") or report.get("human")):
         _write_sections(reporter, report, style)

@@ -78,7 +78,7 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
         raise make_located_error(
             path, [(("input", "messages"), f"{text} (in message {at[0]})") for at, text in problems]
         )
-    return Case(
+    case = Case(
         case_id=file.case_id,
         title=file.title,
         path=path,
@@ -103,9 +103,15 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
         report_only=file.report_only,
         require_hard=file.require_hard,
         thresholds=file.thresholds,
+        skill=file.skill,
         skills=_skills(file.skills, scope),
         parts={section.name: part for section, part in file.sections()},
     )
+    if case.skill is None:
+        return case
+    from pytest_agentbench.sources.triggers import add_trigger_check
+
+    return add_trigger_check(case)
 
 
 def _skills(paths: Sequence[str], scope: Scope) -> tuple[Skill, ...]:

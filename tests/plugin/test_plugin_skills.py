@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from support.bench import Bench
+from jsonschema import validate
+from support.bench import Bench, check
 from support.skills import (
     ADAPTER,
     BODY,
@@ -17,6 +20,8 @@ from support.skills import (
     write_skill,
     write_suite,
 )
+
+from pytest_agentbench.reports.reading import report_schema
 
 
 def run(bench: Bench, *options: str):
@@ -157,3 +162,60 @@ def test_a_skill_that_the_agent_cannot_use_is_an_error_of_the_run(bench: Bench) 
     finished = bench.run("cases", "--model", "demo")
     assert finished.outcomes == {"sign[demo]": "skipped"}
     assert "the agent stub has no skills" in finished.runs["sign[demo]"]["message"]
+
+
+def trigger_case(bench: Bench, case_id: str, *, should: bool, uses: bool, **fields: Any) -> None:
+    """Write a case of llm_probe with an expectation of the use of the skill `signs`."""
+    trigger = {"name": "signs", "should_trigger": should}
+    given = {"skills": ["../skills/signs"], "skill": trigger, "deterministic_checks": None}
+    bench.case(case_id, **{**given, **fields})
+    write_script(bench, case_id, *([CALL] if uses else []), {"content": "Paris"})
+
+
+def test_the_report_has_the_trigger_rate_of_cases_that_should_and_should_not_use_a_skill(bench: Bench) -> None:
+    write_skill(bench)
+    trigger_case(bench, "poster", should=True, uses=True)
+    trigger_case(bench, "label", should=True, uses=False)
+    trigger_case(bench, "poem", should=False, uses=True)
+    bench.case("plain", skills=["../skills/signs"])
+    write_script(bench, "plain", {"content": "Paris"})
+    finished = bench.run("cases", "--model", "demo", "--junit-xml", "junit.xml")
+    outcomes = {name.partition("[")[0]: outcome for name, outcome in finished.outcomes.items()}
+    assert outcomes == {"poster": "passed", "label": "failed", "poem": "failed", "plain": "passed"}, finished.text
+    assert finished.runs["poem[demo]"]["skills"] == {"signs": {"listed": True, "attempted": 1, "loaded": 1}}
+    assert finished.runs["poem[demo]"]["skill"] == {"name": "signs", "should_trigger": False}
+    assert "check skill_used: the skill signs was loaded 0 times" in finished.text
+    [model] = finished.report["models"]
+    signs = model["skills"]["signs"]
+    assert (signs["runs"], signs["listed"], signs["used"], signs["precision"]) == (4, 4, 2, 0.5)
+    assert (signs["should_trigger"]["rate"], signs["should_not_trigger"]["rate"]) == (0.5, 1.0)
+    assert signs["should_trigger"]["ci95"] == pytest.approx([0.0945, 0.9055], abs=1e-4)
+    finished.result.stdout.fnmatch_lines(
+        [
+            "skills",
+            "  demo: signs used in 50.0 % of 2 cases that should use it (95 % interval * to *), "
+            "used in 100.0 % of 1 case that should not use it *",
+        ]
+    )
+    validate(finished.report, report_schema())
+
+
+def test_a_use_decides_only_a_case_that_nothing_else_decides(bench: Bench) -> None:
+    write_skill(bench)
+    paris = [check("paris", kind="contains", text="Paris")]
+    trigger_case(bench, "checked", should=True, uses=False, deterministic_checks=paris)
+    scored = {"name": "signs", "should_trigger": True, "scored": True}
+    trigger_case(bench, "scored", should=True, uses=False, deterministic_checks=paris, skill=scored)
+    trigger_case(bench, "alone", should=True, uses=True)
+    write_suite(bench, {"with": {}, "without": {"skills": []}})
+    finished = bench.run("cases", "--model", "demo", "--agentbench-suite", "ab")
+    assert finished.outcomes == {
+        "checked[demo:with]": "passed",
+        "checked[demo:without]": "passed",
+        "scored[demo:with]": "failed",
+        "scored[demo:without]": "passed",
+        "alone[demo:with]": "passed",
+        "alone[demo:without]": "skipped",
+    }
+    message = finished.runs["alone[demo:without]"]["message"]
+    assert message == "the case only checks the use of the skill signs, which this run does not have"

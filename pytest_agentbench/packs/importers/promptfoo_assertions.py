@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import translate
 from pathlib import Path
 from typing import Any
 
@@ -321,6 +322,30 @@ def _add_tool_used(assertion: _Assertion, criteria: Criteria) -> None:
         _add_check(criteria, **check)
 
 
+def _add_skill_used(assertion: _Assertion, criteria: Criteria) -> None:
+    """Add a check for each skill. A negated one accepts no use: of any skill of a list, and without other bounds."""
+    checks: list[dict[str, Any]] = []
+    for skill in assertion.value if isinstance(assertion.value, list) else [assertion.value]:
+        fields = {"name": skill} if isinstance(skill, str) else skill
+        if not isinstance(fields, dict) or fields.keys() - {"name", "pattern", "min", "max"}:
+            raise UnmappedError(f"found {skill!r:.60}, expected a skill's name, or name or pattern, min and max")
+        if sum(isinstance(fields.get(key), str) for key in ("name", "pattern")) != 1:
+            raise UnmappedError(f"found {skill!r:.60}, expected exactly one of name and pattern")
+        bounds = {key: fields[key] for key in ("min", "max") if key in fields}
+        if any(type(bound) is not int or bound < 0 for bound in bounds.values()):
+            raise UnmappedError(f"found {skill!r:.60}, expected whole numbers as bounds")
+        if assertion.negated:
+            if bounds not in ({}, {"max": 0}):
+                raise UnmappedError(f"found {skill!r:.60}, expected no bounds but max: 0 after not-")
+            bounds = {"min": 0, "max": 0}
+        elif bounds.get("max") == 0:
+            bounds.setdefault("min", 0)
+        named = {"name": fields["name"]} if "name" in fields else {"pattern": rf"\A{translate(fields['pattern'])}"}
+        checks.append({"kind": "skill_used", **named, **bounds})
+    for check in checks:
+        _add_check(criteria, **check)
+
+
 def _split_commas(text: str) -> list[str]:
     """Return the texts between commas. Double quotes may enclose commas, and quotes that are doubled or escaped."""
     text = text.rstrip(", \t\r\n")
@@ -350,6 +375,7 @@ _MAPPED: dict[str, Callable[[_Assertion, Criteria], Sequence[str] | None]] = {
     "is-json": _add_is_json,
     "cost": _add_cost,
     "latency": _add_latency,
+    "skill-used": _add_skill_used,
     "trajectory:tool-used": _add_tool_used,
 }
 _HINTS = {
@@ -366,7 +392,7 @@ _OTHERS = (
     "agent-rubric answer-relevance classifier contains-html contains-sql contains-xml context-faithfulness "
     "context-recall context-relevance conversation-relevance finish-reason gleu guardrails is-html is-refusal "
     "is-sql is-valid-function-call is-valid-openai-function-call is-valid-openai-tools-call is-xml pi meteor "
-    "moderation perplexity perplexity-score similar:cosine similar:dot similar:euclidean tool-call-f1 skill-used "
+    "moderation perplexity perplexity-score similar:cosine similar:dot similar:euclidean tool-call-f1 "
     "trajectory:goal-success trajectory:tool-sequence trace-error-spans trace-span-count trace-span-duration "
     "search-rubric word-count "
 )

@@ -92,6 +92,8 @@ def test_assertions_of_cost_time_tools_and_judges_become_theirs(importing: Impor
         {"type": "latency", "threshold": 2500},
         {"type": "trajectory:tool-used", "value": [{"name": "search", "min": 2}, "read"]},
         "not-trajectory:tool-used: delete",
+        {"type": "skill-used", "value": ["pdf", {"pattern": "doc-*", "max": 2}]},
+        {"type": "not-skill-used", "value": "xlsx"},
         {"type": "llm-rubric", "value": "Is polite", "weight": 2, "threshold": 0.8},
         {"type": "not-llm-rubric", "value": "Blames {{q}}"},
         {"type": "factuality", "value": "Paris is in France."},
@@ -105,6 +107,9 @@ def test_assertions_of_cost_time_tools_and_judges_become_theirs(importing: Impor
         {"kind": "tool_called", "name": "search", "min_count": 2},
         {"kind": "tool_called", "name": "read"},
         {"kind": "tool_not_called", "name": "delete"},
+        {"kind": "skill_used", "name": "pdf"},
+        {"kind": "skill_used", "pattern": r"\A(?s:doc\-.*)\Z", "max": 2},
+        {"kind": "skill_used", "name": "xlsx", "min": 0, "max": 0},
         {"kind": "contains", "text": "x"},
     ]
     assert case["deterministic_checks"][-1]["description"] == "Named"
@@ -117,7 +122,7 @@ def test_assertions_of_cost_time_tools_and_judges_become_theirs(importing: Impor
         [{"name": "llm_judgement", "threshold": 1.0}],
     )
     assert [line.partition(": ")[2] for line in found.err.splitlines()] == [
-        "tests[0].assert[4]: threshold of llm-rubric is left out: an expectation is met or not"
+        "tests[0].assert[6]: threshold of llm-rubric is left out: an expectation is met or not"
     ]
 
 
@@ -225,6 +230,8 @@ def test_assertion_templates_and_files_of_values(importing: Importing):
         ({"type": "contains-any", "value": 'x, "y'}, "a quote is not closed"),
         ({"type": "contains", "value": "package:mine:check"}, "package:mine:check is code"),
         ({"type": "not-trajectory:tool-used", "value": ["read", "delete_*"]}, "a pattern of names"),
+        ({"type": "not-skill-used", "value": {"name": "pdf", "max": 3}}, "expected no bounds but max: 0"),
+        ({"type": "skill-used", "value": {"min": 1}}, "expected exactly one of name and pattern"),
         ({"type": "regex", "value": "(?i)yes"}, "'(?i)yes' is not the same in Python"),
         ({"type": "regex", "value": "\\Ayes"}, "is not the same in Python"),
         ({"type": "is-json", "value": {"items": {"format": "email"}}}, "format of its schema is left out"),
