@@ -4,7 +4,7 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -34,6 +34,9 @@ from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.records.base import AtLeastOne, Later, Record, Tags, Text
 from pytest_agentbench.records.case import Compat, InsidePath, MetricSpec, RunnerSpec
 from pytest_agentbench.records.gold import Rule
+
+if TYPE_CHECKING:
+    import pytest_agentbench.records.skills
 
 _NAME = re.compile(r"[\w$@-]+(?:[. ][\w$@-]+)*")
 
@@ -319,6 +322,8 @@ class DatasetDescriptor(ConfigFile):
     """A field with declarations of functions that the model may call in this row; nothing runs them."""
     mcp_servers: OfferedServers = Field(default_factory=dict)
     """MCP servers whose tools the agent may call: declared by name, or names of declared ones."""
+    skill: Later["pytest_agentbench.records.skills.SkillTrigger"] | None = None
+    """Whether the agent should use a skill for the rows, for the skill's trigger rate."""
     tags: Tags = ()
     """Tags of every row."""
     tags_from: tuple[FieldPath, ...] = ()

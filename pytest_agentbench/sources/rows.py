@@ -413,7 +413,7 @@ def row_case(dataset: Dataset, row: Row) -> Case:
         fields["reference"] = gold_reply(reference)
     if not isinstance(reference, str):
         fields["golds"] = reference
-    return Case(
+    case = Case(
         case_id=row.case_id,
         title=short_title(question),
         path=row.path,
@@ -425,6 +425,11 @@ def row_case(dataset: Dataset, row: Row) -> Case:
         metadata=metadata,
         **fields,
     )
+    if case.skill is None:
+        return case
+    from pytest_agentbench.sources.triggers import add_trigger_check
+
+    return add_trigger_check(case)
 
 
 def read_benchmark_items(dataset: Dataset) -> Iterator[BenchmarkItem | BadRow]:
@@ -452,6 +457,7 @@ def _described(dataset: Dataset, recipe: Recipe, item: dict[str, Any]) -> dict[s
         "tools": named_tools(descriptor.context),
         "verify": _verifiers(recipe, item),
         "mcp_servers": map_servers(descriptor.mcp_servers),
+        "skill": descriptor.skill,
     }
 
 
