@@ -295,7 +295,7 @@ def _model_entry(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, A
         "ends": _count_ends(rows),
         **_adaptations(rows),
         **_find_usage_source(rows),
-        **_skills(groups),
+        **_skills(by_case),
         "pass_rate_ci95": pair(pass_rate_interval([(int(sum(group)), len(group)) for group in verdicts])),
         "pass_rate_se": standard_error(verdicts),
         **over_cases(cases),
