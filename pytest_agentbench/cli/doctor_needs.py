@@ -149,7 +149,7 @@ def _collect_needs(
     )
     # A run makes the same call, which raises if the case has to be skipped.
     context.toolbox()
-    if case.verify:
+    if case.verify or case.has_hooks:
         sandbox()
 
 

@@ -211,5 +211,5 @@ def _starts_programs(job: Job) -> bool:
         case = job.make_case()
     except AgentbenchError:
         return False  # its item reports the error
-    plain = case.runner.type == "llm_probe" and not (case.tools or case.mcp_servers or case.verify)
+    plain = case.runner.type == "llm_probe" and not (case.tools or case.mcp_servers or case.verify or case.has_hooks)
     return not plain and job.plan.predictions is None

@@ -93,6 +93,25 @@ Command = Annotated[
 """A program with its arguments; or one text, for `/bin/sh -c`."""
 
 
+class CaseHook(Record):
+    """A command in the run's workspace and sandbox, without the agent."""
+
+    command: Command
+    """The command: a program with its arguments, or lines for /bin/sh, of which the first that fails is the end."""
+    timeout_seconds: Seconds = 60.0
+    """How long it may run."""
+
+
+def _read_hook(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"command": value}
+    return value
+
+
+HookField = Annotated[CaseHook, BeforeValidator(_read_hook, json_schema_input_type=CaseHook | Text)]
+"""A command with its time limit, or lines for /bin/sh alone."""
+
+
 class CaseVerifier(Record):
     """Decides the case by the state of the workspace. It runs in a separate sandbox, on a copy of the workspace."""
 
@@ -425,6 +444,10 @@ class TestCaseFile(SectionedFile):
     """MCP servers whose tools the agent may call: declared by name, or names of declared ones."""
     verify: Verify | None = None
     """Hidden files, and the command or tests that decide the case after the agent has stopped; or a list of these."""
+    setup: HookField | None = None
+    """A command in the run's workspace before the agent starts, or lines for /bin/sh; if it fails, the item errors."""
+    teardown: HookField | None = None
+    """A command in the run's workspace after the verdict, or lines for /bin/sh; if it fails, the session warns."""
     must_pass: StrictBool = False
     """A failure fails the session at any pass rate."""
     report_only: StrictBool = False

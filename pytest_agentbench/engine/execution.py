@@ -77,6 +77,7 @@ from pytest_agentbench.terminal_text import visible
 from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 
 if TYPE_CHECKING:
+    from pytest_agentbench.engine.case_hooks import SetUp
     from pytest_agentbench.engine.forecast import DryRun
     from pytest_agentbench.tools.base import Tool
     from pytest_agentbench.tools.mcp.servers import RunServers
@@ -189,13 +190,18 @@ async def _complete(attempt: Attempt) -> None:
         from pytest_agentbench.checks.hooks import require_hooks
 
         require_hooks(case, profile.security_policy, strict=services.rules.strict)
-    # Without its files a stored run cannot be judged, so it is made again
-    if result.artifact is None or not await _restore(attempt):
-        result.reused, result.evaluation_reused, result.evaluation = False, False, None
-        await _make_run(attempt)
-    _raise_failure(case, result.artifact, profile.on_filtered)
-    async with _pay_for_judging(attempt):
-        await evaluate(attempt)
+    async with AsyncExitStack() as decided:
+        # Without its files a stored run cannot be judged, so it is made again
+        if result.artifact is None or not await _restore(attempt):
+            result.reused, result.evaluation_reused, result.evaluation = False, False, None
+            if case.teardown is not None and attempt.plan.predictions is None:
+                from pytest_agentbench.engine.case_hooks import tear_down
+
+                decided.push_async_callback(tear_down, attempt, case.teardown)
+            await _make_run(attempt)
+        _raise_failure(case, result.artifact, profile.on_filtered)
+        async with _pay_for_judging(attempt):
+            await evaluate(attempt)
 
 
 def _pay_for_judging(attempt: Attempt) -> AbstractAsyncContextManager[None]:
@@ -434,12 +440,17 @@ async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
             template = await _template(attempt, context, lent)
             if template is not None:
                 before = await attempt.services.threads.run(partial(_fill, attempt, context.workspace, template))
+            preparation = await _set_up(attempt, context, lent)
+            if preparation is not None:
+                before, template = preparation.before, preparation.folder
             with run_kept(tape) if tape is not None else nullcontext():
                 if run_plan.servers:
                     from pytest_agentbench.engine.resources import start_servers
 
                     context.servers = await start_servers(attempt, run_plan.servers, context)
                 started_at, context.trace = datetime.now(UTC), Recorder()
+                if preparation is not None:
+                    preparation.record(context.trace)
                 limit = run_limit(plan.run_profile, run_plan.runner)
                 around = partial(set_environment, attempt.services, context) if is_serial(run_plan) else nullcontext
                 end = await run_until_end(run_plan.runner, context, limit, tape, around)
@@ -530,6 +541,15 @@ async def _template(attempt: Attempt, context: RunContext, lent: AsyncExitStack)
     if attempt.plan.predictions is not None:
         return None
     return attempt.case.workspace
+
+
+async def _set_up(attempt: Attempt, context: RunContext, lent: AsyncExitStack) -> SetUp | None:
+    """Run the case's setup; None if the run has none."""
+    if attempt.plan.predictions is not None or not attempt.case.has_hooks:
+        return None
+    from pytest_agentbench.engine.case_hooks import set_up
+
+    return await set_up(attempt, context, lent)
 
 
 def _fill(attempt: Attempt, workspace: Workspace, template: Path) -> Snapshot:

@@ -97,17 +97,18 @@ async def expected_sandbox(attempt: Attempt) -> SandboxSpec | None:
         await services.sandboxes.prepare(run_plan.prepared.sandbox())
     if plan.predictions is not None and not all(verifier.answer_file for verifier in case.verify):
         return None
-    if not (case.verify or (plan.predictions is None and _runs_commands(attempt))):
+    has_hooks = plan.predictions is None and case.has_hooks
+    if not (case.verify or has_hooks or (plan.predictions is None and _runs_commands(attempt))):
         return None
     try:
         spec = sandbox_spec(attempt)
         await services.sandboxes.prepare(spec)
     except UnavailableError:
-        # The user's own agent may not use the case's tools: only verifiers require the sandbox
-        if case.verify or run_plan.runner_type != "callable":
+        # The user's own agent may not use the case's tools: only verifiers and hooks require the sandbox
+        if case.verify or has_hooks or run_plan.runner_type != "callable":
             raise
         return None
-    if plan.predictions is not None or not _runs_commands(attempt):
+    if plan.predictions is not None or run_plan.prepared.sandbox is not None or not _runs_commands(attempt):
         return None
     # This run and those about to begin: a container takes seconds to come up, and they would queue for it
     services.sandboxes.expect(spec, 1 + services.rules.coming())
@@ -115,7 +116,7 @@ async def expected_sandbox(attempt: Attempt) -> SandboxSpec | None:
 
 
 def sandbox_identity(attempt: Attempt) -> dict[str, Any]:
-    """Return the part of the sandbox that can change a run, {} if the case has no tool that runs commands.
+    """Return the part of the sandbox that can change a run, {} if the case has no setup and no tool that runs commands.
 
     The kind that `auto` selects here is left out, so that a stored run is found on a machine without docker. Raises
     ConfigError for an image that cannot be built, and for an invalid compose file.
@@ -149,6 +150,8 @@ def sandbox_part(attempt: Attempt) -> dict[str, Any]:
 
 
 def _runs_commands(attempt: Attempt) -> bool:
+    if attempt.case.setup is not None:
+        return True
     if not attempt.case.tools:
         return False
     from pytest_agentbench.tools.base import require_sandbox
@@ -211,6 +214,8 @@ def run_extra(attempt: Attempt, agent: Any, model: Model) -> dict[str, Any]:
     extra: dict[str, Any] = {}
     if case.workspace is not None:
         extra["workspace"] = services.identities.template(case.workspace)
+    if case.setup is not None:
+        extra["setup"] = case.setup.command
     if not isinstance(agent, CaseRunner):
         extra["agent"] = services.identities.agent(agent, attempt.job.runner_scope, agent_name(agent))
         extra["metadata"] = case.metadata

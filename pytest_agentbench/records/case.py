@@ -273,6 +273,13 @@ class Verifier(Record):
     timeout_seconds: float = 300.0
 
 
+class CaseCommand(Record):
+    """A command around a run of the case, by its argv."""
+
+    command: tuple[str, ...]
+    timeout_seconds: float = 60.0
+
+
 Role = Literal["system", "user", "assistant", "tool"]
 
 
@@ -447,9 +454,8 @@ class Case(RecordWithParts):
     metrics if they are more than one text. `workspace` is the folder whose copy is a run's initial workspace, None for
     an empty one. `mcp_servers` are the servers whose tools the agent may call; None stands for a server that is
     declared elsewhere. `skills` are instructions that the agent may load, `skill` is whether it should load one of
-    them. `parts` are the parts of packs by name:
-    `case.part(Model)`. `context` and `metadata` are the file's mappings; `checks`, `verify`, `metrics` and the judge
-    decide.
+    them. `parts` are the parts of packs by name: `case.part(Model)`. `context` and `metadata` are the file's mappings;
+    `checks`, `verify`, `metrics` and the judge decide. `setup` runs before the agent, `teardown` after the verdict.
     """
 
     seam: ClassVar[str] = "case_part"
@@ -476,6 +482,8 @@ class Case(RecordWithParts):
     reference: str | None = None
     golds: Later[Golds] | None = None
     verify: tuple[Later[Verifier], ...] = ()
+    setup: Later[CaseCommand] | None = None
+    teardown: Later[CaseCommand] | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
     must_pass: StrictBool = False
     report_only: StrictBool = False
@@ -490,6 +498,11 @@ class Case(RecordWithParts):
     def case_parts(self) -> tuple[CasePart, ...]:
         """Return its parts that the engine may ask."""
         return tuple(part for part in self.parts.values() if isinstance(part, CasePart))
+
+    @property
+    def has_hooks(self) -> bool:
+        """Return whether a command runs before or after the agent."""
+        return self.setup is not None or self.teardown is not None
 
     @property
     def gold(self) -> Gold:

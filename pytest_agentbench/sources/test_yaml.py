@@ -23,6 +23,7 @@ from pytest_agentbench.config.base import (
     validate,
 )
 from pytest_agentbench.config.case_file import (
+    CaseHook,
     CaseSandbox,
     CaseVerifier,
     MessageSource,
@@ -43,7 +44,16 @@ from pytest_agentbench.config.pattern_doubts import list_pattern_doubts
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records.case import Attachment, Case, Expected, HiddenFile, Message, SandboxNeeds, Verifier
+from pytest_agentbench.records.case import (
+    Attachment,
+    Case,
+    CaseCommand,
+    Expected,
+    HiddenFile,
+    Message,
+    SandboxNeeds,
+    Verifier,
+)
 from pytest_agentbench.sources.case_source import (
     BadRow,
     CaseSource,
@@ -98,6 +108,8 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
         metrics=file.metrics,
         reference=file.reference,
         verify=tuple(make_verifier(verifier, scope) for verifier in named_verifiers(file.verify)),
+        setup=_command(file.setup),
+        teardown=_command(file.teardown),
         metadata=file.metadata,
         must_pass=file.must_pass,
         report_only=file.report_only,
@@ -136,6 +148,15 @@ def _sandbox(sandbox: CaseSandbox | None, scope: Scope) -> SandboxNeeds | None:
         load_compose(compose)  # report its problems with those of the case
     dockerfile = _resolve_optional(sandbox.dockerfile, scope, resolve_file)
     return SandboxNeeds(image=sandbox.image, dockerfile=dockerfile, compose=compose)
+
+
+def _command(hook: CaseHook | None) -> CaseCommand | None:
+    if hook is None:
+        return None
+    command = hook.command
+    if isinstance(command, str):
+        command = ("/bin/sh", "-ec", command)
+    return CaseCommand(command=command, timeout_seconds=hook.timeout_seconds)
 
 
 def make_verifier(verifier: CaseVerifier, scope: Scope) -> Verifier:
