@@ -1,4 +1,4 @@
-"""`agentbench compare A B`: whether B is better or worse than A, case by case."""
+"""`agentbench compare A [B]`: whether B is better or worse than A, or a column of A than another, case by case."""
 
 from __future__ import annotations
 
@@ -17,13 +17,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "compare",
-        help="compare two reports, or two models of one, case by case",
+        help="compare two reports, or models and variants of one, case by case",
         description="Compare the report.json B with A, its baseline: pass rates and scores of the cases that both "
         "have, regressions and improvements, and their significance. Exit status: 1 if B is significantly worse, "
-        "if a case that must pass failed in B, or if too few cases could be compared; else 0.",
+        "if a case that must pass failed in B, or if too few cases could be compared; else 0. Without B, compare the "
+        "variants or models of A with their reference, as its session did; the exit status is then 0.",
     )
-    parser.add_argument("baseline", metavar="A", help="REPORT.json, or REPORT.json#MODEL for one of its models")
-    parser.add_argument("current", metavar="B", help="the report to compare, in the same form")
+    parser.add_argument(
+        "baseline", metavar="A", help="REPORT.json, or REPORT.json#NAME for one of its models, columns or variants"
+    )
+    parser.add_argument(
+        "current", metavar="B", nargs="?", help="the report to compare, in the same form; default: A's own columns"
+    )
     parser.add_argument(
         "--max-regressions", type=_parse_count, metavar="N", help="exit status 1 also if more than N cases are worse"
     )
@@ -34,6 +39,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Print the comparison, or write it where asked to."""
+    if args.current is None:
+        return _compare_columns(args)
     from pytest_agentbench.reports.comparison.campaigns import read_campaign, split_report_name
     from pytest_agentbench.reports.comparison.comparing import compare
     from pytest_agentbench.reports.comparison.wording import write_comparison, write_failures
@@ -63,6 +70,37 @@ def run(args: argparse.Namespace) -> int:
         write_comparison(terminal, document, full=True)
         write_failures(terminal, failures)
     return int(bool(failures))
+
+
+def _compare_columns(args: argparse.Namespace) -> int:
+    """Print each column of one report against its reference. Raises ConfigError if the report has one column."""
+    from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.reports.comparison.comparing import add_column_comparisons
+    from pytest_agentbench.reports.comparison.wording import columns_title, write_compared
+    from pytest_agentbench.reports.reading import read_report
+    from pytest_agentbench.reports.report import complete_report
+    from pytest_agentbench.terminal_text import visible_line
+
+    for name in ("max_regressions", "html", "markdown"):
+        if getattr(args, name) is not None:
+            raise ConfigError(f"--{name.replace('_', '-')}: found one report, expected two: agentbench compare A B")
+    path = Path(args.baseline)
+    report = complete_report(read_report(path), path)
+    report.pop("column_comparisons", None)  # made again, because reports of shards and older ones have none
+    add_column_comparisons(report)
+    compared = report.get("column_comparisons")
+    if not compared:
+        raise ConfigError(
+            f"{args.baseline}: found no two columns with common cases, expected models or variants to compare; or name "
+            "a second report"
+        )
+    if args.json:
+        print(json.dumps(compared, indent=2, allow_nan=False))
+        return 0
+    terminal = Standard()
+    terminal.write_line(visible_line(columns_title(report)), bold=True)
+    write_compared(terminal, compared, full=True)
+    return 0
 
 
 def _find_min_completion(report: dict[str, Any]) -> float:

@@ -278,6 +278,7 @@ class CaseFile(pytest.Module):
             # Errors of a profile are reported before those of the file, unless the file brings its own subjects.
             plans = [] if self.source.brings_subjects else self._session_plans()
             opened = planner.open(self.source, self.path, plans)
+            plans = planner.plans_of(opened, plans, own_agent=planner.has_own_agent(self.path))
             planner.rules.claim_name(opened, root)
             subjects = self._pair_subjects(opened, plans)
             if subjects:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pytest_agentbench.collection.roots import session_roots
-from pytest_agentbench.collection.variants import SessionVariants, VariantOptionError, choose_variants, require_columns
+from pytest_agentbench.collection.variants import (
+    ChosenVariants,
+    VariantOptionError,
+    choose_variants,
+    find_unknown_variant,
+    require_columns,
+)
 from pytest_agentbench.config.base import ConfigFile, suggest
 from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, RunProfile, SuiteFile
@@ -55,7 +61,7 @@ class _Session(NamedTuple):
     run_profile: RunProfile
     evaluation: EvaluationProfile
     ids: tuple[str, ...]
-    variants: SessionVariants
+    variants: ChosenVariants
 
 
 @dataclass(eq=False, repr=False)
@@ -85,7 +91,11 @@ class Planner:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _cases: dict[ConfigRoot, dict[str, IndexedCase]] = field(default_factory=dict)
     _plans: dict[tuple[ConfigRoot, bool], list[Plan] | None] = field(default_factory=dict)
+    _sessions: dict[ConfigRoot, _Session] = field(default_factory=dict)
     _stored: dict[ConfigRoot, _Session | None] = field(default_factory=dict)
+    _of_files: dict[tuple[Path, bool], list[Plan]] = field(default_factory=dict)
+    _declared: set[str] = field(default_factory=set)
+    _own_variants: dict[str, Variant] = field(default_factory=dict)
     _own_agents: dict[Path, bool] = field(default_factory=dict)
     _arms: dict[tuple[Plan, FixtureParameters], Plan] = field(default_factory=dict)
 
@@ -122,10 +132,45 @@ class Planner:
         if key not in self._plans:
             self._plans[key] = None  # an error is said with the first file and not with each of thousands
             try:
-                self._plans[key] = self._make_plans(root, own_agent)
+                session = self._sessions[root] = self._read_options(root)
+                self._plans[key] = self._make_plans(root, session, own_agent)
             except VariantOptionError as error:
                 self.problem = str(error)
         return self._plans[key] or []
+
+    def plans_of(self, opened: OpenedSource, plans: list[Plan], *, own_agent: bool) -> list[Plan]:
+        """Return the plans of an opened file: the session's `plans`, or those of the variants that the file declares.
+
+        Raises ConfigError for variants in two places, and for two variants of one name.
+        """
+        declaring, session = opened.declaring, self._sessions.get(self.root(opened.path))
+        if declaring is None or session is None or self.predicted is not None:
+            return plans
+        if not plans and not session.variants.is_empty:
+            return plans  # the error of the session's profiles was reported
+        files = [session.suite, session.run_profile, declaring]
+        key = (opened.file, own_agent)
+        if key not in self._of_files:
+            self._declared |= declaring.variants.keys()
+            chosen = choose_variants(files, self.settings.variants)
+            self._require_one_meaning(chosen)
+            session = session._replace(variants=chosen)
+            self._of_files[key] = self._make_plans(self.root(opened.path), session, own_agent)
+        return self._of_files[key]
+
+    def _require_one_meaning(self, chosen: ChosenVariants) -> None:
+        """Raise ConfigError for a variant of which another dataset of the session has one of the same name."""
+        for variant in chosen.variants:
+            other = self._own_variants.setdefault(variant.name, variant)
+            if other.digest != variant.digest:
+                text = f"found another variant of this name in {other.path}, which would share its column; rename one"
+                raise ConfigError(variant.locate((), text))
+
+    def find_unknown_variant(self) -> str | None:
+        """Return the message about a selected variant that no collected file declares, or None."""
+        if not self._sessions:  # no file has cases
+            return None
+        return find_unknown_variant(self.settings.variants, self._declared)
 
     def arm(self, plan: Plan, parameters: FixtureParameters) -> Plan:
         """Return the plan for these parameters of the fixtures, the same object for all files."""
@@ -173,7 +218,11 @@ class Planner:
 
     def _make_request(self, path: Path, plans: Sequence[Plan], *, may_lack_plans: bool = False) -> SourceRequest:
         root = self.root(path)
-        profile = plans[0].run_profile if plans else None
+        profile = None
+        if plans:
+            profile = plans[0].run_profile
+        elif root in self._sessions:
+            profile = self._sessions[root].run_profile
         if may_lack_plans:
             name = self.settings.run_profile
             profile = root.run_profile(name) if name else RunProfile.default()
@@ -282,11 +331,14 @@ class Planner:
         evaluation = self._evaluation_profile(root)
         self.doubts += _list_doubts(file for file in (suite, run_profile, evaluation, models) if file is not None)
         if self.predicted is not None:
-            return _Session(suite, run_profile, evaluation, (), SessionVariants())
-        return _Session(suite, run_profile, evaluation, ids, choose_variants(suite, run_profile, settings.variants))
+            return _Session(suite, run_profile, evaluation, (), ChosenVariants())
+        self._declared |= {name for file in (suite, run_profile) if file is not None for name in file.variants}
+        return _Session(suite, run_profile, evaluation, ids, choose_variants([suite, run_profile], settings.variants))
 
-    def _make_plans(self, root: ConfigRoot, own_agent: bool) -> list[Plan]:
-        settings, session = self.settings, self._read_options(root)
+    def _make_plans(self, root: ConfigRoot, session: _Session, own_agent: bool) -> list[Plan]:
+        settings = self.settings
+        if session.variants.is_empty:
+            return []
         if session.ids:
             from pytest_agentbench.models.routes import list_near_models
 

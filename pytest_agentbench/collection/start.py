@@ -57,7 +57,10 @@ def select_items(session: pytest.Session, items: list[pytest.Item], *, dry_run: 
         deselect(session.config, items, planner, cases_only=dry_run)
     except ConfigError as error:
         _refuse(session, str(error))
-    if problem := planner.problem or (planner.predicted and planner.predicted.problem):
+    problem = planner.problem or (planner.predicted and planner.predicted.problem)
+    if problem is None and not session.testsfailed:  # an invalid file may declare the variant
+        problem = planner.find_unknown_variant()
+    if problem:
         _refuse(session, problem)
 
 

@@ -1,4 +1,4 @@
-"""The variants of a session: declared by its suite or run profile, added and selected on the command line."""
+"""The variants of cases: declared by suite, run profile or dataset, added and selected on the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_agentbench.config.base import suggest
 from pytest_agentbench.errors import ConfigError, UnavailableError
 
 if TYPE_CHECKING:
-    from pytest_agentbench.config.profiles import FileWithVariants, RunProfile, SuiteFile
+    from pytest_agentbench.config.profiles import FileWithVariants
     from pytest_agentbench.engine.job import Job
     from pytest_agentbench.engine.variants import Variant
     from pytest_agentbench.options import VariantOption
@@ -27,37 +27,49 @@ class VariantOptionError(ConfigError):
 
 
 @dataclass(frozen=True)
-class SessionVariants:
-    """Variants in the order of their columns, and the name of the one that others are compared with."""
+class ChosenVariants:
+    """Variants in the order of their columns, and the name of the one that others are compared with.
+
+    `is_empty`: the command line selects variants that other files declare, so that no case runs.
+    """
 
     variants: tuple[Variant, ...] = ()
     reference: str | None = None
+    is_empty: bool = False
 
 
-def choose_variants(suite: SuiteFile | None, profile: RunProfile, options: Sequence[VariantOption]) -> SessionVariants:
-    """Return the session's variants.
+def choose_variants(files: Iterable[FileWithVariants | None], options: Sequence[VariantOption]) -> ChosenVariants:
+    """Return the variants of cases for which these files may declare some.
 
     Raises VariantOptionError for a wrong option, and ConfigError for two places and for equal variants.
     """
-    declaring = [file for file in (suite, profile) if file is not None and file.variants]
+    declaring = [file for file in files if file is not None and file.variants]
     if not declaring and not options:
-        return SessionVariants()
+        return ChosenVariants()
     if len(declaring) > 1:
         places = " and ".join(str(_path_of(file)) for file in declaring)
         raise ConfigError(f"variants: found some in {places}, expected one place: move them into one of the two")
     variants = _declared(declaring[0]) if declaring else {}
     variants |= _added(options)
-    if selected := [option.name for option in options if option.overrides is None]:
-        for name in selected:
-            if name not in variants:
-                raise VariantOptionError(f"--agentbench-variant: unknown variant {name!r}{suggest(name, variants)}")
+    if any(option.overrides is None for option in options):
         chosen = {option.name for option in options}
         variants = {name: variant for name, variant in variants.items() if name in chosen}
+    if not variants:
+        return ChosenVariants(is_empty=True)
     _refuse_equal(variants.values())
     reference = declaring[0].reference_variant if declaring else None
     if reference not in variants:
         reference = next(iter(variants))
-    return SessionVariants(tuple(variants.values()), reference)
+    return ChosenVariants(tuple(variants.values()), reference)
+
+
+def find_unknown_variant(options: Iterable[VariantOption], declared: Iterable[str]) -> str | None:
+    """Return the message about a variant that the command line selects and no file declares, or None."""
+    known = {*declared, *(option.name for option in options if option.overrides is not None)}
+    for option in options:
+        if option.name not in known:
+            return f"--agentbench-variant: unknown variant {option.name!r}{suggest(option.name, known)}"
+    return None
 
 
 def _declared(file: FileWithVariants) -> dict[str, Variant]:

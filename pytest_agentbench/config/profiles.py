@@ -132,7 +132,7 @@ Variants = Annotated[
 """Variants by their names, in the order of their columns."""
 
 
-class FileWithVariants(SectionedFile):
+class FileWithVariants(ConfigFile):
     """A file that may declare variants of the session's cases."""
 
     variants: Variants = Field(default_factory=dict)
@@ -157,7 +157,7 @@ class FileWithVariants(SectionedFile):
         )
 
 
-class RunProfile(FileWithVariants):
+class RunProfile(FileWithVariants, SectionedFile):
     """A run profile: settings of runners, limits, and permissions of runs."""
 
     seam: ClassVar[str] = "run_profile"
@@ -448,7 +448,7 @@ class CaseSelection(Record):
     """No case with one of these tags."""
 
 
-class SuiteFile(FileWithVariants):
+class SuiteFile(FileWithVariants, SectionedFile):
     """A suite: models and the cases that they run."""
 
     seam: ClassVar[str] = "suite"

@@ -16,7 +16,7 @@ from pytest_agentbench.records.case import Case, MetricSpec
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.dataset_file import PredictionFields
-    from pytest_agentbench.config.profiles import RunProfile
+    from pytest_agentbench.config.profiles import FileWithVariants, RunProfile
 
 
 class SourceRequest(NamedTuple):
@@ -114,7 +114,7 @@ class OpenedSource(ABC):
     `ordered`: a list of predictions can answer the rows. `alike`: all rows need the same of a machine. `is_remote`:
     reading the rows downloads them. `asks_judge`: grading asks the profile's first judge. `subjects` are the files that
     could be scored together. `prediction_fields` are the keys of ids and answers in files of predictions, None for the
-    usual ones.
+    usual ones. `declaring` is the file's content if it declares variants of its cases.
     """
 
     name: str | None = None
@@ -126,6 +126,7 @@ class OpenedSource(ABC):
     asks_judge = False
     subjects: tuple[Path, ...] = ()
     prediction_fields: PredictionFields | None = None
+    declaring: FileWithVariants | None = None
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -257,7 +257,7 @@ def open_dataset(
     if described is None:
         return Dataset(path, dataset_name(path, root), metrics or (EXACT_MATCH,), known)
     scope = root.scope(described.parent, known, allow_outside=allow_outside)
-    descriptor = load_in(described, DatasetDescriptor, scope)
+    descriptor = load_in(described, DatasetDescriptor, scope).read_by(root.origin(described))
     # A guest's descriptor must not start servers that the user has not allowed.
     root.require_servers(described, map_servers(descriptor.mcp_servers))
     files = _files(descriptor, described.parent)

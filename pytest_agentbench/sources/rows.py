@@ -519,6 +519,7 @@ class OpenedDataset(OpenedSource):
         self.dataset, self.name, self.metrics = dataset, dataset.name, dataset.metrics
         if dataset.descriptor is not None:
             self.prediction_fields = dataset.descriptor.predictions
+            self.declaring = dataset.descriptor if dataset.descriptor.variants else None
         self._metric_names = tuple(name.encode() for name in dataset.known.metrics or ())
         self._first_expected: Row | None = None
 

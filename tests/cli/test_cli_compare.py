@@ -112,6 +112,46 @@ def test_two_models_of_one_report(folder, capsys):
     assert "qwen3-32b against claude: pass rate " in out
 
 
+def variants(folder):
+    """A report of two variants of gpt4o, of which the second passes all cases."""
+    rows = random_report(8, MODELS[:1], 1)["runs"]
+    changes = {"base": {"variant": "base", "outcome": "failed"}, "short": {"variant": "short", "outcome": "passed"}}
+    both = [{**row, "must_pass": False, **change} for row in rows for change in changes.values()]
+    entries = {name: {"as_written": {}, "digest": None, "changed": []} for name in changes}
+    report = {**build_report(both, {}), "variants": entries, "reference_variant": "base"}
+    (folder / "ab.json").write_text(json.dumps(report), encoding="utf-8")
+    return "ab.json"
+
+
+def test_the_variants_of_one_report_are_compared_with_their_reference(folder, capsys):
+    code, out, err = printed(capsys, variants(folder))
+    assert err == ""
+    assert (code, out.splitlines()[0]) == (0, "variants compared with base")
+    assert "gpt4o:short against gpt4o:base: pass rate 0.0 % -> 100.0 % over 8 cases" in out
+    assert "gains (8):" in out
+    [model] = json.loads(printed(capsys, "ab.json", "--json")[1])
+    assert (model["model_id"], model["verdict"]) == ("gpt4o:short", "better")
+
+
+def test_the_name_of_a_variant_names_its_column(folder, capsys):
+    _, out, _ = printed(capsys, f"{variants(folder)}#base", "ab.json#short")
+    assert "gpt4o:short against gpt4o:base: pass rate 0.0 % -> 100.0 %" in out
+    assert (
+        "found no run of a model 'shrt'; the report has gpt4o:base, gpt4o:short"
+        in printed(capsys, "ab.json#base", "ab.json#shrt")[2]
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [((), "a.json: found no two columns with common cases"), (("--html", "x"), "--html: found one report")],
+)
+def test_one_report_without_columns_to_compare_is_an_error(worse, capsys, args, said):
+    code, _, err = printed(capsys, worse[0], *args)
+    assert code == 1
+    assert said in err
+
+
 def test_a_file_with_a_number_sign_in_its_name_is_a_file(folder, capsys):
     saved(folder, "run#4.json", "passed")
     assert printed(capsys, "run#4.json", "run#4.json")[0] == 0

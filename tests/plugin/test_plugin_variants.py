@@ -342,3 +342,43 @@ def test_a_program_is_skipped_in_a_variant_that_it_cannot_have(tmp_path, fields)
     case = Case(case_id="one", title="One", path=tmp_path, runner=RunnerSpec(type="agent", agent="codex"))
     with pytest.raises(UnavailableError, match="variant a: the runner agent "):
         Variant("a", VariantFields(**fields)).make_case(lambda: case)
+
+
+def dataset(bench, variants, name="sums", **fields):
+    bench.rows(f"cases/{name}/rows.jsonl", {"id": "q", "question": "1+1?", "answer": "2"})
+    content = {"schema_version": 1, "files": ["rows.jsonl"], "name": name, "variants": variants, **fields}
+    content["metrics"] = [{"name": "contains_answer", "threshold": 1.0}]
+    return bench.write(f"cases/{name}/dataset.yaml", json.dumps(content))
+
+
+def test_a_dataset_declares_variants_of_its_own_rows(project):
+    project.write("cases/sums/short.md", "Be brief.\n")
+    dataset(project, {"base": {}, "short": {"system_file": "short.md"}}, reference_variant="base")
+    finished = project.run("cases")
+    assert [*finished.outcomes] == ["one[agent]", "sums.q[agent:base]", "sums.q[agent:short]"]
+    assert "system: Be brief." in finished.runs["sums.q[agent:short]"]["answer"]
+    assert finished.report["reference_variant"] == "base"
+    assert [each["model_id"] for each in finished.report["column_comparisons"]] == ["bot:short"]
+    assert [*project.run("cases", "--agentbench-variant", "short").outcomes] == ["sums.q[agent:short]"]
+    added = project.run("cases", "--agentbench-variant", "kind={system: Be kind.}")
+    assert [*added.outcomes] == ["one[agent:kind]", *(f"sums.q[agent:{name}]" for name in ("base", "short", "kind"))]
+
+
+def test_mistakes_in_a_datasets_variants_are_named_with_their_place(project):
+    dataset(project, SHORT)
+    unknown = project.run("cases", "--agentbench-variant", "shrt")
+    assert (unknown.exit, project.lines("runs.txt")) == (4, [])
+    assert "--agentbench-variant: unknown variant 'shrt'; did you mean 'short'?" in unknown.text
+    dataset(project, {"short": {"system": "Be very brief."}}, name="terms")
+    text = project.run("cases").text
+    assert "cases/terms/dataset.yaml:1:" in text
+    assert "variants.short: found another variant of this name in " in text
+    suite(project, {"other": {"system": "x"}})
+    assert "sums/dataset.yaml, expected one place" in run(project).text
+
+
+def test_a_guests_dataset_declares_no_variants(project):
+    project.write("cases/vendor/models.yaml", {"schema_version": 1})
+    dataset(project, {"a": {"runner": {"type": "command", "command": ["true"]}}}, name="vendor")
+    text = project.run("cases").text
+    assert "variants: found variants, which may change any setting, in a folder that is not trusted" in text

@@ -110,15 +110,13 @@ class Campaign:
 def build_campaign(report: Mapping[str, Any], name: str | None = None, model: str | None = None) -> Campaign:
     """Return the comparable data of a report, of one `model` or of all.
 
-    Raises ConfigError if the report does not contain the model.
+    `model` is a column, or a variant that only one model has. Raises ConfigError if the report does not contain it.
     """
+    chosen = None if model is None else _find_column(report, name, model)
     groups: dict[str, dict[CaseKey, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in report["runs"]:
-        if model is None or column_of(row) == model:
+        if chosen is None or column_of(row) == chosen:
             groups[column_of(row)][case_key(row)].append(row)
-    if model is not None and not groups:
-        names = ", ".join(dict.fromkeys(column_of(row) for row in report["runs"])) or "no run"
-        raise ConfigError(f"{name}#{model}: found no run of a model {model!r}; the report has {names}")
     session = report["session"]
     return Campaign(
         name=name,
@@ -132,6 +130,18 @@ def build_campaign(report: Mapping[str, Any], name: str | None = None, model: st
         command=tuple(session.get("command") or ()),
         model=model,
     )
+
+
+def _find_column(report: Mapping[str, Any], name: str | None, model: str) -> str:
+    """Return the column that a report's name has after its `#`. Raises ConfigError if there is no such column."""
+    columns = dict.fromkeys(column_of(row) for row in report["runs"])
+    if model in columns:
+        return model
+    of_variant = {column_of(row) for row in report["runs"] if row.get("variant") == model}
+    if len(of_variant) == 1:
+        return of_variant.pop()
+    names = ", ".join(columns) or "no run"
+    raise ConfigError(f"{name}#{model}: found no run of a model {model!r}; the report has {names}")
 
 
 def _gather_case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:

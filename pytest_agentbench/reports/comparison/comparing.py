@@ -219,10 +219,12 @@ def compare_columns(report: Mapping[str, Any]) -> list[ModelComparison]:
     The reference of a variant is the reference variant of its model; an agent that a variant names is compared with the
     model that it asks. Without variants, models and agents are compared with the first of them.
     """
-    pairs = [*_pair_variants(report)] if report.get("variants") else [*_pair_models(report)]
-    if not pairs:
+    named = [*_pair_variants(report)] if report.get("variants") else [*_pair_models(report)]
+    if not named:
         return []
     columns = build_campaign(report).models
+    # Variants of a dataset's own have no common cases with those of another dataset
+    pairs = [(old, new) for old, new in named if columns[old].keys() & columns[new].keys()]
     compared = [_compare_model(columns[old], columns[new], old, new, len(pairs)) for old, new in pairs]
     return _conclude(compared, "variants" if report.get("variants") else "models")
 
