@@ -152,11 +152,16 @@ def header_lines(config: pytest.Config) -> list[str] | None:
     return None
 
 
-def collected_lines(config: pytest.Config) -> list[str] | None:
-    """Return the lines after collection that name the root of a session with cases, None if the header did."""
-    if _DESCRIBED in config.stash or config.get_verbosity() < 0 or CASES not in config.stash:
+def collected_lines(config: pytest.Config, items: list[pytest.Item]) -> list[str] | None:
+    """Return the lines after collection: the root of a session with cases, unless the header named it, and the
+    difference that its columns can show. None for a quiet session and for one without cases.
+    """
+    if config.get_verbosity() < 0 or CASES not in config.stash:
         return None
-    return _describe_roots(config)
+    from pytest_agentbench.collection.start import describe_columns
+
+    roots = [] if _DESCRIBED in config.stash else _describe_roots(config)
+    return [*roots, *describe_columns(items)]
 
 
 def _describe_roots(config: pytest.Config) -> list[str]:

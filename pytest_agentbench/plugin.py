@@ -72,9 +72,9 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
     return collecting.header_lines(config)
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str] | None:
-    """Name the session's configuration root, unless the header has."""
-    return collecting.collected_lines(config)
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str] | None:
+    """Name the session's configuration root, unless the header has, and the difference that its columns can show."""
+    return collecting.collected_lines(config, items)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -86,6 +86,17 @@ def start_engine(session: pytest.Session, settings: Settings, report: SessionRep
         _refuse(session, str(error))
 
 
+def describe_columns(items: list[pytest.Item]) -> list[str]:
+    """Return the line on the difference that the session's columns can show; [] if nothing is compared."""
+    jobs = [item.stash[JOB] for item in items if JOB in item.stash]
+    if len({id(job.plan) for job in jobs}) < 2:
+        return []
+    from pytest_agentbench.collection.power import describe_power
+
+    sentence = describe_power(jobs)
+    return [] if sentence is None else [f"agentbench: {sentence}"]
+
+
 class SessionBuilder:
     """Builds the parts of a session with cases. Each step uses parts of earlier steps only.
 

@@ -382,3 +382,20 @@ def test_a_guests_dataset_declares_no_variants(project):
     dataset(project, {"a": {"runner": {"type": "command", "command": ["true"]}}}, name="vendor")
     text = project.run("cases").text
     assert "variants: found variants, which may change any setting, in a folder that is not trusted" in text
+
+
+@pytest.mark.parametrize(
+    ("cases", "said"),
+    [
+        (40, "agentbench: 2 columns, 40 common cases: a difference of 19.0 points in pass rate is found 8 times in 10"),
+        (5, "agentbench: 2 columns, 5 common cases: too few to show any difference in pass rate"),
+    ],
+)
+def test_the_difference_that_columns_can_show_is_named_before_anything_runs(bench, cases, said):
+    bench.agent(SAYS_PROMPT)
+    bench.questions(cases)
+    suite(bench, SHORT)
+    finished = run(bench, "--agentbench-dry-run")
+    assert said in finished.text
+    assert not bench.lines("runs.txt")
+    assert "common case" not in bench.run("cases", "--agentbench-dry-run").text
