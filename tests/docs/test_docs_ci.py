@@ -19,6 +19,7 @@ PAGE = (DOCS / "ci.md").read_text(encoding="utf-8")
 SCALING = (DOCS / "scaling.md").read_text(encoding="utf-8")
 FILES = {block.argument: block.text for page in (SCALING, PAGE) for block in blocks(page) if block.what == "file"}
 WORKFLOWS = [".github/workflows/agentbench.yml", ".github/workflows/nightly.yml", ".github/workflows/sharded.yml"]
+ACTION = yaml.safe_load((DOCS.parent / "action.yml").read_text(encoding="utf-8"))
 INITIAL = Path(pytest_agentbench.__file__).parent / "cli" / "project" / "ci.yml"
 GH = """#!/usr/bin/env bash
 # GitHub's program, as far as the workflow uses it: writes its arguments down; the comments are in comments.txt
@@ -37,11 +38,49 @@ def validate(name: str, schema: str, folder: Path) -> subprocess.CompletedProces
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "schema"),
-    [*((name, "vendor.github-workflows") for name in WORKFLOWS), (".gitlab-ci.yml", "vendor.gitlab-ci")],
+    [
+        *((name, "vendor.github-workflows") for name in [*WORKFLOWS, ".github/workflows/action.yml"]),
+        (".gitlab-ci.yml", "vendor.gitlab-ci"),
+    ],
 )
 def test_the_files_are_what_ci_takes(name: str, schema: str, tmp_path: Path) -> None:
     done = validate(name, schema, tmp_path)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_the_action_is_what_github_takes() -> None:
+    file = DOCS.parent / "action.yml"
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-actions", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert not [step for step in ACTION["runs"]["steps"] if "${{" in step.get("run", "")]
+    used = {step["uses"] for step in ACTION["runs"]["steps"] if "uses" in step}
+    assert used <= set(re.findall(r"uses: (\S+)", "".join(FILES[name] for name in WORKFLOWS)))
+
+
+@pytest.mark.slow
+def test_the_action_runs_the_cases_and_comments(tmp_path: Path) -> None:
+    with Project(tmp_path) as project:
+        for name in ("cases/models.yaml", "cases/hello/test.yaml", "cases/hello/demo.yaml"):
+            project.write(name, FILES[name])
+        job = github_job(project)
+        output = tmp_path / "output.txt"
+        values = {
+            "ARGUMENTS": "cases --model demo\n  --agentbench-fail-under 0.5",
+            "REQUIREMENTS": "",
+            "ACTION": "source",
+            "GH_TOKEN": "t",
+            "PULL_REQUEST": "7",
+            "GITHUB_OUTPUT": str(output),
+        }
+        for step in ACTION["runs"]["steps"]:
+            if "run" in step:
+                status, printed = job.run(step["run"], **values)
+                assert status == 0, printed
+        assert (tmp_path / "outputs" / "report.html").is_file()
+        assert output.read_text(encoding="utf-8") == f"report={tmp_path}/outputs/report.json\n"
+        assert "pr comment 7 --body-file comment.md" in (tmp_path / "gh.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
