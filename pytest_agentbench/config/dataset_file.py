@@ -325,6 +325,8 @@ class DatasetDescriptor(FileWithVariants):
     """MCP servers whose tools the agent may call: declared by name, or names of declared ones."""
     skill: Later["pytest_agentbench.records.skills.SkillTrigger"] | None = None
     """Whether the agent should use a skill for the rows, for the skill's trigger rate."""
+    report_only: StrictBool = False
+    """Nothing can fail a row: it is run, and its metrics are reported."""
     tags: Tags = ()
     """Tags of every row."""
     tags_from: tuple[FieldPath, ...] = ()

@@ -453,6 +453,7 @@ def _described(dataset: Dataset, recipe: Recipe, item: dict[str, Any]) -> dict[s
     return {
         "messages": tuple(messages),
         "runner": descriptor.runner,
+        "report_only": descriptor.report_only,
         "context": recipe.context(item),
         "tools": named_tools(descriptor.context),
         "verify": _verifiers(recipe, item),

@@ -304,3 +304,16 @@ def test_the_field_expected_is_no_answer_if_the_descriptor_maps_fields(bench):
     finished = bench.run()
     assert list(finished.outcomes.values()) == ["passed"]
     assert "taken as the answer" not in finished.text
+
+
+def test_rows_of_a_dataset_may_only_be_reported(bench):
+    bench.agent()
+    bench.rows("cases/qa/rows.jsonl", {"id": "q", "question": "A?", "answer": "nothing of this"})
+    descriptor = {"schema_version": 1, "files": ["rows.jsonl"], "metrics": [{"name": "similarity"}]}
+    bench.write("cases/qa/dataset.yaml", descriptor)
+    assert "nothing decides this case" in bench.run().text
+    bench.write("cases/qa/dataset.yaml", {**descriptor, "report_only": True})
+    finished = bench.run()
+    [row] = finished.runs.values()
+    assert (finished.exit, row["outcome"]) == (0, "passed")
+    assert 0 < row["metrics"]["similarity"] < 1
