@@ -93,7 +93,7 @@ class Planner:
     _plans: dict[tuple[ConfigRoot, bool], list[Plan] | None] = field(default_factory=dict)
     _sessions: dict[ConfigRoot, _Session] = field(default_factory=dict)
     _stored: dict[ConfigRoot, _Session | None] = field(default_factory=dict)
-    _of_files: dict[tuple[Path, bool], list[Plan]] = field(default_factory=dict)
+    _of_variants: dict[tuple[object, ...], list[Plan]] = field(default_factory=dict)
     _declared: set[str] = field(default_factory=set)
     _own_variants: dict[str, Variant] = field(default_factory=dict)
     _own_agents: dict[Path, bool] = field(default_factory=dict)
@@ -148,18 +148,18 @@ class Planner:
             return plans
         if not plans and not session.variants.is_empty:
             return plans  # the error of the session's profiles was reported
-        files = [session.suite, session.run_profile, declaring]
-        key = (opened.file, own_agent)
-        if key not in self._of_files:
-            self._declared |= declaring.variants.keys()
-            chosen = choose_variants(files, self.settings.variants)
-            self._require_one_meaning(chosen)
+        self._declared |= declaring.variants.keys()
+        chosen = choose_variants([session.suite, session.run_profile, declaring], self.settings.variants)
+        self._require_one_meaning(chosen)
+        # Files that declare the same share their plans, as the files of a session do
+        key = (self.root(opened.path), own_agent, chosen.reference, *(each.name for each in chosen.variants))
+        if key not in self._of_variants:
             session = session._replace(variants=chosen)
-            self._of_files[key] = self._make_plans(self.root(opened.path), session, own_agent)
-        return self._of_files[key]
+            self._of_variants[key] = self._make_plans(self.root(opened.path), session, own_agent)
+        return self._of_variants[key]
 
     def _require_one_meaning(self, chosen: ChosenVariants) -> None:
-        """Raise ConfigError for a variant of which another dataset of the session has one of the same name."""
+        """Raise ConfigError for a variant if another file declares a different one of its name."""
         for variant in chosen.variants:
             other = self._own_variants.setdefault(variant.name, variant)
             if other.digest != variant.digest:

@@ -12,7 +12,7 @@ from pytest_agentbench.config.base import suggest
 from pytest_agentbench.errors import ConfigError, UnavailableError
 
 if TYPE_CHECKING:
-    from pytest_agentbench.config.profiles import FileWithVariants
+    from pytest_agentbench.config.variant_files import FileWithVariants
     from pytest_agentbench.engine.job import Job
     from pytest_agentbench.engine.variants import Variant
     from pytest_agentbench.options import VariantOption

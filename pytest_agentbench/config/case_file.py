@@ -44,6 +44,7 @@ from pytest_agentbench.config.sections import (
     part_section,
 )
 from pytest_agentbench.config.short_forms import RUNNER_NAME, ExpectationsField, RubricField, read_input
+from pytest_agentbench.config.variant_files import CasesWithVariants
 from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.records.base import Later, Record, Seconds, Slug, Tags, Text
 from pytest_agentbench.records.case import (
@@ -408,7 +409,7 @@ Metrics = Annotated[tuple[Later[MetricSpec], ...], validate_together(_metric_pro
 """Registered metrics, each at most once."""
 
 
-class TestCaseFile(SectionedFile):
+class TestCaseFile(CasesWithVariants, SectionedFile):
     """A test case: one scenario that runs against any model."""
 
     __test__: ClassVar[bool] = False

@@ -31,7 +31,7 @@ from pytest_agentbench.config.case_file import (
 )
 from pytest_agentbench.config.data_files import find_data_file_problems
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.profiles import FileWithVariants
+from pytest_agentbench.config.variant_files import CasesWithVariants
 from pytest_agentbench.records.base import AtLeastOne, Later, Record, Tags, Text
 from pytest_agentbench.records.case import Compat, InsidePath, MetricSpec, RunnerSpec
 from pytest_agentbench.records.gold import Rule
@@ -278,7 +278,7 @@ class RowVerifier(CaseVerifier):
     """Further files that the agent never sees, by their paths in the workspace: texts with `{{ field }}` for fields."""
 
 
-class DatasetDescriptor(FileWithVariants):
+class DatasetDescriptor(CasesWithVariants):
     """A dataset: its rows, their prompts and their scoring."""
 
     name: Text | None = None
@@ -341,14 +341,6 @@ class DatasetDescriptor(FileWithVariants):
     """Shuffle the rows. New rows do not change the order of the others."""
     benchmark: Annotated[Text, AfterValidator(_check_class_name)] | None = None
     """`module:Class`, importable or in this file's folder, whose `_parse_item(data, line_num)` makes the items."""
-
-    @field_validator("variants")
-    @classmethod
-    def _check_trust(cls, variants: Any, info: ValidationInfo) -> Any:
-        scope = scope_of(info)
-        if variants and scope is not None:
-            scope.refuse_program("variants, which may change any setting,")
-        return variants
 
     @field_validator("context")
     @classmethod

@@ -41,6 +41,7 @@ from pytest_agentbench.config.sections import (
     SettingsLayer,
     find_temperature_problems,
 )
+from pytest_agentbench.config.variant_files import FileWithVariants
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import AtLeastOne, Later, Record, Seconds, Slug, Tags, Text
 from pytest_agentbench.records.case import Compat, McpServer, SandboxChoice, SandboxSettings
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     import pytest_agentbench.config.model_entries
     import pytest_agentbench.config.variants
     from pytest_agentbench.config.model_entries import ModelEntry
-    from pytest_agentbench.config.variants import VariantFields
 
 
 class ExecutionPolicy(Record):
@@ -116,45 +116,6 @@ def pinning_problem(image: str) -> str | None:
         f"found {image!r}, expected a pinned image (name:tag, not latest, or name@sha256:...); "
         "pin it, or set allow_floating_image: true in the run profile"
     )
-
-
-def _check_variants(variants: "dict[str, VariantFields]") -> "dict[str, VariantFields]":
-    if variants:
-        from pytest_agentbench.config.variants import find_variants_problems
-
-        complain(find_variants_problems(variants))
-    return variants
-
-
-Variants = Annotated[
-    dict[str, Later["pytest_agentbench.config.variants.VariantFields"]], AfterValidator(_check_variants)
-]
-"""Variants by their names, in the order of their columns."""
-
-
-class FileWithVariants(ConfigFile):
-    """A file that may declare variants of the session's cases."""
-
-    variants: Variants = Field(default_factory=dict)
-    """Variants of every case, by name: each case runs in each of them, in this order."""
-    reference_variant: Text | None = None
-    """The variant that others are compared with; default: the first one."""
-
-    @model_validator(mode="after")
-    def _check_reference(self) -> Self:
-        reference = self.reference_variant
-        if reference is not None and reference not in self.variants:
-            message = f"unknown variant {reference!r}{suggest(reference, self.variants)}"
-            raise Problems([(("reference_variant",), message)])
-        return self
-
-    def read_named_files(self, scope: Scope) -> Self:
-        """Return the file with the texts that its variants name. Raises ConfigError if one cannot be read."""
-        if not self.variants:
-            return self
-        return self.model_copy(
-            update={"variants": {name: fields.read_files(scope) for name, fields in self.variants.items()}}
-        )
 
 
 class RunProfile(FileWithVariants, SectionedFile):

@@ -51,7 +51,8 @@ class VariantFields(Record):
     append_system: Text | None = None
     """Text after the system message; without one it is the system message."""
     prompt: Text | None = None
-    """Template of a dataset's rows in place of their own; in a `test.yaml` the text of `{{ prompt }}`."""
+    """Template of a dataset's rows in place of their own; in a `test.yaml` the text of `{{ prompt }}`, with
+    `{{ name }}` for values of the case's `metadata.vars`."""
     prompt_file: LocalFile | None = None
     """A file with the prompt; relative to this file."""
     parameters: RequestParameters = Field(default_factory=dict)

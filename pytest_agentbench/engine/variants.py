@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ _DIGITS = 16
 _EFFECT = ("system", "append_system", "prompt", "parameters", "mcp_servers", "skills", "agent", "runner", "case")
 """Fields that can change a run or its verdict: texts of files are in `system` and `prompt`."""
 _PROMPT = re.compile(r"\{\{\s*prompt\s*\}\}")
+_NAME = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 _FIELDS = {
     "runner": "runner",
     "input.messages": "messages",
@@ -118,9 +120,23 @@ class Variant:
             raise VariantError(
                 self, (key,), "the case has no {{ prompt }} in its messages; write it where the prompt belongs"
             )
+        if isinstance(values := case.metadata.get("vars"), Mapping) and values:
+            prompt = self._with_values(key, prompt, values)
         return case.model_copy(
             update={"messages": _fill_prompt(case.messages, prompt), "turns": _fill_prompt(case.turns, prompt)}
         )
+
+    def _with_values(self, key: str, prompt: str, values: Mapping[str, Any]) -> str:
+        """Return the prompt with the case's values in place of `{{ name }}`: texts as they are, others as JSON."""
+
+        def text_of(match: re.Match[str]) -> str:
+            if (name := match[1]) not in values:
+                known = ", ".join(map(str, values))
+                raise VariantError(self, (key,), f"the case's metadata.vars has no {name!r}; there is {known}")
+            value = values[name]
+            return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+        return _NAME.sub(text_of, prompt)
 
     def require_prompt(self, make: Callable[[], Case]) -> None:
         """Raise VariantError if the case waits for the prompt of a variant and this variant has none.

@@ -16,7 +16,8 @@ from pytest_agentbench.records.case import Case, MetricSpec
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.dataset_file import PredictionFields
-    from pytest_agentbench.config.profiles import FileWithVariants, RunProfile
+    from pytest_agentbench.config.profiles import RunProfile
+    from pytest_agentbench.config.variant_files import FileWithVariants
 
 
 class SourceRequest(NamedTuple):

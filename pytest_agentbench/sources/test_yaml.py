@@ -43,6 +43,7 @@ from pytest_agentbench.config.documents import (
 from pytest_agentbench.config.pattern_doubts import list_pattern_doubts
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers
+from pytest_agentbench.config.variant_files import FileWithVariants
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import (
     Attachment,
@@ -79,7 +80,10 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
     :raises ConfigError: with all problems of the file, or, if it has none, of a file that it names.
     """
     scope = root.scope(path.parent, known, allow_outside=allow_outside)
-    file = load_in(path, TestCaseFile, scope)
+    return _make_case(path, load_in(path, TestCaseFile, scope), root, scope)
+
+
+def _make_case(path: Path, file: TestCaseFile, root: ConfigRoot, scope: Scope) -> Case:
     servers = map_servers(file.mcp_servers)
     root.require_servers(path, servers)
     messages = _messages(file.input.messages, scope)
@@ -255,9 +259,9 @@ class OpenedCase(OpenedSource):
 
     own_ids = True
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, declaring: FileWithVariants | None = None) -> None:
         super().__init__(case.path)
-        self._case = case
+        self._case, self.declaring = case, declaring
 
     def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
         """Yield the case."""
@@ -289,7 +293,13 @@ class CaseFiles(CaseSource):
 
     def open(self, path: Path, request: SourceRequest) -> OpenedCase:
         """Return the case. Raises ConfigError with all problems of the file, or of a file that it names."""
-        return OpenedCase(load_case(path, request.root, request.known, allow_outside=request.allow_outside))
+        root = request.root
+        scope = root.scope(path.parent, request.known, allow_outside=request.allow_outside)
+        file = load_in(path, TestCaseFile, scope)
+        case = _make_case(path, file, root, scope)
+        if not file.variants:
+            return OpenedCase(case)
+        return OpenedCase(case, file.read_by(root.origin(path)))
 
     def index(self, path: Path, request: SourceRequest) -> Iterator[IndexedCase]:
         """Yield the id and the tags of the case, even if the file has problems elsewhere."""

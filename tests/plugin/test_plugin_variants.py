@@ -364,6 +364,19 @@ def test_a_dataset_declares_variants_of_its_own_rows(project):
     assert [*added.outcomes] == ["one[agent:kind]", *(f"sums.q[agent:{name}]" for name in ("base", "short", "kind"))]
 
 
+def test_a_case_declares_variants_of_its_own(project):
+    project.write("cases/prompts/polite.txt", "Please name {{ what }}.\n")
+    variants = {"plain": {"prompt": "Name {{ what }}!"}, "polite": {"prompt_file": "../prompts/polite.txt"}}
+    content = {"messages": [{"role": "user", "content": "Hi. {{ prompt }}"}]}
+    project.case("two", input=content, metadata={"vars": {"what": "the capital of France"}}, variants=variants)
+    finished = project.run("cases")
+    assert [*finished.outcomes] == ["one[agent]", "two[agent:plain]", "two[agent:polite]"]
+    assert "user: Hi. Please name the capital of France. " in finished.runs["two[agent:polite]"]["answer"]
+    project.case("two", input=content, metadata={"vars": {"who": "Ann"}}, variants=variants)
+    text = project.run("cases").text
+    assert "variants.plain.prompt: the case's metadata.vars has no 'what'; there is who" in text
+
+
 def test_mistakes_in_a_datasets_variants_are_named_with_their_place(project):
     dataset(project, SHORT)
     unknown = project.run("cases", "--agentbench-variant", "shrt")

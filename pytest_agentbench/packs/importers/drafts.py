@@ -42,7 +42,7 @@ class Draft:
     metric; if the case is not `compared`, the reference is only for people and judges. `checks` are `{description,
     declarative}`, `expectations` hard ones. `files` are written into the workspace. `answers` are from runs in the
     other tool; `calls` are the tool calls of such a run, `{name, arguments, result}`, None if unknown. A case is
-    `unfinished` if a person has to complete it.
+    `unfinished` if a person has to complete it. `prompts` are the names of prompts that are its variants.
     """
 
     place: Place
@@ -63,6 +63,7 @@ class Draft:
     answers: tuple[str, ...] = ()
     calls: tuple[Mapping[str, Any], ...] | None = None
     unfinished: bool = False
+    prompts: tuple[str, ...] = ()
 
     @property
     def decided(self) -> bool:
@@ -72,11 +73,15 @@ class Draft:
 
 @dataclass
 class FileContents:
-    """Contents of a file: `drafts`, rows that cannot become a case (`lost`), and parts that cases lack (`notes`)."""
+    """Contents of a file: `drafts`, rows that cannot become a case (`lost`), and parts that cases lack (`notes`).
+
+    `prompts` are the texts of prompts that drafts name.
+    """
 
     drafts: list[Draft] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    prompts: dict[str, str] = field(default_factory=dict)
 
     def lose(self, place: object, reason: str) -> None:
         """Add a row that cannot become a case, with the reason."""

@@ -27,6 +27,8 @@ _LARGEST_CASE = 4_000_000
 _LETTER_ONLY = "Answer with the letter only."
 _CHOICE, _JUDGED = "multiple_choice", "llm_judgement"
 PREDICTIONS = "predictions.jsonl"
+_PROMPTS = "prompts"
+"""The folder of prompts that cases have as variants."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,10 @@ def _write_all(gathered: FileContents, folder: Path, stem: str) -> WrittenFolder
     groups: dict[tuple[str, str | None], list[tuple[str, Draft]]] = {}
     cases: dict[str, Draft] = {}
     guessed = _guess_metric(gathered.drafts)
+    for name, text in gathered.prompts.items():
+        file = folder / _PROMPTS / f"{name}.txt"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"{text}\n", encoding="utf-8")
     for name, draft in _name_drafts(gathered.drafts):
         if _is_row(draft):
             groups.setdefault(_choose_dataset(draft), []).append((name, draft))
@@ -111,7 +117,7 @@ def make_slug(name: str) -> str:
 
 def _name_drafts(drafts: Iterable[Draft]) -> Iterable[tuple[str, Draft]]:
     """Yield each draft with a unique name."""
-    seen: set[str] = set()
+    seen = {_PROMPTS}
     for draft in drafts:
         first = name = make_slug(draft.name)
         number = 1
@@ -127,7 +133,7 @@ def _is_row(draft: Draft) -> bool:
     asks = [message["role"] for message in draft.messages] == ["user"]
     more = draft.title or draft.expectations or draft.tools or draft.files or draft.dockerfile or draft.unfinished
     one = len(draft.checks) + (draft.reference is not None and draft.compared) == 1
-    return bool(asks and one and not more)
+    return bool(asks and one and not more and not draft.prompts)
 
 
 def _choose_dataset(draft: Draft) -> tuple[str, str | None]:
@@ -247,6 +253,8 @@ def _make_case(draft: Draft, case_id: str, guessed: dict[str, Any] | None) -> di
     case |= _make_reference_fields(draft, guessed)
     if not draft.decided:
         case["report_only"] = True
+    if draft.prompts:
+        case["variants"] = {name: {"prompt_file": f"../{_PROMPTS}/{name}.txt"} for name in draft.prompts}
     tags = list(draft.tags)
     if draft.unfinished:
         # `manual` excludes a case from normal runs until a person has added the missing parts.

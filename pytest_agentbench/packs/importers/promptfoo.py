@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pytest_agentbench.bounded.json_files import lies_deep
+from pytest_agentbench.config.variants import MOST_VARIANTS
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.json_values import as_object
 from pytest_agentbench.packs.importers.drafts import MAX_DEPTH, Draft, FileContents, Place, nonblank_text
@@ -18,9 +20,11 @@ from pytest_agentbench.packs.importers.promptfoo_assertions import (
     parse_assertion,
 )
 from pytest_agentbench.packs.importers.promptfoo_prompts import (
+    PROMPT_SLOT,
     Prompt,
     TemplateError,
     fill_template,
+    name_prompts,
     read_prompts,
     resolve_variables,
 )
@@ -132,6 +136,10 @@ def _add_drafts(test: PlacedValue, name: str, config: _Config, gathered: FileCon
         return
     name = nonblank_text(test.value.get("description")) or name
     for number, values in enumerate(variables, 1):
+        if (variants := _find_variants(test, prompts, values, config)) is not None:
+            case_name = f"{name}-{number}" if len(variables) > 1 else name
+            _add_draft(test, case_name, PROMPT_SLOT, values, config, gathered, variants)
+            continue
         for at, prompt in enumerate(prompts, 1):
             # Numbers are part of the name only if a test has several drafts.
             full_name = name
@@ -146,10 +154,42 @@ def _add_drafts(test: PlacedValue, name: str, config: _Config, gathered: FileCon
                 gathered.lose(test.where, f"{prefix}{error}")
 
 
+def _find_variants(
+    test: PlacedValue, prompts: Sequence[Prompt], values: Mapping[str, Any], config: _Config
+) -> dict[str, str] | None:
+    """Return the texts of several prompts by the names of variants; None if a case for each prompt is needed."""
+    # Answers of promptfoo belong to one prompt each
+    if not 1 < len(prompts) <= MOST_VARIANTS or test.value.get("providerOutput") is not None:
+        return None
+    options = _merge("options", test, config)
+    try:
+        resolved = resolve_variables(values)
+        for key in ("prefix", "suffix"):
+            fill_template(str(options.get(key) or ""), resolved)
+    except TemplateError:  # the case of each prompt reports it
+        return None
+    names, variants = name_prompts(config.prompts), dict[str, str]()
+    for prompt in prompts:
+        text = prompt.as_variant(resolved)
+        if text is None or text in variants.values():
+            return None
+        variants[names[config.prompts.index(prompt)]] = text
+    return variants
+
+
 def _add_draft(
-    test: PlacedValue, name: str, prompt: Prompt, values: Mapping[str, Any], config: _Config, gathered: FileContents
+    test: PlacedValue,
+    name: str,
+    prompt: Prompt,
+    values: Mapping[str, Any],
+    config: _Config,
+    gathered: FileContents,
+    variants: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Add the draft of one prompt with one combination of values. Raises TemplateError if it cannot become a case."""
+    """Add the draft of one prompt, or of `variants`, with one combination of values.
+
+    Raises TemplateError if it cannot become a case.
+    """
     options = _merge("options", test, config)
     before, after = (str(options.get(key) or "") for key in ("prefix", "suffix"))
     values = resolve_variables(values)
@@ -180,8 +220,10 @@ def _add_draft(
             expectations=tuple(criteria.expectations),
             metadata=metadata,
             answers=() if answer is None else (answer,),
+            prompts=tuple(variants),
         )
     )
+    gathered.prompts |= variants
 
 
 def _merge(name: str, test: PlacedValue, config: _Config) -> dict[str, Any]:

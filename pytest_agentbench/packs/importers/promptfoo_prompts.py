@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.config.variants import MAX_OVERRIDES, name_problem
 from pytest_agentbench.models.json_values import as_object
 from pytest_agentbench.packs.importers.drafts import FileContents
 from pytest_agentbench.packs.importers.promptfoo_values import (
@@ -115,11 +116,33 @@ class Prompt:
             return self.label.startswith(reference[:-1])
         return self.label == reference or self.label.startswith(f"{reference}:")
 
+    def as_variant(self, variables: Mapping[str, Any]) -> str | None:
+        """Return the text if the prompt can be a variant of a case with these variables, else None.
+
+        It is one message of a user that names variables with a text or a number and is no code otherwise.
+        """
+        if self.filled or [message["role"] for message in self.messages] != ["user"]:
+            return None
+        text = self.messages[0]["content"]
+        names = _VALUE.findall(text)
+        if any(not isinstance(variables.get(name), str | int | float) for name in names):
+            return None
+        try:
+            filled = fill_template(text, variables)
+        except TemplateError:
+            return None
+        if not filled.strip() or len(text.encode()) >= MAX_OVERRIDES:
+            return None
+        return text
+
     def asked(self, variables: Mapping[str, Any], before: str, after: str) -> tuple[dict[str, str], ...]:
         """Return the messages with the variables' values, and with the texts `before` and `after` the last message's.
 
         :raises TemplateError: a text needs more than values, or no message of a user has a text.
         """
+        if self is PROMPT_SLOT:
+            before, after = fill_template(before, variables), fill_template(after, variables)
+            return ({"role": "user", "content": f"{before}{self.messages[0]['content']}{after}"},)
         texts = [message["content"] for message in self.messages]
         texts[-1] = f"{before}{texts[-1]}{after}"
         if not self.filled:
@@ -128,6 +151,24 @@ class Prompt:
         if not any(role == "user" and text.strip() for role, text in zip(roles, texts, strict=True)):
             raise TemplateError("the prompt asks nothing: it has no text of a user")
         return tuple({"role": role, "content": text} for role, text in zip(roles, texts, strict=True))
+
+
+PROMPT_SLOT = Prompt("", ({"role": "user", "content": "{{ prompt }}"},))
+"""The place of a variant's prompt in the messages of a case."""
+
+
+def name_prompts(prompts: Sequence[Prompt]) -> list[str]:
+    """Return the names of the prompts as variants: their labels, or `prompt-1`, `prompt-2` ..."""
+    labels = [
+        re.sub(r"[^A-Za-z0-9_.-]+", "-", prompt.label.removeprefix("file://")).strip("-._")
+        if prompt.label != prompt.messages[0]["content"]
+        else ""
+        for prompt in prompts
+    ]
+    return [
+        label if label and labels.count(label) == 1 and name_problem(label) is None else f"prompt-{number}"
+        for number, label in enumerate(labels, 1)
+    ]
 
 
 def read_prompts(config: PlacedValue, folder: Path, gathered: FileContents) -> list[Prompt]:

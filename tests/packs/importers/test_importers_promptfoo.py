@@ -149,9 +149,38 @@ def test_tests_name_their_prompts_as_promptfoo_does(importing: Importing):
     ]
     found = config(importing, prompts=prompts, defaultTest={"prompts": ["pair"], "assert": ["yes"]}, tests=tests)
     assert (found.code, found.err) == (0, "")
-    cases = ("default-prompt-1", "default-prompt-2", "own")
-    assert [found.case(name)["input"]["messages"][0]["content"] for name in cases] == ["One: a", "Two: a", "a"]
-    assert "3 case files" in found.out
+    assert found.case("default")["variants"] == {
+        f"pair-{number}": {"prompt_file": f"../prompts/pair-{number}.txt"} for number in (1, 2)
+    }
+    assert "variants" not in found.case("own")
+    assert found.case("own")["input"]["messages"][0]["content"] == "a"
+    assert "2 case files" in found.out
+
+
+def test_prompts_are_variants_of_one_case(importing: Importing):
+    tests = [
+        {
+            "description": "greets",
+            "vars": {"name": "Ann", "n": 2},
+            "options": {"prefix": "To {{name}}: "},
+            "assert": [{"type": "contains", "value": "{{name}}"}],
+        },
+        {"description": "lacks", "vars": {"name": "Cy"}},
+    ]
+    prompts = ["Say hi to {{name}} {{ n }} times.\n", {"raw": "Greet {{name}}.", "label": "short one"}]
+    found = config(importing, prompts=prompts, tests=tests)
+    case = found.case("greets")
+    assert case["input"]["messages"] == [{"role": "user", "content": "To Ann: {{ prompt }}"}]
+    assert [*case["variants"]] == ["prompt-1", "short-one"]
+    assert "lacks-prompt-1: found {{ n }}, but no variable of that name" in found.err
+    importing.write("cases/it/greets/demo.yaml", json.dumps({"schema_version": 1, "replies": [{"content": "Hi Ann"}]}))
+    importing.run("--model", "demo", "-k", "greets")
+    report = json.loads((importing.project / "outputs" / "report.json").read_text())
+    assert {run["variant"]: run["question"] for run in report["runs"]} == {
+        "prompt-1": "To Ann: Say hi to Ann 2 times.\n",
+        "short-one": "To Ann: Greet Ann.",
+    }
+    assert {run["outcome"] for run in report["runs"]} == {"passed"}
 
 
 def test_prompts_tests_and_values_multiply(importing: Importing):
