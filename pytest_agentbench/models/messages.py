@@ -275,7 +275,7 @@ class ChatReply:
     all of them as one text, or None. `end` is how a run ends by the reply, None if it calls tools,
     and `detail` its details. `unfiltered` means that the provider's filter did not run. `adapted` lists
     the adaptations of the request to its endpoint. `times` are those of a streamed reply; `batch` has the id of the
-    reply's batch, and the seconds it took.
+    reply's batch, and the seconds it took. `system_fingerprint` is the provider's name of its configuration.
     """
 
     content: str | None
@@ -295,3 +295,4 @@ class ChatReply:
     adapted: tuple[str, ...] = ()
     times: StreamTimes | None = None
     batch: Mapping[str, Any] | None = None
+    system_fingerprint: str | None = None

@@ -88,6 +88,7 @@ def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, s
         end=read.end,
         detail=detail,
         unfiltered=b"content_filter_error" in body,
+        system_fingerprint=take_string(data.get("system_fingerprint")),
     )
 
 

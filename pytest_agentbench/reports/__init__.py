@@ -1,8 +1,8 @@
 """Reports of a session for people (terminal, assertion reports, live progress) and for programs (report.json, user
 properties, JUnit, the gate).
 
-Others use: assertion, charts, ci.document, ci.sections, comparison.campaigns, comparison.comparing,
-comparison.results, comparison.wording, datasets, ends, export, failure_lists, gate, html.details, html.page,
-human_agreement, journal, json_lines, judges, kept_rows, progress, reading, report, rows, sections, stored_runs,
-table, telemetry.sending, telemetry.spans, terminal
+Others use: assertion, charts, ci.document, ci.sections, comparison.campaigns, comparison.comparing, comparison.results,
+comparison.wording, datasets, ends, export, failure_lists, gate, html.details, html.page, human_agreement, journal,
+json_lines, judges, kept_rows, progress, reading, report, rows, sections, stored_runs, table, telemetry.sending,
+telemetry.spans, terminal, texts
 """

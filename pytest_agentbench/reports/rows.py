@@ -162,10 +162,26 @@ def _row_detail(artifact: RunArtifact | None) -> dict[str, Any]:
             details["end_detail"]["categories"] = [sendable(text, 80) for text in artifact.end_detail.categories]
     if adapted := artifact.request.get("adapted"):
         details["adapted"] = [sendable(str(text), 80) for text in adapted]
+    details |= _describe_provider(artifact)
     if (source := artifact.provider.get("usage_source")) in ("gateway", "gateway_partial"):
         details["usage_source"] = source
     if isinstance(reason := artifact.provider.get("asked_nothing"), str):
         details["asked_nothing"] = sendable(reason, CHECK_MESSAGE_LIMIT)
+    return details
+
+
+def _describe_provider(artifact: RunArtifact) -> dict[str, Any]:
+    """Return which version of the model answered, if the reply named it, and how many requests were repeated."""
+    provider, requested = artifact.provider, artifact.request.get("model")
+    served = {
+        name: sendable(value, 80)
+        for name in ("model", "system_fingerprint")
+        if isinstance(value := provider.get(name), str) and value not in ("", requested)
+    }
+    details: dict[str, Any] = {"served": served} if served else {}
+    requests, attempts = provider.get("requests"), provider.get("attempts")
+    if isinstance(requests, int) and isinstance(attempts, int) and attempts > requests:
+        details["retries"] = attempts - requests
     return details
 
 

@@ -348,6 +348,8 @@ class Requests:
             trace.warnings.append(f"unknown finish reason {finish!r} (treated as {treated!r})")
         provider = trace.provider
         provider["model"] = reply.model
+        if reply.system_fingerprint is not None:
+            provider["system_fingerprint"] = reply.system_fingerprint
         provider["finish_reason"] = reply.finish_reason
         provider["requests"] = provider.get("requests", 0) + 1
         provider["attempts"] = provider.get("attempts", 0) + reply.attempts
