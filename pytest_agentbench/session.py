@@ -54,6 +54,7 @@ class SessionReport:
         self.config, self.settings, self.sharding = config, settings, sharding
         self.started_at, self._begun = datetime.now(UTC), time.perf_counter()
         self.rows: dict[str, KeptRow] = {}
+        self._verdicts: dict[str, bytes | None] = {}
         self.others: dict[str, str] = {}
         self.case_file_errors = 0
         self.other_collection_errors = 0
@@ -299,6 +300,10 @@ class SessionReport:
 
     def _keep_row(self, nodeid: str, row: Mapping[str, Any], at: int) -> None:
         if self.journal is not None:  # else it is a dry run, which reports none
+            from pytest_agentbench.reports.history_file import encode_verdict
+
+            # Here, where the row is whole: at the end it would have to be read back from the journal
+            self._verdicts[nodeid] = encode_verdict(row)
             self.rows[nodeid] = self.journal.row(row, at, self._spent_usd())
             if self.json_lines is not None:
                 self.json_lines.run(row)
@@ -350,6 +355,7 @@ class SessionReport:
         if self.sharding is not None:
             report["session"].update(self.sharding.facts(nodeids))
         add_session_labels(report, self.config.rootpath)
+        self._append_history(report)
         self._write_report(session, report)
         self._write_outputs(session, report)
         if self.journal is not None:
@@ -361,6 +367,19 @@ class SessionReport:
             if hasattr(plugin, "add_global_property"):  # pytest's JUnit writer
                 for name, value in suite_properties(report):
                     plugin.add_global_property(name, value)
+
+    def _append_history(self, report: dict[str, Any]) -> None:
+        """Append the runs that the session made to the history of its output folder; a failure is a warning."""
+        from pytest_agentbench.reports.history_file import HISTORY, append_session
+
+        verdicts = [verdict for verdict in self._verdicts.values() if verdict is not None]
+        if not verdicts:
+            return
+        try:
+            append_session(self.settings.output, self.started_at, self.settings.suite, verdicts)
+        except OSError as error:
+            path, reason = self.settings.output / HISTORY, error.strerror or error
+            report["session"]["warnings"].append(f"{path}: the session is not in the history: {reason}")
 
     def _write_outputs(self, session: pytest.Session, report: dict[str, Any]) -> None:
         from pytest_agentbench.reports.report import write_outputs

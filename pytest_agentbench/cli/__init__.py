@@ -26,6 +26,7 @@ _SUMMARIES = {
     "list": "show the cases of a folder",
     "compare": "compare two reports, or two models of one, case by case",
     "explain": "tell why a case's outcome differs between two reports",
+    "history": "show how cases went over sessions, and which are blocking or quarantined",
     "merge": "join the reports of a session's shards",
     "show": "show a run: why it failed, question, answer and conversation",
     "report": "show a session's results, as a page, Markdown, CSV, Parquet, a chart, or for GitHub",

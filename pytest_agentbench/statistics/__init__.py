@@ -1,4 +1,4 @@
 """Pure arithmetic: intervals, tests, agreement. No reports, no files.
 
-Others use: agreement, estimates, paired, resampling
+Others use: agreement, estimates, flips, paired, resampling
 """
