@@ -41,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         nargs="*",
         type=Path,
         default=[Path("outputs")],
-        help="output folders with a history.jsonl, history files, and reports of sessions (default: outputs)",
+        help="output folders with a history.ndjson, history files, and reports of sessions (default: outputs)",
     )
     parser.add_argument("--model", metavar="M", help="show this model only (with its variant: MODEL:VARIANT)")
     parser.add_argument(
@@ -88,7 +88,7 @@ def _read_path(path: Path) -> Iterator[RecordedSession]:
     if path.is_dir() and not (path / HISTORY).exists():
         raise ConfigError(f"{path}: found no {HISTORY}; run pytest first, or name the output folder or reports")
     file = path / HISTORY if path.is_dir() else path
-    if file.suffix != ".jsonl":
+    if file.suffix != ".ndjson":
         session = recorded_session(read_report(file))
         if session is not None:
             yield session

@@ -1,4 +1,4 @@
-"""The history of an output folder: `history.jsonl` has a line for each session that made runs.
+"""The history of an output folder: `history.ndjson` has a line for each session that made runs.
 
 A line is an object: `history` (1, the version), `started_at` (ISO 8601, UTC), `suite` (its id or null), and `verdicts`,
 one for each run that the session made: `case` (node id without model and repetition), `case_id`, `model` (with its
@@ -25,7 +25,7 @@ from pytest_agentbench.reports.kept_rows import encode_json
 from pytest_agentbench.reports.rows import Report, Row
 from pytest_agentbench.reports.table import column_of
 
-HISTORY = "history.jsonl"
+HISTORY = "history.ndjson"
 """Name of the file in an output folder."""
 _VERSION = 1
 _DIGITS = 16

@@ -10,7 +10,7 @@ from pytest_agentbench.cli import main
 
 
 def read_lines(bench):
-    return [json.loads(line) for line in bench.lines("outputs/history.jsonl")]
+    return [json.loads(line) for line in bench.lines("outputs/history.ndjson")]
 
 
 def test_a_session_appends_the_runs_that_it_made(bench, capsys):
@@ -31,11 +31,11 @@ def test_a_history_that_cannot_be_written_is_a_warning(bench):
     bench.agent()
     bench.questions(1)
     (bench.path / "outputs").mkdir()
-    (bench.path / "outputs" / "history.jsonl").symlink_to(bench.path / "pytest.ini")
+    (bench.path / "outputs" / "history.ndjson").symlink_to(bench.path / "pytest.ini")
     finished = bench.run()
     assert finished.exit == 0
     assert any(
-        "history.jsonl: the session is not in the history: " in w for w in finished.report["session"]["warnings"]
+        "history.ndjson: the session is not in the history: " in w for w in finished.report["session"]["warnings"]
     )
     assert (bench.path / "pytest.ini").read_text() == "[pytest]\n"
 
@@ -58,4 +58,4 @@ def test_reports_are_a_history_too_and_other_files_are_refused(bench, capsys):
     (trend,) = json.loads(capsys.readouterr().out)["trends"]
     assert (trend["case_id"], trend["judged"], trend["policy"]) == ("cases/many.q0", 1, None)
     assert main(["history", "cases"]) == 1
-    assert "cases: found no history.jsonl" in capsys.readouterr().err
+    assert "cases: found no history.ndjson" in capsys.readouterr().err

@@ -93,12 +93,12 @@ def test_a_session_in_a_history_and_as_a_report_counts_once():
 def test_sessions_are_read_back_and_broken_lines_are_skipped(tmp_path):
     text = b'{"case":"t::a","case_id":"a","model":"small","repetition":1,"outcome":"passed"}'
     append_session(tmp_path, LAST, None, [text])
-    with (tmp_path / "history.jsonl").open("ab") as file:
+    with (tmp_path / "history.ndjson").open("ab") as file:
         file.write(
             b'{"history":1,"started_at":"2026-11-28T12:00:00","suite":3,"verdicts":[]}\n[1]\n{"history":2}\n{"hi'
         )
     append_session(tmp_path, LAST, "smoke", [text, text])
-    sessions = [*read_history(tmp_path / "history.jsonl")]
+    sessions = [*read_history(tmp_path / "history.ndjson")]
     assert [each and (each.suite, len(each.verdicts)) for each in sessions] == [
         (None, 1), None, None, None, None, ("smoke", 2),
     ]  # fmt: skip
@@ -106,7 +106,7 @@ def test_sessions_are_read_back_and_broken_lines_are_skipped(tmp_path):
 
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to("elsewhere"), lambda path: path.mkdir()])
 def test_only_a_plain_file_is_appended_to(tmp_path, make):
-    make(tmp_path / "history.jsonl")
+    make(tmp_path / "history.ndjson")
     with pytest.raises(OSError, match="history"):
         append_session(tmp_path, LAST, None, [b"{}"])
     assert not (tmp_path / "elsewhere").exists()
