@@ -76,6 +76,7 @@ class Settings(NamedTuple):
     chart: Path | None = None
     compare: Path | None = None
     max_regressions: int | None = None
+    policy: Path | None = None
     show_failures: float | None = None
     grace: float = 10
     otel: bool = False
@@ -251,6 +252,7 @@ OPTIONS = (
     _Option("chart", "write an SVG of mean score against cost per model here", "PATH", Path),
     _Option("compare", "compare with this report.json; a significant regression fails the session", "PATH", Path),
     _Option("max-regressions", "fail if more than N cases are worse than in the compared report", "N", parse_count),
+    _Option("policy", "let failures of this file's quarantined cases not count, of blocking ones always", "FILE", Path),
     _Option(
         "show-failures",
         "print the first N failures of cases, or all (all up to 200, then the first 50)",
@@ -345,7 +347,7 @@ def read_settings(config: pytest.Config) -> Settings:
             raise pytest.UsageError(f"--agentbench-trust: found {path}, expected a folder that exists")
     values["output"] = values["output"] or config.rootpath / "outputs"
     # Relative to the directory of the command, as a shell completes paths, and not to rootdir.
-    for name in ("output", "json", "json_lines", "html", "chart", "compare"):
+    for name in ("output", "json", "json_lines", "html", "chart", "compare", "policy"):
         values[name] = (here / values[name]).resolve() if values[name] else None
     values["predictions"] = _read_predictions(config)
     _refuse_picture(values["chart"])

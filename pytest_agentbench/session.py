@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.reports.journal import Journal
     from pytest_agentbench.reports.json_lines import JsonLines
     from pytest_agentbench.reports.kept_rows import KeptRow
+    from pytest_agentbench.reports.policy import SessionPolicy
 
 BEGAN = pytest.StashKey[int]()
 """When the session did, in ns since the epoch: before any conftest was loaded."""
@@ -78,6 +79,7 @@ class SessionReport:
         self.journal: Journal | None = None
         self.json_lines = _open_json_lines(config, settings, self.warnings.append)
         self.baseline = _read_baseline(config, settings)
+        self.policy = _read_policy(settings)
         self._opening = threading.Lock()
         self.drained: str | None = None
         self.ended_by: int | None = None
@@ -302,6 +304,8 @@ class SessionReport:
         if self.journal is not None:  # else it is a dry run, which reports none
             from pytest_agentbench.reports.history_file import encode_verdict
 
+            if self.policy is not None:
+                row = self.policy.apply(row)
             # Here, where the row is whole: at the end it would have to be read back from the journal
             self._verdicts[nodeid] = encode_verdict(row)
             self.rows[nodeid] = self.journal.row(row, at, self._spent_usd())
@@ -349,6 +353,8 @@ class SessionReport:
         faults = [*self._list_faults(exitstatus), *self._empty_arms]
         gate = self._decide_gate(rows, [*self._compare_baseline(report), *case_failures(report["cases"]), *faults])
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            if not faults and self._fails_in_quarantine_only(rows):
+                exitstatus = pytest.ExitCode.OK
             session.exitstatus = self._decide_exit_status(gate, exitstatus)
         facts = {"faults": faults, "uncollected": self.uncollected, "gate": gate.as_dict()}
         report["session"].update(self._describe_end(session.exitstatus), **facts)
@@ -423,12 +429,19 @@ class SessionReport:
         return interrupted and not self.rows and self.journal is not None
 
     def _decide_gate(self, rows: Sequence[Mapping[str, Any]], failures: Sequence[str]) -> Gate:
-        from pytest_agentbench.reports.gate import Counts, apply_gate
+        from pytest_agentbench.reports.gate import apply_gate, count_gated
 
         idle = self.sharding is not None and self.sharding.is_empty
         fail_under = None if idle else self.settings.fail_under  # there is nothing to decide
-        counts, compared = Counts.of(row["outcome"] for row in rows), self.baseline is not None
+        counts, compared = count_gated(rows), self.baseline is not None
         return apply_gate(counts, fail_under, self.settings.min_completion, failures, compared=compared)
+
+    def _fails_in_quarantine_only(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether runs failed, and all of them are of quarantined cases."""
+        from pytest_agentbench.reports.gate import fails_in_quarantine
+
+        bad = [row for row in rows if row["outcome"] in ("failed", "error")]
+        return bool(bad) and all(map(fails_in_quarantine, bad))
 
     def _compare_baseline(self, report: dict[str, Any]) -> list[str]:
         """Compare with the baseline, if there is one. Return sentences on why the comparison fails the gate."""
@@ -437,8 +450,9 @@ class SessionReport:
         from pytest_agentbench.reports.comparison.campaigns import build_campaign
         from pytest_agentbench.reports.comparison.comparing import compare
 
+        compared = {**report, "runs": [row for row in report["runs"] if row.get("policy") != "quarantined"]}
         comparison = compare(
-            self.baseline, build_campaign(report), self.settings.max_regressions, self.settings.min_completion
+            self.baseline, build_campaign(compared), self.settings.max_regressions, self.settings.min_completion
         )
         report["comparison"] = comparison.as_dict()
         return comparison.failures
@@ -551,6 +565,8 @@ class SessionReport:
         if self.lost:
             yield f"{self.lost} collected items were never reported"
         yield from _describe_repeats(self.rows.values())
+        if self.policy is not None:
+            yield from self.policy.list_warnings(self.rows.values(), self.config)
         if any(row.get("end_reason") == "empty" or {"adapted", "run_on"} & row.keys() for row in self.rows.values()):
             from pytest_agentbench.reports.ends import end_warnings
 
@@ -617,6 +633,19 @@ def _read_baseline(config: pytest.Config, settings: Settings) -> Campaign | None
         raise pytest.UsageError(
             f"--agentbench-compare: {error}; leave the option out until there is a report to compare with"
         ) from None
+
+
+def _read_policy(settings: Settings) -> SessionPolicy | None:
+    """Return the policy that the settings name."""
+    if settings.policy is None:
+        return None
+    from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.reports.policy import SessionPolicy
+
+    try:
+        return SessionPolicy(settings.policy, settings.suite)
+    except ConfigError as error:
+        raise pytest.UsageError(f"--agentbench-policy: {error}") from None
 
 
 def _has_line(entry: Any) -> bool:

@@ -57,16 +57,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="FRACTION",
         help="the share of its runs that a case may fail by chance without being quarantined (0.05)",
     )
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="write the policy here, for --agentbench-policy FILE"
+    )
     parser.add_argument("--json", action="store_true", help="print the trends as JSON instead")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the trends."""
+    """Print the trends, and write the policy if asked to."""
     from pytest_agentbench.reports.history import Rules, find_trends
 
     rules = Rules(args.days, args.passes, args.tolerance)
     trends = find_trends(_read_sessions(args.paths), rules)
     trends = [trend for trend in trends if args.model in (None, trend.series.model)]
+    if args.write is not None:
+        _write_policy(args.write, trends)
     if args.json:
         document = {"rules": vars(rules), "trends": [trend.as_dict() for trend in trends]}
         print(json.dumps(document, indent=2, allow_nan=False))
@@ -100,6 +105,21 @@ def _read_path(path: Path) -> Iterator[RecordedSession]:
     if unreadable := sessions.count(None):
         print(f"{file}: {count_text(unreadable, 'line')} cannot be read and count for nothing", file=sys.stderr)
     yield from (session for session in sessions if session is not None)
+
+
+def _write_policy(path: Path, trends: Sequence[Trend]) -> None:
+    import yaml
+
+    from pytest_agentbench.bounded.writing import write_text
+
+    policy: dict[str, list[dict[str, str]]] = {"blocking": [], "quarantined": []}
+    for trend in trends:
+        if trend.policy is not None:
+            suite = {"suite": trend.series.suite} if trend.series.suite else {}
+            entry = {"case": trend.series.case, "model": trend.series.model, **suite, "reason": trend.reason}
+            policy[trend.policy].append(entry)
+    document = {"schema_version": 1, **policy}
+    write_text(path, yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000))
 
 
 def _write_table(terminal: Standard, trends: Sequence[Trend], days: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.comparison.comparing import add_column_comparisons
-from pytest_agentbench.reports.gate import MIN_COMPLETION, Counts, Gate, apply_gate, case_failures
+from pytest_agentbench.reports.gate import MIN_COMPLETION, Gate, apply_gate, case_failures, count_gated
 from pytest_agentbench.reports.judges import family_warnings
 from pytest_agentbench.reports.report import build_report, spent_of
 from pytest_agentbench.reports.rows import Row
@@ -111,7 +111,7 @@ def merge_reports(
         faults += lost
     fail_under = _find_agreed(parts, "fail_under", fail_under)
     min_completion = _find_agreed(parts, "min_completion", min_completion)
-    counts = Counts.of(row["outcome"] for row in rows)
+    counts = count_gated(rows)
     failures = [*case_failures(report["cases"]), *faults]
     if min_completion is None:
         min_completion = MIN_COMPLETION

@@ -99,6 +99,16 @@ class Counts(NamedTuple):
         return None
 
 
+def count_gated(rows: Iterable[Mapping[str, Any]]) -> Counts:
+    """Count the runs that the gate is about: those of quarantined cases are left out, passed ones too."""
+    return Counts.of(row["outcome"] for row in rows if row.get("policy") != "quarantined")
+
+
+def fails_in_quarantine(row: Mapping[str, Any]) -> bool:
+    """Return whether a run failed, and its case is quarantined. An error is no failure of the agent."""
+    return row["outcome"] == "failed" and row.get("policy") == "quarantined"
+
+
 class Gate(NamedTuple):
     """Verdict on a session. `passed` is None if no gate was requested; `reasons` are sentences."""
 
@@ -160,10 +170,17 @@ def describe_shortfall(counts: Counts, min_completion: float) -> str | None:
 
 
 def case_failures(cases: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence for each `cases[]` entry that must pass and did not, or misses its own threshold."""
+    """Return a sentence for each `cases[]` entry that failed and must pass or is blocking, or misses its own threshold.
+
+    Quarantined cases have none.
+    """
     sentences = []
     for case in cases:
         name, ran = f"{case['case_id']} [{column_of(case)}]", case["repetitions"] - case["skipped"]
+        if case.get("policy") == "quarantined":
+            continue
+        if case.get("policy") == "blocking" and case["failed"]:
+            sentences.append(f"{name} is blocking: {case['passed']} of {ran} runs passed.")
         # Errors count as not passed here: a case that must pass is not passed by an outage.
         if case["must_pass"] and not case["thresholds"] and case["passed"] < ran:
             sentences.append(f"{name} must pass: {case['passed']} of {ran} runs passed.")

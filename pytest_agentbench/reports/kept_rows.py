@@ -31,7 +31,7 @@ def encode_row(row: Row) -> bytes:
 
 
 _EQUAL = {"model_id", "variant", "label", "scripted", "own_agent", "predictions", "repetition", "dataset", "must_pass"}
-_EQUAL |= {"outcome", "status", "end_reason", "reused", "evaluation_reused", "cassette", "usage_source"}
+_EQUAL |= {"policy", "outcome", "status", "end_reason", "reused", "evaluation_reused", "cassette", "usage_source"}
 """Members that many rows of a session have in common."""
 _OWN = {"nodeid", "case_id", "parameters", "adapted", "tags", "fields", "thresholds", "metrics", "agreement", "judge"}
 _OWN |= {"skills", "skill", "run_on", "final_score", "usage", "cost_usd", "at_least", "duration_seconds", "streaming"}

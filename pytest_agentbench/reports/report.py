@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import ConfigError, InfrastructureError
-from pytest_agentbench.reports.gate import CaseKey, Counts, apply_gate, case_key, has_verdict
+from pytest_agentbench.reports.gate import CaseKey, Counts, apply_gate, case_key, count_gated, has_verdict
 from pytest_agentbench.reports.kept_rows import KeptRow, encode_json
 from pytest_agentbench.reports.rows import HUMAN_FILE, KEPT, STREAM_TIMES, Report, Row
 from pytest_agentbench.reports.sections import model_sections, sections_in
@@ -77,7 +77,7 @@ def build_report(rows: Sequence[Row], session: Mapping[str, Any], spent_usd: Map
     by_column: dict[str, list[tuple[list[Row], dict[str, Any]]]] = defaultdict(list)
     for (_, column), repetitions, case in zip(by_case, by_case.values(), cases, strict=True):
         by_column[column].append((repetitions, case))
-    ungated = apply_gate(Counts.of(row["outcome"] for row in rows), fail_under=None).as_dict()
+    ungated = apply_gate(count_gated(rows), fail_under=None).as_dict()
     return {
         "schema_version": 1,
         "session": {**_SESSION, "gate": ungated, **session},
@@ -418,6 +418,7 @@ def _case_entry(rows: Sequence[Row]) -> dict[str, Any]:
         "mean_score": mean(scores),
         "sd": sd(scores),
         "must_pass": first["must_pass"],
+        **({"policy": policy} if (policy := first.get("policy")) else {}),
         "thresholds": _thresholds(first["thresholds"], counts),
     }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import as_alike
-from pytest_agentbench.reports.gate import CaseKey, case_key
+from pytest_agentbench.reports.gate import CaseKey, case_key, fails_in_quarantine
 from pytest_agentbench.reports.rows import Report
 from pytest_agentbench.reports.sections import sections_in
 from pytest_agentbench.reports.table import (
@@ -40,10 +40,10 @@ from pytest_agentbench.reports.table import (
     write_row,
     write_titles,
 )
-from pytest_agentbench.terminal_text import visible_line
+from pytest_agentbench.terminal_text import count_text, visible_line
 
 LISTED = 5
-"""How many of the slowest runs and of the worst cases are named."""
+"""How many of the slowest runs, of the worst cases and of the quarantined failures are named."""
 _NAME_WIDTH = 16
 _SHORTEST = 0.01
 
@@ -70,6 +70,8 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
             terminalreporter.write_line(line)
         for line in skipped_lines(report["runs"]):
             terminalreporter.write_line(line, yellow=True)
+        for line in _quarantine_lines(report["runs"]):
+            terminalreporter.write_line(line, yellow=True)
         if note := grading_line(report["runs"]):
             terminalreporter.write_line(note, light=True)
         if "comparison" in report:
@@ -91,6 +93,17 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
         _write_files(terminalreporter, written or {})
         if any(row["outcome"] in ("failed", "error") for row in report["runs"]):
             terminalreporter.write_line(_describe_show(written or {}), light=True)
+
+
+def _quarantine_lines(runs: Sequence[Any]) -> list[str]:
+    """Return the failures of quarantined cases, which do not fail the session: the number, and the first names."""
+    names = [visible_line(run["nodeid"]) for run in runs if fails_in_quarantine(run)]
+    if not names:
+        return []
+    lines = [f"{count_text(len(names), 'run')} failed in quarantine and did not count:"]
+    lines += [f"  {name}" for name in names[:LISTED]]
+    more = len(names) - LISTED
+    return lines + [f"  and {more} more"] * (more > 0)
 
 
 def _describe_show(written: Mapping[str, Path]) -> str:

@@ -74,6 +74,7 @@ function answerCell(view, each, column, height) {
       "div",
       { class: cell.errors > 0 && cell.judged > 0 ? "cellhead long" : "cellhead" },
       el("a", { href: target, class: "open", "aria-label": `${each.id}, ${column.name}: ${verdictText(cell)}` }, verdictSign(cell.verdict, verdictText(cell))),
+      run.row.policy === "quarantined" ? el("span", { class: "must", title: "its failures do not fail the session" }, "quarantined") : null,
       movement(view, each, column.key),
       labelSign(run.row),
       figures(app, run.row),

@@ -79,6 +79,7 @@ function marksOf(app, row) {
   const skipped = skippedChecks(row);
   return [
     row.must_pass ? "must pass" : null,
+    row.policy ?? null,
     row.scripted ? "scripted, not a model" : null,
     row.own_agent ? "own agent" : null,
     row.predictions ? `answer from ${row.predictions}` : null,
