@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.cli.output import ABSENT, Standard, format_difference, printable
@@ -13,6 +16,7 @@ from pytest_agentbench.errors import ConfigError
 if TYPE_CHECKING:
     from pytest_agentbench.cli.explaining import Explanation, Side
     from pytest_agentbench.reports.gate import Counts
+    from pytest_agentbench.reports.history_file import Verdict
 
 _MOST_LINES = 12
 """Lines of differences per piece of evidence."""
@@ -38,7 +42,9 @@ def run(args: argparse.Namespace) -> int:
     """Print an explanation for each model that both reports have."""
     from pytest_agentbench.cli.explaining import explain
 
-    a, b = _read_sides(args.case, args.a), _read_sides(args.case, args.b)
+    reports = [_read_report(name) for name in (args.a, args.b)]
+    begun = {report.started_at for report in reports}
+    a, b = ({side.column: side for side in _list_sides(args.case, report, begun)} for report in reports)
     columns = [(column, column) for column in a if column in b]
     if not columns and len(a) == len(b) == 1:
         columns = [(*a, *b)]  # type: ignore[list-item]
@@ -57,9 +63,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _read_sides(case: str, name: str) -> dict[str, Side]:
-    """Return the runs of the case in a report, by model. Raises ConfigError if the report does not have the case."""
-    from pytest_agentbench.cli.explaining import Side
+@dataclass(frozen=True)
+class _Report:
+    """A report as an argument names it, or one of its models. `output` is the folder of its store."""
+
+    name: str
+    path: Path
+    output: Path
+    started_at: str | None
+    rows: list[Any]
+
+
+def _read_report(name: str) -> _Report:
     from pytest_agentbench.reports.comparison.campaigns import split_report_name
     from pytest_agentbench.reports.reading import read_report
     from pytest_agentbench.reports.stored_runs import find_output
@@ -67,15 +82,45 @@ def _read_sides(case: str, name: str) -> dict[str, Side]:
 
     path, model = split_report_name(name)
     path = path / "report.json" if path.is_dir() else path
-    rows = [row for row in read_report(path)["runs"] if model in (None, column_of(row))]
+    report = read_report(path)
+    rows = [row for row in report["runs"] if model in (None, column_of(row))]
+    return _Report(name, path, find_output(path), report["session"]["started_at"], rows)
+
+
+def _list_sides(case: str, report: _Report, begun: Collection[str | None]) -> Iterator[Side]:
+    """Yield the runs of the case in a report for each model, with the outcomes of sessions not `begun` at these times.
+
+    Raises ConfigError if the report does not have the case.
+    """
+    from pytest_agentbench.cli.explaining import Side
+    from pytest_agentbench.reports.gate import case_key
+    from pytest_agentbench.reports.history_file import DIGITS
+    from pytest_agentbench.reports.table import column_of
+
     by_column: dict[str, list[Any]] = defaultdict(list)
-    for row in _select_case(rows, case, str(path)):
+    for row in sorted(_select_case(report.rows, case, str(report.path)), key=lambda row: int(row["repetition"])):
         by_column[column_of(row)].append(row)
-    output = find_output(path)
-    return {
-        column: Side(name, column, output, tuple(sorted(group, key=lambda row: row["repetition"])))
-        for column, group in by_column.items()
-    }
+    for column, rows in by_column.items():
+        alike = {(row["fingerprint"][:DIGITS], row["measure"]) for row in rows if row["fingerprint"] and row["measure"]}
+        place = case_key(rows[0])[0]
+        earlier = (
+            verdict.outcome
+            for verdict in _read_verdicts(report.output, begun)
+            if (verdict.case, verdict.model) == (place, column) and (verdict.fingerprint, verdict.measure) in alike
+        )
+        yield Side(report.name, column, report.output, tuple(rows), tuple(earlier))
+
+
+def _read_verdicts(output: Path, begun: Collection[str | None]) -> Iterator[Verdict]:
+    """Yield the recorded runs of an output folder, without sessions that began at one of the times."""
+    from pytest_agentbench.reports.history_file import HISTORY, read_history
+
+    try:
+        for session in read_history(output / HISTORY):
+            if session is not None and session.started_at.isoformat() not in begun:
+                yield from session.verdicts
+    except OSError:
+        return
 
 
 def _select_case(rows: list[Any], case: str, source: str) -> list[Any]:

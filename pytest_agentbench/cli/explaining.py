@@ -62,6 +62,7 @@ class Evidence:
 class Chance:
     """How often the case flips with nothing changed, over `judged` verdicts, of which `passed` passed.
 
+    The verdicts are those of A, of earlier sessions with A's fingerprints and checks, and, if nothing changed, of B.
     `flip_rate` is the chance that two runs differ, None with fewer than FEWEST_RUNS verdicts. `p_value` is Fisher's for
     both sides, None if one of them has a single verdict.
     """
@@ -74,12 +75,17 @@ class Chance:
 
 @dataclass(frozen=True)
 class Side:
-    """The runs of one case on one model in one report. `output` is the folder of its store."""
+    """The runs of one case on one model in one report.
+
+    `output` is the folder of its store. `earlier` are the outcomes of other sessions' runs with the same fingerprints
+    and checks.
+    """
 
     label: str
     column: str
     output: Path
     rows: tuple[Row, ...]
+    earlier: tuple[str, ...] = ()
 
     @cached_property
     def counts(self) -> Counts:
@@ -106,13 +112,12 @@ def explain(a: Side, b: Side) -> Explanation:
     Without any change, the cause is the judge if it judged the same answer twice, else chance.
     """
     pair = _choose_pair(a, b)
-    chance = _measure_chance(a.counts, b.counts)
     if pair is None:
-        return Explanation(a, b, (), (), chance)
+        return Explanation(a, b, (), (), _measure_chance(a, b, is_changed=False))
     one, other = pair
     evidence = [*_provider_evidence(one, other), *_run_evidence(one, other), *_verdict_evidence(one, other)]
     if not (has_verdict(one.row) and has_verdict(other.row)):
-        return Explanation(a, b, ("provider",), tuple(evidence), chance)
+        return Explanation(a, b, ("provider",), tuple(evidence), _measure_chance(a, b, is_changed=True))
     answer = _describe_same_answer(one, other)
     if answer is not None:
         evidence.insert(0, Evidence(None, answer))
@@ -122,6 +127,7 @@ def explain(a: Side, b: Side) -> Explanation:
     if not causes and answer is not None and (one.row.get("judged") or other.row.get("judged")):
         evidence.append(Evidence("judge", "the judge decided otherwise on this answer", "verdict"))
         causes = ("judge",)
+    chance = _measure_chance(a, b, is_changed=bool(causes))
     return Explanation(a, b, causes or ("chance",), tuple(evidence), chance)
 
 
@@ -200,14 +206,16 @@ def _choose_pair(a: Side, b: Side) -> tuple[_Run, _Run] | None:
     return _Run("A", one, a.output), _Run("B", other, b.output)
 
 
-def _measure_chance(a: Counts, b: Counts) -> Chance:
-    passed, judged = a.passed + b.passed, a.judged + b.judged
-    repeated = min(a.judged, b.judged) > 1
+def _measure_chance(a: Side, b: Side, *, is_changed: bool) -> Chance:
+    one, other = a.counts, b.counts
+    groups = [one, Counts.of(a.earlier)] + ([] if is_changed else [other])
+    passed, judged = sum(group.passed for group in groups), sum(group.judged for group in groups)
+    repeated = min(one.judged, other.judged) > 1
     return Chance(
         passed,
         judged,
         flip_rate=flakiness(judged, passed) if judged >= FEWEST_RUNS else None,
-        p_value=fisher((a.passed, a.failed), (b.passed, b.failed)) if repeated else None,
+        p_value=fisher((one.passed, one.failed), (other.passed, other.failed)) if repeated else None,
     )
 
 
@@ -282,9 +290,12 @@ def _verdict_evidence(one: _Run, other: _Run) -> Iterator[Evidence]:
         yield Evidence("case", "the rubric, expectations, reference answer or title changed", "verdict")
         return
     measures = [run.row.get("measure") for run in runs]
-    if None not in measures and measures[0] != measures[1] and not (profile or changed):
-        text = "the case's checks, metrics, expectations or reference answer changed"
-        yield Evidence("case", text, "verdict", _find_changed_checks(one.row, other.row))
+    if None not in measures and measures[0] != measures[1]:
+        differences = _find_changed_checks(one.row, other.row)
+        # A changed judge or profile changes the measure too, and a profile may add metrics
+        if not (profile or changed) or any(each.path.partition(".")[0] != "metrics" for each in differences):
+            text = "the case's checks, metrics, expectations or reference answer changed"
+            yield Evidence("case", text, "verdict", differences)
 
 
 def _list_hashes(row: Row, member: str) -> set[tuple[str, str]]:
@@ -296,7 +307,7 @@ def _find_changed_checks(one: Row, other: Row) -> tuple[Difference, ...]:
         {
             "expected": row.get("expected"),
             "checks": {check["check_id"]: check["kind"] for check in row["checks"]},
-            "metrics": sorted(row["metrics"]),
+            "metrics": dict.fromkeys(sorted(row["metrics"])),
         }
         for row in (one, other)
     ]
@@ -308,16 +319,17 @@ def _profile_evidence(
 ) -> Iterator[Evidence]:
     """Yield the evidence with the changed settings if the profiles of both runs differ."""
     folders = one.profile(member), other.profile(member)
-    if folders[0] is None or folders[1] is None or _profile_digits(folders[0]) == _profile_digits(folders[1]):
+    if folders[0] is None or folders[1] is None or _is_same_profile(folders[0], folders[1]):
         return
     settings = one.settings(folders[0]), other.settings(folders[1])
     differences = () if None in settings else tuple(find_differences(*settings))
     yield Evidence(evidence.cause, evidence.text, evidence.stage, differences)
 
 
-def _profile_digits(folder: str) -> str:
-    """Return the digits of the profile's fingerprint at the end of its folder's name."""
-    return folder.rpartition("_")[2]
+def _is_same_profile(one: str, other: str) -> bool:
+    """Return whether two profiles' folders end with the same fingerprint, of which one may have more digits."""
+    digits, more = sorted((folder.rpartition("_")[2] for folder in (one, other)), key=len)
+    return more.startswith(digits)
 
 
 def _describe_same_answer(one: _Run, other: _Run) -> str | None:
@@ -330,10 +342,17 @@ def _describe_same_answer(one: _Run, other: _Run) -> str | None:
     answer = a.get("answer")
     if not answer or answer != b.get("answer") or len(answer) >= HEAD:
         return None
+    # Checks may read tool calls; a judge that alone decides otherwise shows that the answer did not
+    if not (a.get("judged") and b.get("judged")) or _list_outcomes(a) != _list_outcomes(b):
+        return None
     # Files of a workspace are a part of the answer, and the text alone does not show that they are the same
     if any(run.stored is not None and run.stored[1].workspace is not None for run in (one, other)):
         return None
     return "both runs gave the same answer"
+
+
+def _list_outcomes(row: Row) -> list[tuple[str, str]]:
+    return [(check["check_id"], check["outcome"]) for check in row["checks"]]
 
 
 def describe_chance(chance: Chance) -> Sequence[str]:
@@ -346,8 +365,8 @@ def describe_chance(chance: Chance) -> Sequence[str]:
         )
     else:
         sentences.append(
-            f"Two runs of it differ with a probability of {chance.flip_rate:.2f}: {chance.passed} of {chance.judged} "
-            "passed."
+            f"With nothing changed, two runs of it differ with a probability of {chance.flip_rate:.2f}: "
+            f"{chance.passed} of {chance.judged} passed."
         )
     if chance.p_value is not None:
         sentences.append(f"Chance alone makes such a difference with p = {chance.p_value:.2g} (Fisher's exact test).")

@@ -28,7 +28,8 @@ from pytest_agentbench.reports.table import column_of
 HISTORY = "history.ndjson"
 """Name of the file in an output folder."""
 _VERSION = 1
-_DIGITS = 16
+DIGITS = 16
+"""Digits of fingerprints in a history."""
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -68,7 +69,7 @@ def encode_verdict(row: Row) -> bytes | None:
         "outcome": row["outcome"],
     }
     if row["fingerprint"] is not None:
-        verdict["fingerprint"] = row["fingerprint"][:_DIGITS]
+        verdict["fingerprint"] = row["fingerprint"][:DIGITS]
     if row["measure"] is not None:
         verdict["measure"] = row["measure"]
     if row["must_pass"]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from support.random_reports import MODELS, random_report
 
 from pytest_agentbench.cli import main
 from pytest_agentbench.reports.gate import case_key
+from pytest_agentbench.reports.history_file import append_session
 from pytest_agentbench.reports.report import build_report
 
 PLAIN = {"must_pass": False, "reused": False, "fingerprint": "a" * 64, "artifact": None, "evaluation": None}
@@ -57,10 +59,22 @@ def test_repetitions_of_both_sides_measure_chance(folder, capsys):
             "  A  a.json: 2 of 3 passed",
             "  B  b.json: 1 of 3 passed",
             "cause: chance: nothing that is recorded changed",
-            "Two runs of it differ with a probability of 0.60: 3 of 6 passed.",
+            "With nothing changed, two runs of it differ with a probability of 0.60: 3 of 6 passed.",
             "Chance alone makes such a difference with p = 1 (Fisher's exact test).",
         ],
     )
+
+
+def test_earlier_sessions_of_the_same_fingerprint_measure_chance(folder, capsys):
+    row = save(folder, "a.json", "passed")[0]
+    save(folder, "b.json", "failed", measure="c" * 16)
+    verdict = {"case": case_key(row)[0], "case_id": row["case_id"], "model": "gpt4o", "outcome": "failed"}
+    alike = [{**verdict, "fingerprint": "a" * 16, "measure": "b" * 16}] * 4
+    other = {**verdict, "fingerprint": "d" * 16, "measure": "b" * 16}
+    output = folder / "outputs"
+    append_session(output, datetime.now(UTC), None, [json.dumps(each).encode() for each in (*alike, other)])
+    out = explain(capsys, row["case_id"], "a.json", "b.json")[1]
+    assert "With nothing changed, two runs of it differ with a probability of 0.40: 1 of 5 passed." in out
 
 
 def test_an_improbable_difference_without_a_change_is_no_plain_chance(folder, capsys):
@@ -94,6 +108,19 @@ def test_a_case_is_named_by_its_id_or_node_id(folder, capsys, name):
 def test_a_change_that_the_reports_alone_show_is_the_cause(folder, capsys, changes, expected):
     row = save(folder, "a.json", "passed")[0]
     save(folder, "b.json", "failed", **changes)
+    assert causes(capsys, row["case_id"]) == expected
+
+
+VERDICT = {"by": "judge", "judge": "a" * 16, "rubric": "b" * 16, "models": ["referee"], "score": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [({}, ["agent", "case"]), ({"judged": [{**VERDICT, "passed": True}], "checks": []}, ["judge"])],
+)
+def test_an_equal_answer_clears_the_agent_only_if_a_judge_decided_on_it(folder, capsys, fields, expected):
+    row = save(folder, "a.json", "passed", **{"answer": "Rome", **fields})[0]
+    save(folder, "b.json", "failed", **{"answer": "Rome", "fingerprint": "c" * 64, **fields})
     assert causes(capsys, row["case_id"]) == expected
 
 

@@ -135,7 +135,9 @@ PLANTED = {
         args=JUDGED,
         later=(),
     ),
-    "same judge": Planted("judge", set_endpoint(score=2), "same run", args=JUDGED, later=("--agentbench-rejudge",)),
+    "same judge": Planted(
+        "judge", set_endpoint(score=2), "same run", before=drop_checks, args=JUDGED, later=("--agentbench-rejudge",)
+    ),
     "refusal": Planted("provider", set_endpoint(choose=lambda message, nth: "403"), "You may not use this model"),
     "model version": Planted(
         "provider",
