@@ -16,7 +16,7 @@ from pytest_agentbench.errors import ConfigError
 if TYPE_CHECKING:
     from pytest_agentbench.cli.explaining import Explanation, Side
     from pytest_agentbench.reports.gate import Counts
-    from pytest_agentbench.reports.history_file import Verdict
+    from pytest_agentbench.reports.recorded_sessions import Verdict
 
 _MOST_LINES = 12
 """Lines of differences per piece of evidence."""
@@ -113,7 +113,8 @@ def _list_sides(case: str, report: _Report, begun: Collection[str | None]) -> It
 
 def _read_verdicts(output: Path, begun: Collection[str | None]) -> Iterator[Verdict]:
     """Yield the recorded runs of an output folder, without sessions that began at one of the times."""
-    from pytest_agentbench.reports.history_file import HISTORY, read_history
+    from pytest_agentbench.reports.history_file import HISTORY
+    from pytest_agentbench.reports.recorded_sessions import read_history
 
     try:
         for session in read_history(output / HISTORY):

@@ -16,7 +16,7 @@ from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.reports.history import Trend
-    from pytest_agentbench.reports.history_file import RecordedSession
+    from pytest_agentbench.reports.recorded_sessions import RecordedSession
 
 _BARS = "▁▂▃▄▅▆▇█"
 """Signs of a day's pass rate, from 0 to 1."""
@@ -87,8 +87,9 @@ def _read_sessions(paths: Sequence[Path]) -> Iterator[RecordedSession]:
 
 
 def _read_path(path: Path) -> Iterator[RecordedSession]:
-    from pytest_agentbench.reports.history_file import HISTORY, read_history, recorded_session
+    from pytest_agentbench.reports.history_file import HISTORY
     from pytest_agentbench.reports.reading import read_report
+    from pytest_agentbench.reports.recorded_sessions import read_history, recorded_session
 
     if path.is_dir() and not (path / HISTORY).exists():
         raise ConfigError(f"{path}: found no {HISTORY}; run pytest first, or name the output folder or reports")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Literal
 
-from pytest_agentbench.reports.history_file import RecordedSession, Verdict
+from pytest_agentbench.reports.recorded_sessions import RecordedSession, Verdict
 from pytest_agentbench.statistics.flips import count_flips, flips_tail
 
 ALPHA = 0.01

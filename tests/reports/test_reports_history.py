@@ -7,13 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pytest_agentbench.reports.history import Rules, find_trends
-from pytest_agentbench.reports.history_file import (
-    RecordedSession,
-    Verdict,
-    append_session,
-    encode_verdict,
-    read_history,
-)
+from pytest_agentbench.reports.history_file import append_session, encode_verdict
+from pytest_agentbench.reports.recorded_sessions import RecordedSession, Verdict, read_history
 
 LAST = datetime(2026, 11, 28, 12, tzinfo=UTC)
 OUTCOMES = {"p": "passed", "f": "failed", "e": "error"}
