@@ -27,9 +27,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "explain",
-        help="tell why a case's outcome differs between two reports",
-        description="Tell why the outcome of a case differs between two reports: the agent, the case file, the judge, "
-        "the provider, or chance, with the evidence for it.",
+        help="explain why a case's outcome differs between two reports",
+        description="Explain why the outcome of a case differs between two reports: the agent, the case file, the "
+        "judge, the provider, or chance, with the evidence for it.",
     )
     parser.add_argument("case", metavar="CASE", help="the case's id, or its node id with or without the model")
     for name in ("a", "b"):

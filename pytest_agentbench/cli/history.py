@@ -1,4 +1,4 @@
-"""`agentbench history`: how cases went over sessions, and which of them are blocking or quarantined."""
+"""`agentbench history`: the trend of each case over sessions, and which cases are blocking or quarantined."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     parser = subparsers.add_parser(
         "history",
-        help="show how cases went over sessions, and which are blocking or quarantined",
+        help="show the trend of each case over sessions, and which cases are blocking or quarantined",
         description="Print a line for each case, model and suite: pass rate by day, passes, flips with nothing "
         "changed, the last change, and the policy. A case is blocking if its last runs all passed, and quarantined if "
         "it flips by more than chance.",

@@ -5,8 +5,8 @@ one for each run that the session made: `case` (node id without model and repeti
 variant), `repetition`, `outcome`, the first 16 digits of the run's `fingerprint`, and `measure`, the hash of the
 checks, metrics and judges that decided it. Members that are null or false are left out.
 
-Runs from the store and from cassettes are old draws, and answers of a file of predictions are nobody's runs: none of
-them is recorded, because they would count a single pass many times.
+Not recorded are runs from the store and from cassettes, and answers of a file of predictions: each session would count
+the same run once more.
 """
 
 from __future__ import annotations

@@ -235,6 +235,12 @@ def test_the_gate_is_decided_anew(merge):
     assert "Pass rate 0.714 is below 0.800: 5 of 7 judged runs passed." in shown
 
 
+def test_quarantined_runs_are_left_out_of_the_joint_gate(merge):
+    rows = [{**each, "policy": "quarantined"} if each["outcome"] == "failed" else each for each in ROWS]
+    code, joint, _ = merge(*shards(rows, 2, fail_under=1.0))
+    assert (code, joint["session"]["gate"]["pass_rate"]) == (0, 1.0)
+
+
 def test_completion_is_gated_over_all(merge):
     rows = [row("a"), row("b", "error"), row("c"), row("d")]
     assert merge(*shards(rows, 2, fail_under=0.5))[0] == 1

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports_samples import make_row
 
-from pytest_agentbench.reports.gate import Counts, apply_gate, case_failures
+from pytest_agentbench.reports.gate import Counts, apply_gate, case_failures, count_gated
 from pytest_agentbench.reports.report import build_report
 
 small = st.integers(0, 50)
@@ -82,3 +82,10 @@ def test_a_threshold_of_its_own_replaces_passing_every_time():
         for n, o in ((1, "passed"), (2, "failed"))
     ]
     assert case_failures(cases(*rows)) == []
+
+
+def test_quarantined_cases_have_no_limits_and_blocking_ones_must_pass():
+    quarantined = make_row("failed", "moody", thresholds={"pass_rate": 0.5})
+    rows = [{**quarantined, "policy": "quarantined"}, {**make_row("failed", "sure"), "policy": "blocking"}]
+    assert case_failures(cases(*rows)) == ["sure [gpt4o] is blocking: 0 of 1 runs passed."]
+    assert count_gated(rows) == Counts(failed=1)
