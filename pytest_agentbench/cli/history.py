@@ -26,8 +26,6 @@ _MARKS = {"blocking": {"green": True}, "quarantined": {"yellow": True}}
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command with its options."""
-    from pytest_agentbench.options import parse_fraction, parse_positive
-
     parser = subparsers.add_parser(
         "history",
         help="show the trend of each case over sessions, and which cases are blocking or quarantined",
@@ -45,14 +43,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--model", metavar="M", help="show this model only (with its variant: MODEL:VARIANT)")
     parser.add_argument(
-        "--days", type=parse_positive, default=7, metavar="N", help="count the last N days (UTC) up to the last session"
+        "--days",
+        type=_parse_positive,
+        default=7,
+        metavar="N",
+        help="count the last N days (UTC) up to the last session",
     )
     parser.add_argument(
-        "--passes", type=parse_positive, default=21, metavar="N", help="N passes in a row make a case blocking (21)"
+        "--passes", type=_parse_positive, default=21, metavar="N", help="N passes in a row make a case blocking (21)"
     )
     parser.add_argument(
         "--tolerance",
-        type=parse_fraction,
+        type=_parse_fraction,
         default=0.05,
         metavar="FRACTION",
         help="the share of its runs that a case may fail by chance without being quarantined (0.05)",
@@ -78,6 +80,18 @@ def run(args: argparse.Namespace) -> int:
         return 0
     _write_table(Standard(), trends, args.days)
     return 0
+
+
+def _parse_positive(text: str) -> int:
+    from pytest_agentbench.options import parse_positive
+
+    return parse_positive(text)
+
+
+def _parse_fraction(text: str) -> float:
+    from pytest_agentbench.options import parse_fraction
+
+    return parse_fraction(text)
 
 
 def _read_sessions(paths: Sequence[Path]) -> Iterator[RecordedSession]:
