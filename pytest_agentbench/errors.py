@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import PurePath
 
 from pytest_agentbench.terminal_text import visible
 
@@ -135,8 +134,10 @@ def missing(module: str, extra: str) -> str | None:
     return f"needs the module {module}; install it with: pip install 'pytest-agentbench[{extra}]'"
 
 
-def find_chart_problem(path: PurePath) -> str | None:
-    """Return why a chart cannot be written to a path: its suffix names another format than SVG. None if it can."""
-    if path.suffix.lower() in ("", ".svg"):
+def find_chart_problem(name: str) -> str | None:
+    """Return why a chart cannot be written to a file of this name: it ends as another format than SVG does. None if it
+    can.
+    """
+    if "." not in name or name.lower().endswith(".svg"):
         return None
-    return f"found {path.name}, expected a name that ends in .svg"
+    return f"found {name}, expected a name that ends in .svg"

@@ -363,7 +363,7 @@ def read_settings(config: pytest.Config) -> Settings:
 
 def _refuse_picture(chart: Path | None) -> None:
     """Raise UsageError for a chart with the suffix of another format, before anything runs."""
-    if chart is not None and (problem := find_chart_problem(chart)) is not None:
+    if chart is not None and (problem := find_chart_problem(chart.name)) is not None:
         raise pytest.UsageError(f"--agentbench-chart: {problem}")
 
 

@@ -141,7 +141,7 @@ def _find_problem(args: argparse.Namespace) -> str | None:
     """Return why this cannot be done, as far as that is known before anything is read."""
     if args.parquet is not None and (lacking := missing("pyarrow", "parquet")) is not None:
         return f"--parquet: {lacking}"
-    if args.chart is not None and (problem := find_chart_problem(args.chart)) is not None:
+    if args.chart is not None and (problem := find_chart_problem(args.chart.name)) is not None:
         return f"--chart: {problem}"
     # By resolved path: two options, or a link, could overwrite each other.
     given: dict[Path, str] = {args.source.resolve(): "the report itself"}
