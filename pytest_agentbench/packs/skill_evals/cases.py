@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pytest_agentbench.config.base import Known
@@ -165,7 +165,7 @@ class OpenedEvals(OpenedSource):
                 raise ConfigError(
                     f"files: found {name!r} with {status.st_size:,} bytes, expected at most {_MOST_FILE:,}"
                 )
-            target = name.partition(_FILES)[2] or Path(name).name
+            target = _name_in_workspace(name)
             if target in sources:
                 raise ConfigError(f"files: found two files for {target!r} in the workspace, expected different names")
             sources[target] = (str(source), status.st_mtime_ns, status.st_size)
@@ -180,6 +180,12 @@ class OpenedEvals(OpenedSource):
 
     def _bad(self, line: int, reason: str) -> BadRow:
         return BadRow(line, visible(f"{self.path}:{line}:1: {reason}"), self.path)
+
+
+def _name_in_workspace(name: str) -> str:
+    """Return the path in the workspace of an entry's file, which is relative for `evals/files//etc/passwd` too."""
+    path = PurePosixPath(name)
+    return str(path).partition(_FILES)[2] or path.name
 
 
 def find_skill_folder(path: Path, root: ConfigRoot) -> Path | None:

@@ -127,6 +127,15 @@ def test_a_session_runs_evals_with_their_skill_files_and_triggers(bench: Bench) 
     assert all(row["reused"] for row in again.runs.values())
 
 
+def test_a_file_is_never_placed_outside_of_the_workspace(bench: Bench) -> None:
+    write_skill(bench)
+    outside = bench.path / "elsewhere/file.txt"
+    bench.write(f"cases/skills/signs/evals/files/{outside}", "hostile")
+    [case], _ = read(bench, [{**HELLO, "files": [f"evals/files/{outside}"]}])
+    assert not outside.exists()
+    assert (case.workspace / str(outside).lstrip("/")).read_text() == "hostile"
+
+
 def test_another_name_than_the_skills_is_a_doubt(bench: Bench) -> None:
     write_skill(bench)
     write(bench, {"skill_name": "posters", "evals": [HELLO]})
