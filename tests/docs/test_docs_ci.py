@@ -60,6 +60,17 @@ def test_the_action_is_what_github_takes() -> None:
 
 
 @pytest.mark.slow
+def test_the_release_workflow_is_what_github_takes_and_holds_no_token() -> None:
+    file = DOCS.parent / ".github/workflows/release.yml"
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    text = file.read_text(encoding="utf-8")
+    assert "secrets." not in text
+    assert "run: .ci/check_wheel dist" in text
+
+
+@pytest.mark.slow
 def test_the_action_runs_the_cases_and_comments(tmp_path: Path) -> None:
     with Project(tmp_path) as project:
         for name in ("cases/models.yaml", "cases/hello/test.yaml", "cases/hello/demo.yaml"):
