@@ -22,7 +22,7 @@ LISTED = """
 bounded.files bounded.patterns cli.list cli.places records.base records.case records.check_specs
 records.gold user_folder
 config.base config.case_context config.case_file config.documents config.functions config.pattern_doubts config.profiles
-config.request_fields config.roots config.short_forms
+config.request_fields config.roots config.short_forms config.variant_files
 config.folders config.grants config.sections config.pytest_files config.root_search config.session_roots
 sources.case_source sources.discovery sources.names sources.test_yaml
 """

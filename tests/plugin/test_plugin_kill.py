@@ -36,7 +36,7 @@ PROFILE = {
     "judge_runs": [{"judge_run_id": "main", "judge_id": "main", "repetitions": 1}],
     "aggregation": {"method": "median", "pass_threshold": 0.5},
 }
-VOLATILE = {"run_id", "reused", "rejudged", "evaluation_reused", "spent_usd", "duration_seconds"}
+VOLATILE = {"run_id", "reused", "rejudged", "evaluation_reused", "spent_usd", "duration_seconds", "retries"}
 VOLATILE_OF_SESSION = {"started_at", "duration_seconds", "command"}
 OF_OUTAGES = {"warnings", "rate_limits"}
 """What a session says of an endpoint that fails now and then."""

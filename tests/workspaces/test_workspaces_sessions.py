@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,9 @@ def test_a_sandbox_that_a_killed_session_was_starting_is_ended_by_the_next(tmp_p
         subprocess.Popen([*bwrap, "--bind", folder, "/tmp", "cat"], stdin=subprocess.PIPE)
         for folder in (dead.folder / "1-a", alive.folder / "1-b")
     ]
+    for each in started:
+        while b"bwrap" not in Path(f"/proc/{each.pid}/cmdline").read_bytes():
+            time.sleep(0.001)  # Linux returns to the parent of a program before its arguments can be read
     try:
         left = swept(tmp_path)
         assert started[0].wait(20) == -signal.SIGKILL
