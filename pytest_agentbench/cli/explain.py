@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.cli.output import ABSENT, Standard, format_difference, printable
+from pytest_agentbench.cli.report_options import find_report
 from pytest_agentbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _read_report(name: str) -> _Report:
     from pytest_agentbench.reports.table import column_of
 
     path, model = split_report_name(name)
-    path = path / "report.json" if path.is_dir() else path
+    path = find_report(path)
     report = read_report(path)
     rows = [row for row in report["runs"] if model in (None, column_of(row))]
     return _Report(name, path, find_output(path), report["session"]["started_at"], rows)

@@ -60,7 +60,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Chance:
-    """How often the case flips with nothing changed, over `judged` verdicts, of which `passed` passed.
+    """The rate at which the case flips with nothing changed, over `judged` verdicts, of which `passed` passed.
 
     The verdicts are those of A, of earlier sessions with A's fingerprints and checks, and, if nothing changed, of B.
     `flip_rate` is the chance that two runs differ, None with fewer than FEWEST_RUNS verdicts. `p_value` is Fisher's for
@@ -95,7 +95,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why the case's outcome differs between two sides. `causes` is empty if it does not differ."""
+    """The causes of a difference between two sides' outcomes. `causes` is empty if it does not differ."""
 
     a: Side
     b: Side

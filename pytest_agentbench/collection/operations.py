@@ -38,7 +38,7 @@ class Operations:
             return {"warnings": self._retune(request["concurrency"], request["max_cost"])}
         engine, limits = self.ahead.engine, self.ahead.limits
         return {
-            "ended": max(0, engine.at - 1) + len(engine.done),
+            "ended": engine.ended,
             "concurrency": min(limits.total, limits.concurrency * limits.workers),
             "runs": [
                 {"nodeid": true_nodeid(item), "seconds": round(seconds, 1)} for item, seconds in self._list_in_flight()

@@ -340,7 +340,7 @@ class SessionBuilder:
                 if status is not None:
                     status.clear()
                 return
-            done = max(0, engine.at - 1) + len(engine.done)
+            done = engine.ended
             if report.journal is not None:
                 running = (item_name(job.case_id, job.plan.column, job.repetition) for job in [*engine.running])
                 report.journal.progress(done, len(engine.running), running)

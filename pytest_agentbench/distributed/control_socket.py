@@ -6,8 +6,8 @@ sends one line, a JSON object, and gets one line back:
     {"v": 1, "do": "cancel", "run": "refund[gpt4o]"}  ->  {"v": 1, "ok": true, "cancelled": "..."}
                                           ->  {"v": 1, "ok": false, "error": {"kind": "not_found", "message": "..."}}
 
-Only the user who runs the session can open it: the folder has
-mode 0700, the socket 0600, and both ends look at the other's user if the system tells it.
+Only the user who runs the session can open it: the folder has mode 0700, the socket 0600, and both ends look at the
+other's user if the system tells it.
 
 Addresses of sockets have 107 bytes at most (103 on macOS). On Linux the folder is named by its descriptor, so that
 the output folder's path may have any length.

@@ -219,6 +219,11 @@ class LookAhead:
         self._pump()
 
     @property
+    def ended(self) -> int:
+        """Return the number of runs that have ended, whether pytest has taken their results or not."""
+        return max(0, self.at - 1) + len(self.done)
+
+    @property
     def coming(self) -> int:
         """Return the number of jobs that start when the runs in flight have ended, at most `concurrency`."""
         if self.stopped or self.drained:

@@ -12,7 +12,7 @@ SKILL_FILE = "SKILL.md"
 
 
 class SkillTrigger(Record):
-    """Whether a case is one for which the agent should use a skill."""
+    """A skill, and whether the agent should use it for a case."""
 
     name: Text
     """The skill."""
