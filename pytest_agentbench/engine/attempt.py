@@ -65,3 +65,8 @@ class Attempt:
     def graders(self) -> tuple[Grader, ...]:
         """Return the graders of the case. Raises ConfigError for a grader that cannot be imported."""
         return graders_of(self.case, self.services.registry.graders)
+
+    @property
+    def live_graders(self) -> tuple[Grader, ...]:
+        """Return the graders of the case that grade in the run's sandbox."""
+        return tuple(grader for grader in self.graders if grader.wants_sandbox)

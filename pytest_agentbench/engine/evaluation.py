@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,15 @@ from pytest_agentbench.checks.run import run_checks
 from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.engine.attempt import Attempt
 from pytest_agentbench.engine.cassettes import kept
-from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest, graders_of, regrade
+from pytest_agentbench.engine.grading import (
+    Grade,
+    Grader,
+    GradeRequest,
+    accepts_status,
+    find_live_grade,
+    graders_of,
+    regrade,
+)
 from pytest_agentbench.engine.run_plan import measure_of, verdict_identity, verdict_inputs, verify_all
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import AgentbenchError, ConfigError, JudgeError
@@ -180,6 +188,7 @@ def verdict(
         parts=parts_of(grades),
         final_score=decided.final_score,
         outcome=decided.outcome,
+        accepts_status=artifact.status != "success" and accepts_status(case, artifact, grades),
         reasons=tuple(decided.failures),
         error="; ".join(decided.errors) or None,
     )
@@ -191,11 +200,11 @@ def parts_of(grades: Mapping[Grader, Grade]) -> dict[str, Record]:
     return {name: record for name, record in made if name is not None and record is not None}
 
 
-def _run_failures(case: Case, artifact: RunArtifact, graders: Iterable[Grader]) -> Sequence[str]:
+def _run_failures(case: Case, artifact: RunArtifact, graders: Collection[Grader]) -> Sequence[str]:
     for grader in graders:
         if lines := grader.run_failures(case, artifact):
             return lines
-    if artifact.status == "success" or artifact.status in case.expects_status:
+    if accepts_status(case, artifact, graders):
         return []
     why = f": {artifact.error.message}" if artifact.error else ""
     return [f"the run ended {artifact.status}{why}"]
@@ -340,8 +349,11 @@ async def evaluate(attempt: Attempt) -> None:
     grades: dict[Grader, Grade] = {}
     with _keeping(tape) if graders else _NOTHING_KEPT:
         for grader in graders:
-            request = GradeRequest(services, job, case, artifact, tuple(metrics), judged, tape)
-            grades[grader] = grade = await grader.grade(request)
+            grade = find_live_grade(grader, artifact)
+            if grade is None:
+                request = GradeRequest(services, job, case, artifact, tuple(metrics), judged, tape)
+                grade = await grader.grade(request)
+            grades[grader] = grade
             metrics += grade.metrics
     if tape is not None:
         identity = verdict_identity(attempt, artifact)  # the cassette may have more answers now

@@ -28,6 +28,7 @@ from pytest_agentbench.engine.cassettes import (
     verdict_is_free,
 )
 from pytest_agentbench.engine.evaluation import asks_models, evaluate, require_decision, wants_judge
+from pytest_agentbench.engine.grading import accepts_status
 from pytest_agentbench.engine.job import FixtureValues, Job, KeptFiles, Result
 from pytest_agentbench.engine.run_plan import (
     expected_sandbox,
@@ -59,6 +60,7 @@ from pytest_agentbench.errors import (
 )
 from pytest_agentbench.records.case import Case, name_column
 from pytest_agentbench.records.run import (
+    LIVE_GRADES,
     MCP_PROTOCOL,
     SERVERS_NOTE,
     STEADY_ENDS,
@@ -323,13 +325,18 @@ async def _pull(attempt: Attempt) -> bool:
 def _counts(attempt: Attempt, artifact: RunArtifact) -> bool:
     """Return whether a stored run is reused.
 
-    It is if it succeeded, ended as the case expects, or would fail in the same way again. Other runs are made again,
-    unless the run profile has `reuse_unsuccessful`.
+    It is if it succeeded, ended as the case or a grader accepts, or would fail in the same way again. Other runs are
+    made again, unless the run profile has `reuse_unsuccessful`. A run without a grade that only its own sandbox could
+    give is made again, too.
     """
+    if attempt.live_graders:
+        from pytest_agentbench.engine.live_grading import has_live_grades
+
+        if not has_live_grades(attempt, artifact):
+            return False
     return (
-        artifact.status == "success"
-        or (artifact.status == "failed" and artifact.end_reason in STEADY_ENDS)
-        or artifact.status in attempt.case.expects_status
+        (artifact.status == "failed" and artifact.end_reason in STEADY_ENDS)
+        or accepts_status(attempt.case, artifact, attempt.graders)
         or attempt.plan.run_profile.reuse_unsuccessful
     )
 
@@ -389,7 +396,12 @@ async def _store(attempt: Attempt, ended: _Ended) -> None:
         kept_files = await _keep(attempt, run_id, attempt.result.workspace, ended)
     except asyncio.CancelledError as error:  # the run is paid for: it is stored before anything ends
         kept_files, interrupted = KeptFiles(note={"not_kept": "the session was stopped"}), error
-    artifact = attempt.result.artifact = _artifact(attempt, ended, kept_files, run_id)
+    artifact, failure = _artifact(attempt, ended, kept_files, run_id), None
+    if attempt.live_graders:
+        from pytest_agentbench.engine.live_grading import grade_live
+
+        artifact, failure = await grade_live(attempt, ended.context, artifact)
+    attempt.result.artifact = artifact
     attempt.result.seconds = artifact.duration_seconds
     for warning in ended.context.trace.warnings:
         plan.model_store.warn(f"{plan.model_id}: {visible(services.redactor.text(warning))[:200]}")
@@ -400,10 +412,9 @@ async def _store(attempt: Attempt, ended: _Ended) -> None:
     attempt.result.path = await plan.model_store.store_run(artifact, attempt.run_plan.fingerprint_input)
     services.makes_runs = True
     plan.share(artifact, made=True)
-    if interrupted is not None:
-        raise interrupted
-    if ended.unwritable is not None:
-        raise ended.unwritable
+    for raised in (interrupted, ended.unwritable, failure):
+        if raised is not None:
+            raise raised
 
 
 async def _keep(attempt: Attempt, run_id: str, workspace: Workspace | None, ended: _Ended) -> KeptFiles:
@@ -426,7 +437,7 @@ async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
     """Run the runner and return the ended run; stop its servers and sandbox. `result.workspace` is its workspace, if
     any.
 
-    `lent` returns a template that is not the case's own.
+    `lent` removes a template that is not the case's own, and stops the sandbox of a run that is graded in it.
     """
     run_plan = attempt.run_plan
     plan, model, tape = attempt.plan, run_plan.model, attempt.tape
@@ -456,7 +467,10 @@ async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
                 end = await run_until_end(run_plan.runner, context, limit, tape, around)
         finally:
             await context.stop_servers()
-            await context.stop_sandbox()
+            if attempt.live_graders:
+                lent.push_async_callback(context.stop_sandbox)
+            else:
+                await context.stop_sandbox()
             attempt.result.workspace = context.made_workspace
         seconds, cassette, unwritable = context.trace.seconds, None, None
         if tape is not None:
@@ -464,7 +478,7 @@ async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
     return _Ended(context, end, started_at, seconds, before, template, cassette, unwritable)
 
 
-_OUR_METADATA = (WORKSPACE_NOTE, SERVERS_NOTE, MCP_PROTOCOL)
+_OUR_METADATA = (WORKSPACE_NOTE, SERVERS_NOTE, MCP_PROTOCOL, LIVE_GRADES)
 
 
 def _artifact(attempt: Attempt, ended: _Ended, kept_files: KeptFiles, run_id: str) -> RunArtifact:

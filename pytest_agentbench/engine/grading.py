@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -10,9 +10,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from pytest_agentbench.extensions import find_extension
+from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Case, Model
-from pytest_agentbench.records.evaluation import JudgeResult, MetricResult
-from pytest_agentbench.records.run import RunArtifact, Usage
+from pytest_agentbench.records.evaluation import JudgeResult, LiveGrade, MetricResult
+from pytest_agentbench.records.run import LIVE_GRADES, RunArtifact, Usage
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pytest_agentbench.models.scripts import Scripts
     from pytest_agentbench.models.tape import Tape
     from pytest_agentbench.records.base import Record
+    from pytest_agentbench.workspaces.sandboxes.base import Sandbox
+    from pytest_agentbench.workspaces.workspace import Workspace
 
 
 class Shared(Protocol):
@@ -119,7 +122,8 @@ class GradingServices:
 class GradeRequest(NamedTuple):
     """A finished run to grade, with the results of its metrics and judges; `judged` is None if no judge was asked.
 
-    `tape` is the run's cassette, through which models are asked, if there is one.
+    `tape` is the run's cassette, through which models are asked, if there is one. A grader that `wants_sandbox` gets
+    the run's sandbox and workspace as the agent left them, and no results: metrics and judges come later.
     """
 
     services: GradingServices
@@ -129,6 +133,8 @@ class GradeRequest(NamedTuple):
     metrics: Sequence[MetricResult]
     judged: JudgeResult | None = None
     tape: Tape | None = None
+    sandbox: Sandbox | None = None
+    workspace: Workspace | None = None
 
 
 class Grade(NamedTuple):
@@ -159,6 +165,19 @@ class Grader:
 
     others_asked: tuple[str, ...] = ()
     """Names in cassettes for other services that it asks, in addition to models."""
+
+    wants_sandbox: bool = False
+    """Whether it grades in the run's sandbox, which is stopped afterwards.
+
+    Its grade is stored with the run, and its identity belongs to the run's: a changed identity needs a new run.
+    """
+
+    def accepts(self, case: Case, status: RunStatus) -> bool:
+        """Return whether a run of this status can pass though it did not succeed, for example `timed_out`.
+
+        It is not called for `success` and `provider_error`.
+        """
+        return False
 
     def applies(self, case: Case) -> bool:
         """Return whether it grades the runs of the case."""
@@ -234,8 +253,58 @@ def regrade(
 ) -> dict[Grader, Grade]:
     """Return all grades again without asking anybody; `parts` are the stored evaluation's."""
     return {
-        grader: grader.regrade(case, artifact, metrics, judged, parts.get(grader.part_name or "")) for grader in graders
+        grader: find_live_grade(grader, artifact)
+        or grader.regrade(case, artifact, metrics, judged, parts.get(grader.part_name or ""))
+        for grader in graders
     }
+
+
+def name_live_grade(grader: Grader) -> str:
+    """Return the name of the grader's grade in the run's metadata."""
+    return grader.part_name or type(grader).__qualname__
+
+
+def dump_live_grade(grader: Grader, grade: Grade) -> dict[str, Any]:
+    """Return the grade as the run's metadata have it."""
+    parts = {}
+    if grade.record is not None and grader.part_name is not None:
+        parts[grader.part_name] = grade.record
+    stored = LiveGrade(
+        metrics=grade.metrics,
+        failures=grade.failures,
+        final_score=grade.final_score,
+        is_final=grade.is_final,
+        parts=parts,
+    )
+    return stored.model_dump(mode="json", exclude_none=True)
+
+
+def find_live_grade(grader: Grader, artifact: RunArtifact) -> Grade | None:
+    """Return the grade that was made in the run's sandbox, None if the run has none.
+
+    Raises ValidationError for one that another version of the grader's package wrote.
+    """
+    if not grader.wants_sandbox:
+        return None
+    stored = (artifact.metadata.get(LIVE_GRADES) or {}).get(name_live_grade(grader))
+    if stored is None:
+        return None
+    grade = LiveGrade.model_validate(stored)
+    return Grade(
+        metrics=grade.metrics,
+        record=grade.parts.get(grader.part_name or ""),
+        failures=grade.failures,
+        final_score=grade.final_score,
+        is_final=grade.is_final,
+    )
+
+
+def accepts_status(case: Case, artifact: RunArtifact, graders: Iterable[Grader]) -> bool:
+    """Return whether the run ended as the case or a grader accepts. No grader can accept a provider's failure."""
+    status = artifact.status
+    if status == "success" or status in case.expects_status:
+        return True
+    return status != "provider_error" and any(grader.accepts(case, status) for grader in graders)
 
 
 def graders_of(case: Case, added: Mapping[str, Grader] | None = None) -> tuple[Grader, ...]:

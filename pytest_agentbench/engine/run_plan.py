@@ -104,8 +104,8 @@ async def expected_sandbox(attempt: Attempt) -> SandboxSpec | None:
         spec = sandbox_spec(attempt)
         await services.sandboxes.prepare(spec)
     except UnavailableError:
-        # The user's own agent may not use the case's tools: only verifiers and hooks require the sandbox
-        if case.verify or has_hooks or run_plan.runner_type != "callable":
+        # The user's own agent may not use the case's tools: only verifiers, hooks and graders require the sandbox
+        if case.verify or has_hooks or attempt.live_graders or run_plan.runner_type != "callable":
             raise
         return None
     if plan.predictions is not None or run_plan.prepared.sandbox is not None or not _runs_commands(attempt):
@@ -150,7 +150,7 @@ def sandbox_part(attempt: Attempt) -> dict[str, Any]:
 
 
 def _runs_commands(attempt: Attempt) -> bool:
-    if attempt.case.setup is not None:
+    if attempt.case.setup is not None or attempt.live_graders:
         return True
     if not attempt.case.tools:
         return False
@@ -374,6 +374,10 @@ def plan_run(attempt: Attempt) -> RunPlan:
         require_skill(case)
         if case.skills:
             extra["skills"] = skills_identity(case, runner, runner_type)
+    if attempt.live_graders:
+        from pytest_agentbench.engine.live_grading import live_identity
+
+        extra["live_grades"] = live_identity(attempt)
     servers: Mapping[str, McpServer] = {}
     prepared = Prepared()
     if isinstance(runner, RunnerKind):

@@ -118,10 +118,22 @@ class JudgeResult(Record):
     usage: Usage = Field(default_factory=Usage)
 
 
+class LiveGrade(RecordWithParts):
+    """A grade that was made in the run's sandbox: the fields of `engine.grading.Grade`, stored with the run."""
+
+    seam: ClassVar[str] = "evaluation_part"
+
+    metrics: tuple[MetricResult, ...] = ()
+    failures: tuple[str, ...] = ()
+    final_score: float | None = None
+    is_final: bool = False
+
+
 class Evaluation(RecordWithParts):
     """The verdict on one run. `reasons` are the lines of the assertion report, empty if it passed.
 
     `outcome` is `error` if infrastructure prevented a verdict (`error` is the reason), never a score of 0.
+    `accepts_status` is True if a grader accepted the status of a run that did not succeed.
     `judge_usage` is the usage of judges without a verdict. `run_id` is the judged run: a second run of the same
     fingerprint is another draw. `cassette` is like RunArtifact's, for judges. `parts` are the findings of graders from
     packs, by name: `evaluation.part(Model)`.
@@ -143,5 +155,6 @@ class Evaluation(RecordWithParts):
     cassette: Literal["recorded", "replayed"] | None = None
     final_score: float | None = None
     outcome: Outcome
+    accepts_status: bool = False
     reasons: tuple[str, ...] = ()
     error: str | None = None

@@ -255,6 +255,9 @@ SERVERS_NOTE = "agentbench.servers"
 MCP_PROTOCOL = "agentbench.mcp_protocol"
 """In a run's metadata: the versions of MCP that its servers were asked in, by their names."""
 
+LIVE_GRADES = "agentbench.live_grades"
+"""In a run's metadata: the grades that were made in its sandbox, by the names of their graders."""
+
 
 class RunError(Record):
     """The reason why a run's status is not success."""

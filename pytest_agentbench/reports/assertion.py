@@ -98,7 +98,7 @@ class Fault:
 
 def faults(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> list[Fault]:
     """Return the faults of a run (status, checks, metrics, judge), or the evaluation's reasons if there is none."""
-    reasons_found = [*_status_faults(case, artifact)]
+    reasons_found = [*_status_faults(case, artifact, evaluation)]
     reasons_found += [_check_fault(result) for result in evaluation.checks if result.outcome in ("failed", "error")]
     reasons_found += [
         _metric_fault(case, artifact, metric) for metric in evaluation.metrics if metric.passed is False or metric.error
@@ -175,8 +175,8 @@ _ADVICE: dict[type[BaseException], str] = {
 }
 
 
-def _status_faults(case: Case, artifact: RunArtifact) -> Iterator[Fault]:
-    if artifact.status == "success" or artifact.status in case.expects_status:
+def _status_faults(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> Iterator[Fault]:
+    if artifact.status == "success" or artifact.status in case.expects_status or evaluation.accepts_status:
         return
     message: str = artifact.status
     if artifact.error is not None:

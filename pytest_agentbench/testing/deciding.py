@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
 from pytest_agentbench.checks.base import CheckContext, CheckSpec, Unmet, Verdict
-from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig
-from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest
+from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, RunProfile
+from pytest_agentbench.engine.grading import (
+    Grade,
+    Grader,
+    GradeRequest,
+    dump_live_grade,
+    find_live_grade,
+    name_live_grade,
+)
 from pytest_agentbench.judging.asking import JudgeBackend, JudgeReply
 from pytest_agentbench.judging.prompt import judge_messages
 from pytest_agentbench.judging.verdicts import parse_verdict
@@ -20,7 +27,7 @@ from pytest_agentbench.metrics.registry import Measured, Metric, wrong_names
 from pytest_agentbench.records.base import DIMENSIONS, Record
 from pytest_agentbench.records.case import Case, Rubric
 from pytest_agentbench.records.evaluation import JudgeResult, MetricResult
-from pytest_agentbench.records.run import RunArtifact, Usage
+from pytest_agentbench.records.run import LIVE_GRADES, RunArtifact, Usage
 from pytest_agentbench.testing.samples import (
     LONG,
     expect,
@@ -30,6 +37,9 @@ from pytest_agentbench.testing.samples import (
     sample_case,
     sample_run,
 )
+from pytest_agentbench.workspaces.sandboxes.base import Sandbox
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 _MOST_SHOWN = 1_000
 """Maximum characters of one check's message in a report."""
@@ -170,10 +180,13 @@ def check_grader(
     judged: JudgeResult | None = None,
     services: Any = None,
     job: Any = None,
+    profile: RunProfile | None = None,
+    agent: Callable[[Sandbox], Awaitable[None]] | None = None,
 ) -> Grade:
     """Check a grader with a run of a case that it applies to; return the grade.
 
-    `services` and `job` are for graders that need them; `metrics` and `judged` are other results of the run.
+    `services` and `job` are for graders that need them; `metrics` and `judged` are other results of the run. A grader
+    that wants a sandbox gets one by `profile`, where `agent` has done the agent's work.
     """
     expect(isinstance(grader, Grader), f"found {grader!r}, expected an object of a Grader")
     expect(grader.applies(case) is True, "applies: it does not apply to the case")
@@ -181,8 +194,13 @@ def check_grader(
     for ask in ("asks", "decides"):
         reply = getattr(grader, ask)(case)
         expect(isinstance(reply, bool), f"{ask}: found {reply!r}, expected a bool")
+    accepted = grader.accepts(case, "timed_out")
+    expect(isinstance(accepted, bool), f"accepts: found {accepted!r}, expected a bool")
+    expect(isinstance(grader.wants_sandbox, bool), f"wants_sandbox: found {grader.wants_sandbox!r}, expected a bool")
     for text in grader.run_failures(case, run):
         expect_line(text, "run_failures")
+    if grader.wants_sandbox:
+        return _check_live_grade(grader, GradeRequest(services, job, case, run, ()), profile, agent)
     grade = _grade(grader, GradeRequest(services, job, case, run, metrics, judged))
     if not grader.asks(case):
         again = _grade(grader, GradeRequest(services, job, case, run, metrics, judged))
@@ -195,8 +213,45 @@ def check_grader(
     return grade
 
 
+def _check_live_grade(
+    grader: Grader,
+    request: GradeRequest,
+    profile: RunProfile | None,
+    agent: Callable[[Sandbox], Awaitable[None]] | None,
+) -> Grade:
+    """Check that a grader grades in a sandbox, and that its grade can be stored with the run."""
+    profile = profile or RunProfile(schema_version=1, run_profile_id="kit", title="Kit")
+    workspaces = Workspaces()
+    sandboxes = Sandboxes(workspaces)
+
+    async def grade_once() -> Grade:
+        try:
+            spec = sandboxes.spec(profile.sandbox_settings, request.case.sandbox)
+            await sandboxes.prepare(spec)
+            sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, request.case.case_id))
+            if agent is not None:
+                await agent(sandbox)
+            grade = await grader.grade(request._replace(sandbox=sandbox, workspace=sandbox.workspace))
+            await sandbox.stop()
+            return grade
+        finally:
+            await sandboxes.close()
+
+    try:
+        grade = _check_grade(grader, request, asyncio.run(grade_once()))
+    finally:
+        workspaces.close()
+    stored = {LIVE_GRADES: {name_live_grade(grader): dump_live_grade(grader, grade)}}
+    found = find_live_grade(grader, request.artifact.model_copy(update={"metadata": stored}))
+    expect(found == grade, f"grade: found {grade}, and {found} after it is stored with the run and read back")
+    return grade
+
+
 def _grade(grader: Grader, request: GradeRequest) -> Grade:
-    grade = asyncio.run(grader.grade(request))
+    return _check_grade(grader, request, asyncio.run(grader.grade(request)))
+
+
+def _check_grade(grader: Grader, request: GradeRequest, grade: Grade) -> Grade:
     expect(isinstance(grade, Grade), f"grade: found {grade!r}, expected a Grade")
     names = [metric.name for metric in (*request.metrics, *grade.metrics)]
     expect(len({*names}) == len(names), f"grade: two metrics have one name in {names}")

@@ -13,11 +13,11 @@ from testing.kits_support import NUMBERS, card_case
 
 import pytest_agentbench as ab
 from pytest_agentbench.checks.base import verdict
-from pytest_agentbench.config.profiles import EvaluationProfile
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.metrics.registry import BUILTIN_METRICS, METRICS, asks_model, takes_samples, takes_trace
 from pytest_agentbench.records.base import DIMENSIONS
-from pytest_agentbench.testing.samples import sample_run
+from pytest_agentbench.testing.samples import sample_case, sample_run
 
 
 def test_typed_checks_pass() -> None:
@@ -192,3 +192,43 @@ def test_a_broken_grader_is_noticed(name: str, value: Any, said: str, monkeypatc
     monkeypatch.setattr(f"agentbench_sample.brevity.BrevityGrader.{name}", value)
     with pytest.raises(AssertionError, match=said):
         ab.check_grader(grader, card_case(), sample_run("far too many words"))
+
+
+class HiddenTest(ab.Grader):
+    """Looks in the sandbox for the file that the agent made."""
+
+    wants_sandbox = True
+
+    async def grade(self, request: ab.GradeRequest) -> ab.Grade:
+        assert request.sandbox is not None
+        assert request.workspace is not None
+        ended = await request.sandbox.exec(["cat", "made.txt"], seconds=20)
+        return ab.Grade(failures=() if ended.output == "made" else (f"found {ended.output!r}",))
+
+
+async def make_file(sandbox: ab.Sandbox) -> None:
+    await sandbox.put("made.txt", b"made")
+
+
+LOCAL = RunProfile(schema_version=1, run_profile_id="kit", title="Kit", sandbox="local")
+
+
+def test_a_grader_in_a_sandbox_passes() -> None:
+    grade = ab.check_grader(HiddenTest(), sample_case(), sample_run("made it"), profile=LOCAL, agent=make_file)
+    assert grade.failures == ()
+    assert ab.check_grader(HiddenTest(), sample_case(), sample_run("made it"), profile=LOCAL).failures != ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("accepts", lambda self, case, status: None, "accepts: found None, expected a bool"),
+        ("wants_sandbox", "yes", "wants_sandbox: found 'yes', expected a bool"),
+    ],
+)
+def test_a_broken_grader_in_a_sandbox_is_noticed(
+    name: str, value: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HiddenTest, name, value)
+    with pytest.raises(AssertionError, match=said):
+        ab.check_grader(HiddenTest(), sample_case(), sample_run("made it"), profile=LOCAL)

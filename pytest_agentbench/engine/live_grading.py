@@ -1,0 +1,76 @@
+"""Grade a run in its own sandbox, after the agent's end and before the sandbox is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pydantic import ValidationError
+
+from pytest_agentbench.engine.attempt import Attempt
+from pytest_agentbench.engine.grading import GradeRequest, dump_live_grade, find_live_grade, name_live_grade
+from pytest_agentbench.errors import AgentbenchError, UnavailableError
+from pytest_agentbench.records.run import LIVE_GRADES, RunArtifact
+from pytest_agentbench.runners.base import RunContext
+
+
+def live_identity(attempt: Attempt) -> dict[str, Any]:
+    """Return the part of the run's fingerprint for graders that grade in its sandbox, by their names.
+
+    Raises UnavailableError for answers that were made elsewhere, because they have no sandbox.
+    """
+    graders = attempt.live_graders
+    names = [name_live_grade(grader) for grader in graders]
+    if attempt.plan.predictions is not None:
+        raise UnavailableError(f"{', '.join(names)}: grades runs in their sandbox, and stored answers have none")
+    return {
+        name: grader.identity(attempt.services, attempt.job, attempt.case)
+        for name, grader in zip(names, graders, strict=True)
+    }
+
+
+def has_live_grades(attempt: Attempt, artifact: RunArtifact) -> bool:
+    """Return whether a stored run has the grades that only its own sandbox could give."""
+    try:
+        return all(find_live_grade(grader, artifact) is not None for grader in attempt.live_graders)
+    except ValidationError:  # of another version
+        return False
+
+
+async def grade_live(
+    attempt: Attempt, context: RunContext, artifact: RunArtifact
+) -> tuple[RunArtifact, BaseException | None]:
+    """Return the run with the grades of all graders that want its sandbox, and the error that prevented them.
+
+    The caller stores the run, which is paid for, and then raises the error. A run without these grades is made again
+    by the next session.
+    """
+    if artifact.status == "provider_error" and artifact.status not in attempt.case.expects_status:
+        return artifact, None  # nobody asks for its grade
+    try:
+        grades = await _grade_all(attempt, context, artifact)
+    except asyncio.CancelledError as error:
+        return artifact, error
+    except Exception as error:  # noqa: BLE001  # of the grader's own code, too
+        return artifact, error
+    return artifact.model_copy(update={"metadata": {**artifact.metadata, LIVE_GRADES: grades}}), None
+
+
+async def _grade_all(attempt: Attempt, context: RunContext, artifact: RunArtifact) -> dict[str, Any]:
+    grades: dict[str, Any] = {}
+    for grader in attempt.live_graders:
+        request = GradeRequest(
+            attempt.services,
+            attempt.job,
+            attempt.case,
+            artifact,
+            (),
+            tape=attempt.tape,
+            sandbox=await context.sandbox(),
+            workspace=context.workspace,
+        )
+        grade = await grader.grade(request)
+        if grade.errors:
+            raise AgentbenchError("; ".join(grade.errors))
+        grades[name_live_grade(grader)] = dump_live_grade(grader, grade)
+    return grades
