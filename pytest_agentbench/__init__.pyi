@@ -42,6 +42,7 @@ from pytest_agentbench.records.case import Message as Message
 from pytest_agentbench.records.case import MetricSpec as MetricSpec
 from pytest_agentbench.records.case import Model as Model
 from pytest_agentbench.records.case import RunnerSpec as RunnerSpec
+from pytest_agentbench.records.case import SandboxSettings as SandboxSettings
 from pytest_agentbench.records.evaluation import Evaluation as Evaluation
 from pytest_agentbench.records.evaluation import JudgeResult as JudgeResult
 from pytest_agentbench.records.evaluation import MetricResult as MetricResult
@@ -92,6 +93,7 @@ from pytest_agentbench.workspaces.sandboxes.base import Process as Process
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits as ResourceLimits
 from pytest_agentbench.workspaces.sandboxes.base import Sandbox as Sandbox
 from pytest_agentbench.workspaces.sandboxes.base import SandboxProvider as SandboxProvider
+from pytest_agentbench.workspaces.sandboxes.base import SandboxRequest as SandboxRequest
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSession as SandboxSession
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec as SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.base import SharedFolder as SharedFolder

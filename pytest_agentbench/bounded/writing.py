@@ -7,6 +7,8 @@ import itertools
 import json
 import os
 import secrets
+import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from io import BufferedRandom
 from pathlib import Path
@@ -23,20 +25,32 @@ _session = secrets.token_hex(4)
 def write_atomically(folder: str, name: str, data: bytes) -> None:
     """Write `data` to `folder/name` through a temporary file in the folder. Raises OSError; then nothing has changed.
 
-    A link in the place of the file is replaced, not followed (like in `replace_file`).
+    A link in the place of the file is replaced, not followed (like in `replace_file`). A device such as `/dev/null`
+    is written to: root would replace it by a file for the whole machine.
 
     There is no fsync: it takes milliseconds per file, and a killed process loses nothing that was written. A power cut
     may leave an empty file, which cannot be parsed, so its run counts as missing.
     """
+    if is_device(path := f"{folder}/{name}"):
+        Path(path).write_bytes(data)
+        return
     temporary = _temporary(folder)
     try:
         _write(temporary, data)
         # A rename within one folder is atomic: a reader sees the old file or the new one, never a half.
-        os.replace(temporary, f"{folder}/{name}")
+        os.replace(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def is_device(path: str | Path) -> bool:
+    """Return whether a path is a device, or is in /dev, where `/dev/stdout` is a link."""
+    try:
+        return os.path.dirname(os.path.abspath(path)) == "/dev" or stat.S_ISCHR(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
@@ -57,6 +71,13 @@ def replace_file(path: Path, *, sync: bool = False) -> Iterator[BufferedRandom]:
 
     With `sync` the content survives a power cut. Raises OSError, also if there is no such folder.
     """
+    if is_device(path):
+        with TemporaryFile() as content:
+            yield content
+            content.seek(0)
+            with path.open("wb") as device:
+                shutil.copyfileobj(content, device)
+        return
     with temporary_file(str(path.parent)) as file:
         yield file
         file.flush()
@@ -121,8 +142,9 @@ def require_writable(*paths: Path) -> None:
     for path in paths:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with TemporaryFile(dir=path.parent):
-                pass
+            if not is_device(path):
+                with TemporaryFile(dir=path.parent):
+                    pass
         except OSError as error:
             raise UnwritableError(f"{path}: cannot be written: {error.strerror or error}") from error
         if path.is_dir():

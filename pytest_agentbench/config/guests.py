@@ -18,6 +18,7 @@ from pytest_agentbench.config.sections import RunnerSettings, SectionedFile
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import Record
+from pytest_agentbench.records.case import SandboxSettings
 
 _OPENNESS = ("deny", "public", "allow")
 _BUILT_IN = "demo"
@@ -135,6 +136,17 @@ def _beyond(file: ConfigFile, limit: ConfigFile, limits: Mapping[str, Loosens]) 
         value, most = _value(file, loc), _value(limit, loc)
         if loosens(value, most):
             yield loc, value, most
+    if isinstance(file, RunProfile) and isinstance(limit, RunProfile):
+        yield from _own_settings_beyond(file.sandbox_settings, limit.sandbox_settings)
+
+
+def _own_settings_beyond(settings: SandboxSettings, limit: SandboxSettings) -> Iterator[tuple[Loc, Any, Any]]:
+    """Yield the fields of a provider's own that differ from the limit's: nobody knows which values allow less."""
+    for name in type(settings).model_fields.keys() - SandboxSettings.model_fields.keys():
+        value = getattr(settings, name)
+        most = getattr(limit, name, type(settings).model_fields[name].get_default())
+        if value != most:
+            yield ("sandbox", name), value, most
 
 
 def _value(file: ConfigFile, loc: tuple[str, ...]) -> Any:

@@ -44,7 +44,7 @@ from pytest_agentbench.config.sections import (
 from pytest_agentbench.config.variant_files import FileWithVariants
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import AtLeastOne, Later, Record, Seconds, Slug, Tags, Text
-from pytest_agentbench.records.case import Compat, McpServer, SandboxChoice, SandboxSettings
+from pytest_agentbench.records.case import Compat, McpServer, SandboxChoice, SandboxSettings, find_settings
 from pytest_agentbench.records.check_specs import Fraction
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class RunProfile(FileWithVariants, SectionedFile):
         """Return the settings of the sandbox, also if the file names only a type."""
         if isinstance(self.sandbox, SandboxSettings):
             return self.sandbox
-        return SandboxSettings(type=self.sandbox)
+        return find_settings(self.sandbox)(type=self.sandbox)
 
     def own_servers(self) -> Mapping[str, McpServer]:
         """Return its servers if the profile is the user's own, and {} for a guest's profile."""

@@ -93,7 +93,7 @@ def _warn(attempt: Attempt, problem: str) -> None:
 
 async def _execute_apart(attempt: Attempt, workspace: Workspace, command: CaseCommand) -> ExecResult:
     """Run the command in a sandbox of its own, of the kind that the case's verifiers get."""
-    sandbox = await attempt.services.sandboxes.start(sandbox_spec(attempt), workspace, beside=True)
+    sandbox = await attempt.services.sandboxes.start(sandbox_spec(attempt), workspace, role="hook", case=attempt.case)
     try:
         return await _execute(sandbox, command)
     finally:

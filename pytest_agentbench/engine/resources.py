@@ -54,7 +54,7 @@ async def start_servers(attempt: Attempt, servers: Mapping[str, McpServer], cont
     services = attempt.services
     if not servers:
         return None
-    sandboxes = ServerSandboxes(services.sandboxes, lambda: context.workspace)
+    sandboxes = ServerSandboxes(services.sandboxes, lambda: context.workspace, attempt.case)
     ready: dict[str, ToolServer] = {}
     optional = list_optional_servers(attempt.job, attempt.case, servers)
     missing, left_out = [], {}

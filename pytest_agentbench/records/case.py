@@ -10,14 +10,21 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    SerializeAsAny,
     StrictBool,
     StrictFloat,
     StrictInt,
     Tag,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_validator,
 )
 
+from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import (
+    SANDBOXES,
     AtLeastOne,
     CasePart,
     Later,
@@ -41,7 +48,7 @@ VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class SandboxSettings(Record):
-    """The sandbox of the agent's commands, and its limits."""
+    """The sandbox of the agent's commands, and its limits. A provider's own fields are those of a subclass."""
 
     type: SandboxType = "auto"
     """auto: docker if a daemon runs and an image is named, else bubblewrap; local isolates nothing."""
@@ -61,6 +68,39 @@ class SandboxSettings(Record):
     """Maximum size of a run's workspace."""
 
 
+def find_settings(kind: Any) -> type[SandboxSettings]:
+    """Return the model of a sandbox's settings: that of its provider, if the provider has fields of its own."""
+    provider = find_extension("sandbox", kind) if isinstance(kind, str) and kind not in SANDBOXES else None
+    if provider is None:
+        return SandboxSettings
+    model: type[SandboxSettings] = provider.settings
+    return model
+
+
+def change_type(settings: SandboxSettings, kind: str) -> SandboxSettings:
+    """Return the settings for another kind of sandbox, with the defaults of its provider's own fields.
+
+    Raises UnavailableError if the provider requires a field that the settings lack.
+    """
+    if kind == settings.type:
+        return settings
+    model = find_settings(kind)
+    try:
+        return model(**{name: getattr(settings, name) for name in SandboxSettings.model_fields} | {"type": kind})
+    except ValidationError as error:
+        fields = ", ".join(".".join(map(str, problem["loc"])) for problem in error.errors())
+        raise UnavailableError(
+            f"the sandbox {kind} has settings that the run profile lacks ({fields}): write them there, as "
+            f"`sandbox: {{type: {kind}, ...}}`"
+        ) from error
+
+
+def _read_settings(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    if isinstance(value, dict) and (model := find_settings(value.get("type"))) is not SandboxSettings:
+        return model.model_validate(value)
+    return handler(value)
+
+
 # Chooses one member of SandboxChoice; without it pydantic reports the mistakes of both.
 def _form(sandbox: Any) -> str:
     if isinstance(sandbox, dict | SandboxSettings):
@@ -69,7 +109,9 @@ def _form(sandbox: Any) -> str:
 
 
 SandboxChoice = Annotated[
-    Annotated[SandboxType, Tag("type")] | Annotated[Later[SandboxSettings], Tag("settings")], Discriminator(_form)
+    Annotated[SandboxType, Tag("type")]
+    | Annotated[SerializeAsAny[Later[SandboxSettings]], WrapValidator(_read_settings), Tag("settings")],
+    Discriminator(_form),
 ]
 """A type of sandbox, or its settings."""
 

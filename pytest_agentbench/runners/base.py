@@ -327,7 +327,7 @@ class RunContext:
             self.sandboxes.release(self.made_workspace)
 
     async def _start_sandbox(self, spec: SandboxSpec) -> Sandbox:
-        sandbox = await self.sandboxes.start(spec, self.workspace)
+        sandbox = await self.sandboxes.start(spec, self.workspace, case=self.case)
         self.sandbox_used = await self.sandboxes.describe(spec)
         return sandbox
 

@@ -7,22 +7,29 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import get_args
 from uuid import uuid4
 
 import pytest
 
-from pytest_agentbench.testing.samples import expect, expect_line
+from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.records.case import SandboxSettings
+from pytest_agentbench.testing.samples import expect, expect_line, sample_case
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import (
     ExecResult,
+    Likeness,
+    Mount,
+    Need,
     Sandbox,
     SandboxProvider,
+    SandboxRequest,
     SandboxSession,
     SandboxSpec,
 )
+from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSession
 from pytest_agentbench.workspaces.sessions import Workspaces
-from pytest_agentbench.workspaces.workspace import Workspace
 
 _PATIENCE = 60.0
 """Maximum seconds of a command, unless it is meant to be killed."""
@@ -38,10 +45,14 @@ class _Bench:
     session: SandboxSession
     spec: SandboxSpec
     workspaces: Workspaces
+    isolates_like: Likeness
 
     async def make(self) -> Sandbox:
         ahead = self.session.workspace(self.spec)
-        return await self.session.start(self.spec, ahead or self.workspaces.create("kit"))
+        workspace = ahead or self.workspaces.create("kit")
+        sandbox = await self.session.start(SandboxRequest(self.spec, workspace, case=sample_case()))
+        expect(sandbox.workspace is workspace, f"workspace: found {sandbox.workspace!r}, expected the request's")
+        return sandbox
 
 
 def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None:
@@ -59,7 +70,12 @@ def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None
     if problem is not None:
         expect_line(problem, "problem()")
         pytest.skip(problem)
-    check_sandbox_session(provider.open(), spec)
+    model = provider.settings
+    is_model = isinstance(model, type) and issubclass(model, SandboxSettings)
+    expect(is_model, f"settings: found {model!r}, expected a subclass of SandboxSettings")
+    known = {*get_args(Need)}
+    expect(set(provider.takes) <= known, f"takes: found {sorted(provider.takes)}, expected some of {sorted(known)}")
+    check_sandbox_session(provider.open(), spec, isolates_like=provider.isolates_like)
     # One process runs several sessions (pytester, an IDE's test runner): the end of one must not end another
     first, second = provider.open(), provider.open()
     expect(first is not second, "open: two sessions share an object, which the end of the first would close")
@@ -71,12 +87,15 @@ async def _close_both(*sessions: SandboxSession) -> None:
         await session.close()
 
 
-def check_sandbox_session(session: SandboxSession, spec: SandboxSpec) -> None:
+def check_sandbox_session(session: SandboxSession, spec: SandboxSpec, *, isolates_like: Likeness = "local") -> None:
     """Check the return value of a provider's `open`, and close it: the larger part of `check_sandbox_provider`."""
     workspaces = Workspaces()
     try:
         with _secret() as secret:
-            asyncio.run(_check_all(_Bench(session, spec, workspaces), secret))
+            guarded = GuardedSession(session, spec.kind)
+            asyncio.run(_check_all(_Bench(guarded, spec, workspaces, isolates_like), secret))
+    except SandboxError as error:  # the guard's, with the method that raised another exception, or the provider's own
+        raise AssertionError(str(error)) from error
     finally:
         workspaces.close()
 
@@ -98,10 +117,13 @@ async def _check_all(bench: _Bench, secret: str) -> None:
         _check_commands,
         _check_files,
         _check_time_out,
+        _check_programs,  # before the cancelling, which needs programs
         _check_cancelling,
-        _check_programs,
         _check_two,
+        _check_file_limit,
     ]
+    if bench.isolates_like != "local":
+        checks += [_check_places, _check_mounts, _check_network, _check_process_limit]
     used = await bench.session.describe(bench.spec)
     expect(used.kind == bench.spec.kind, f"describe: found the kind {used.kind!r}, expected {bench.spec.kind!r}")
     try:
@@ -136,7 +158,6 @@ async def _expect_error(call: Awaitable[object], what: str, *errors: type[Except
 async def _check_commands(bench: _Bench) -> None:
     sandbox = await bench.make()
     expect(sandbox.kind == bench.spec.kind, f"kind: found {sandbox.kind!r}, expected {bench.spec.kind!r}")
-    expect(isinstance(sandbox.workspace, Workspace), "workspace: expected the Workspace that it was started with")
     done = await _run(sandbox, "echo one; echo two >&2; echo three; exit 3")
     expect(done.output == "one\ntwo\nthree\n", f"exec: stdout and stderr came as {done.output!r}, expected their order")
     expect((done.exit_code, done.killed) == (3, None), f"exec: found {done}, expected exit code 3")
@@ -251,6 +272,72 @@ async def _check_programs(bench: _Bench) -> None:
     await sandbox.stop()
     expect(await asyncio.wait_for(apart.read(), _PATIENCE) == b"", "stop: a program that was open went on")
     await apart.stop()
+
+
+async def _check_file_limit(bench: _Bench) -> None:
+    limits = replace(bench.spec.limits, file_bytes=2**20)
+    sandbox = await replace(bench, spec=replace(bench.spec, limits=limits)).make()
+    await _run(sandbox, "while echo 0123456789012345678901234567890123456789012345678901234567890123; do :; done > big")
+    size = sandbox.workspace.path.joinpath("big").stat().st_size
+    expect(size <= 2**20, f"limits: a command wrote a file of {size} bytes, expected at most file_bytes ({2**20})")
+    await sandbox.stop()
+
+
+async def _check_places(bench: _Bench) -> None:
+    sandbox = await bench.make()
+    done = await _run(sandbox, "pwd; echo inside > here.txt; cat /workspace/here.txt")
+    expect(
+        done.output == "/workspace\ninside\n",
+        f"isolates_like: the workspace is at {done.output!r}, expected /workspace as for {bench.isolates_like}",
+    )
+    await sandbox.put(_PRIVATE, b"private")
+    done = await _run(sandbox, f"cat {_PRIVATE}")
+    expect(done.output == "private", f"isolates_like: a command finds {done.output!r} in /tmp, expected the put file")
+    await sandbox.stop()
+
+
+async def _check_mounts(bench: _Bench) -> None:
+    folder = bench.workspaces.create("mounted").path
+    (folder / "given.txt").write_text("mounted", encoding="utf-8")
+    folder.chmod(0o755)
+    mounted = replace(bench.spec, mounts=(Mount(folder, "/run/agentbench-kit"),))
+    sandbox = await replace(bench, spec=mounted).make()
+    done = await _run(sandbox, "cat /run/agentbench-kit/given.txt")
+    expect(done.output == "mounted", f"mounts: a command finds {done.output!r} at a mount's target")
+    done = await _run(sandbox, "echo changed > /run/agentbench-kit/given.txt")
+    expect(done.exit_code != 0, "mounts: a command can write to a mount")
+    expect((folder / "given.txt").read_text(encoding="utf-8") == "mounted", "mounts: a command changed a mounted file")
+    await sandbox.stop()
+
+
+_CONNECT = """
+import socket, sys
+try:
+    socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5)
+except OSError:
+    sys.exit(3)
+"""
+
+
+async def _check_network(bench: _Bench) -> None:
+    sandbox = await replace(bench, spec=replace(bench.spec, network=False)).make()
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        command = f"command -v python3 >/dev/null || exit 3; python3 - {port} <<'END'\n{_CONNECT}END"
+        done = await _run(sandbox, command)
+    expect(done.exit_code == 3, "network: a command reaches a port of this machine although spec.network is False")
+    await sandbox.stop()
+
+
+async def _check_process_limit(bench: _Bench) -> None:
+    limits = replace(bench.spec.limits, processes=20)
+    sandbox = await replace(bench, spec=replace(bench.spec, limits=limits)).make()
+    starts = "i=0; while [ $i -lt 60 ]; do sleep 20 & i=$((i+1)); done; echo started"
+    done = await _run(sandbox, starts, seconds=15)
+    is_bounded = done.killed == "processes" or done.exit_code != 0 or "started" not in done.output
+    expect(is_bounded, "limits: a command has 60 processes, expected at most `processes` (20)")
+    await sandbox.stop()
 
 
 async def _check_two(bench: _Bench) -> None:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from pytest_agentbench.bounded.folders import lies_below, make_folder
-from pytest_agentbench.bounded.writing import write_atomically
+from pytest_agentbench.bounded.writing import (
+    is_device,
+    replace_file,
+    require_writable,
+    write_atomically,
+    write_lines,
+    write_text,
+)
 from pytest_agentbench.store.output_folder import explain_unwritable
 
 
@@ -79,3 +87,24 @@ def test_a_folder_is_made_once_with_its_parents(tmp_path):
 def test_the_advice_depends_on_the_reason_of_a_failed_write(error, advice):
     said = explain_unwritable("out", OSError(error, os.strerror(error)))
     assert said.startswith(f"cannot write to out: {os.strerror(error)}. Earlier results are kept; {advice}")
+
+
+def test_a_device_is_written_to_and_stays_a_device(tmp_path: Path) -> None:
+    device = tmp_path / "null"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        device.write_bytes(b"")
+    except OSError:
+        pytest.skip("this user can make no devices here")
+    require_writable(device)
+    write_text(device, "a text")
+    write_lines(device, [b"a line\n"])
+    with replace_file(device, sync=True) as file:
+        file.write(b"more")
+    assert stat.S_ISCHR(os.lstat(device).st_mode)
+
+
+def test_files_of_dev_count_as_devices_even_if_they_are_links() -> None:
+    assert is_device("/dev/stdout")
+    assert is_device(Path("/dev/no-such-device"))
+    assert not is_device("/tmp/dev/stdout")

@@ -34,8 +34,8 @@ class Persona(ConfigFile):
 
 
 class Farm(SandboxSession):
-    async def start(self, spec, workspace, *, beside=False):
-        return LocalSandbox(workspace, spec.limits)
+    async def start(self, request):
+        return LocalSandbox(request.workspace, request.spec.limits)
 
 
 class Farms(SandboxProvider):

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
 
-from pytest_agentbench import SandboxProvider, SandboxSession, SandboxSpec, check_sandbox_provider
+from pytest_agentbench import (
+    ResourceLimits,
+    Sandbox,
+    SandboxProvider,
+    SandboxRequest,
+    SandboxSession,
+    SandboxSpec,
+    check_sandbox_provider,
+    check_sandbox_session,
+)
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
@@ -21,6 +31,7 @@ class OfOurs(SandboxProvider):
 
     def __init__(self, spec: SandboxSpec) -> None:
         self.spec = spec
+        self.isolates_like = spec.kind  # type: ignore[assignment]
 
     def open(self) -> SandboxSession:
         return Sandboxes(Workspaces())._open(self.spec)
@@ -107,7 +118,7 @@ def say_reset(patch: pytest.MonkeyPatch) -> None:
         (forget_stdin, "stdin came as ''"),
         (keep_all, "`truncated` is false"),
         (write_anywhere, "out of the workspace: returned None"),
-        (say_reset, "write.. to a program that has ended: raised ConnectionResetError"),
+        (say_reset, "write.. to a program that has ended: raised SandboxError .*ConnectionResetError"),
     ],
 )
 def test_a_broken_sandbox_is_noticed(break_it: Any, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,3 +127,77 @@ def test_a_broken_sandbox_is_noticed(break_it: Any, said: str, monkeypatch: pyte
         break_it(patch)
         with pytest.raises(AssertionError, match=said):
             check_sandbox_provider(plain, SandboxSpec("plain"))
+
+
+class Changed(SandboxSession):
+    """Sandboxes of bubblewrap for requests that are changed first."""
+
+    def __init__(self, change: Callable[[SandboxRequest], SandboxRequest]) -> None:
+        self._change, self._workspaces = change, Workspaces()
+        self._sandboxes = Sandboxes(self._workspaces)
+
+    async def start(self, request: SandboxRequest) -> Sandbox:
+        changed = self._change(request)
+        return await self._sandboxes.start(changed.spec, changed.workspace)
+
+
+def without(**fields: Any) -> Callable[[SandboxRequest], SandboxRequest]:
+    return lambda request: replace(request, spec=replace(request.spec, **fields))
+
+
+def in_another_workspace(request: SandboxRequest) -> SandboxRequest:
+    return replace(request, workspace=Workspaces().create("other"))
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (without(mounts=()), "mounts: a command finds"),
+        (without(network=True), "network: a command reaches a port"),
+        (without(limits=ResourceLimits()), "limits: a command wrote a file"),
+        (without(kind="local"), "kind: found 'local'"),
+        (in_another_workspace, "workspace: found"),
+    ],
+    ids=["mounts", "network", "limits", "kind", "workspace"],
+)
+def test_a_provider_that_ignores_a_part_of_the_request_is_noticed(change: Any, said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        check_sandbox_session(Changed(change), SandboxSpec("bubblewrap"), isolates_like="bubblewrap")
+
+
+@pytest.mark.parametrize("method", ["exec", "open", "put", "get", "stop"])
+def test_a_provider_that_loses_its_connection_is_noticed_by_the_method(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lose(self: Any, *args: Any, **options: Any) -> None:
+        raise ConnectionResetError("the machine hung up")
+
+    monkeypatch.setattr(f"agentbench_sample.plain.PlainSandbox.{method}", lose, raising=False)
+    with pytest.raises(AssertionError, match=f"sandbox plain: {method}: ConnectionResetError: the machine hung up"):
+        check_sandbox_provider(find_extension("sandbox", "plain"), SandboxSpec("plain"))
+
+
+@pytest.mark.parametrize("method", ["prepare", "start", "describe", "close"])
+def test_a_session_that_loses_its_connection_is_noticed_by_the_method(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lose(self: Any, *args: Any) -> None:
+        raise OSError("the machine hung up")
+
+    monkeypatch.setattr(f"agentbench_sample.plain.PlainSession.{method}", lose, raising=False)
+    with pytest.raises(AssertionError, match=f"sandbox plain: {method}: OSError: the machine hung up"):
+        check_sandbox_session(find_extension("sandbox", "plain").open(), SandboxSpec("plain"))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [("settings", dict, "settings: found"), ("takes", frozenset({"kernel"}), "takes: found .'kernel'.")],
+)
+def test_wrong_declarations_of_a_provider_are_noticed(
+    attribute: str, value: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = find_extension("sandbox", "plain")
+    monkeypatch.setattr(plain, attribute, value, raising=False)
+    with pytest.raises(AssertionError, match=said):
+        check_sandbox_provider(plain, SandboxSpec("plain"))

@@ -15,20 +15,25 @@ from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.extensions import SessionExtensions
 from pytest_agentbench.records.case import McpServer, SandboxSettings
 from pytest_agentbench.tools.mcp.launching import find_problem, list_mounts
-from pytest_agentbench.workspaces.sandboxes.base import Sandbox, SandboxProvider, SandboxSession, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.base import (
+    Sandbox,
+    SandboxProvider,
+    SandboxRequest,
+    SandboxSession,
+    SandboxSpec,
+)
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
 from pytest_agentbench.workspaces.sessions import Workspaces
-from pytest_agentbench.workspaces.workspace import Workspace
 
 
 class Farm(SandboxSession):
     def __init__(self) -> None:
         self.closed = False
 
-    async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> Sandbox:
+    async def start(self, request: SandboxRequest) -> Sandbox:
         assert not self.closed, "a session got what another one had closed"
-        return LocalSandbox(workspace, spec.limits)
+        return LocalSandbox(request.workspace, request.spec.limits)
 
     async def close(self) -> None:
         self.closed = True

@@ -82,7 +82,7 @@ async def _verify(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec
                 hidden: Content = await context.in_thread(partial(_fill, context, verifier, target, solution))
             except (TreeError, PathRefusedError) as error:
                 return Verdict("failed", f"the run's files cannot be copied for a verifier: {error}")
-            result = await _run(verifier, sandboxes, spec, target, solution, decide)
+            result = await _run(context.case, verifier, sandboxes, spec, target, solution, decide)
             changed = await context.in_thread(partial(_find_tampering, verifier, target, hidden))
         if result.outcome == "failed" and (
             mistakes := await _find_mistakes(context, sandboxes, spec, verifier, result)
@@ -146,7 +146,7 @@ async def _collect(case: Case, verifier: Verifier, sandboxes: Sandboxes, spec: S
         target = _folder(context, sandboxes, folders)
         solution = _folder(context, sandboxes, folders) if verifier.apart else None
         await context.in_thread(partial(_fill, context, verifier, target, solution))
-        return await _run(verifier, sandboxes, spec, target, solution, collect)
+        return await _run(case, verifier, sandboxes, spec, target, solution, collect)
 
 
 def _folder(context: CheckContext, sandboxes: Sandboxes, folders: AsyncExitStack) -> Workspace:
@@ -168,6 +168,7 @@ def _fill(context: CheckContext, verifier: Verifier, target: Workspace, solution
 
 
 async def _run(
+    case: Case,
     verifier: Verifier,
     sandboxes: Sandboxes,
     spec: SandboxSpec,
@@ -183,11 +184,11 @@ async def _run(
     async with AsyncExitStack() as running:
         server: SolutionServer | None = None
         if solution is not None:
-            apart = await sandboxes.start(spec, solution)
+            apart = await sandboxes.start(spec, solution, role="verifier", case=case)
             running.push_async_callback(apart.stop)
             server = SolutionServer(apart, python, verifier.timeout_seconds)
             spec = replace(spec, compose=None)  # its services run next to the solution
-        sandbox = await sandboxes.start(spec, target)
+        sandbox = await sandboxes.start(spec, target, role="verifier", case=case)
         running.push_async_callback(sandbox.stop)
         environment = plain_environment(sandbox)
         if server is not None:

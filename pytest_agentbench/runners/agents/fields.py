@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from pytest_agentbench.config.agent_file import Argument, Content, LaterArgument, Reading, check_names
 from pytest_agentbench.config.base import Problems, Scope, explain_error
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Text, VariableName
+from pytest_agentbench.extensions import find_extension
+from pytest_agentbench.records.base import AtLeastOne, Record, SandboxKind, Seconds, Text, VariableName
 from pytest_agentbench.records.case import ApiName
 
-SandboxName = Literal["docker", "bubblewrap", "local"]
 SECONDS = 600.0
 """Default seconds for all turns of a run together."""
+
+
+def takes_images(kind: SandboxKind) -> bool:
+    """Return whether sandboxes of this kind run an image."""
+    provider = find_extension("sandbox", kind)
+    return kind == "docker" or (provider is not None and "image" in provider.takes)
 
 
 class ProgramFields(Record):
@@ -38,7 +44,7 @@ class CommandFields(ProgramFields):
     """The program with its arguments; names in braces are replaced, there is no shell."""
     resume: Annotated[tuple[LaterArgument, ...], Field(min_length=1)] | None = None
     """The command of later turns, which continues the session."""
-    sandbox: SandboxName | None = None
+    sandbox: SandboxKind | None = None
     """Sandbox of the program; default: that of the run profile."""
     answer: Reading = Reading()
     """Place of the answer in the output; default: all of stdout."""
@@ -55,14 +61,15 @@ class AgentFields(ProgramFields):
     """The adapter's name."""
     argv: tuple[Argument, ...] = ()
     """Further arguments, after the program's name and its own."""
-    sandbox: SandboxName = "docker"
-    """Sandbox: the adapter's image (`docker`), or a program of this machine in `bubblewrap` or `local`."""
+    sandbox: SandboxKind = "docker"
+    """Sandbox: the adapter's image (`docker`, and a plugin's sandbox that takes images), or a program of the sandbox
+    itself: of this machine for `bubblewrap` and `local`."""
     image: Text | None = None
     """Another image than the one that `agentbench agents image` makes."""
 
     @model_validator(mode="after")
     def _image_needs_docker(self) -> Self:
-        if self.image is not None and self.sandbox != "docker":
+        if self.image is not None and not takes_images(self.sandbox):
             raise Problems([(("image",), f"found an image with 'sandbox: {self.sandbox}', which uses no image")])
         return self
 

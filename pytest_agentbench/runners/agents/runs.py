@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.profiles import pinning_problem
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
+from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings, change_type
 from pytest_agentbench.runners.agents.adapter import Adapter, Program, find_adapter, make_agent, make_command
-from pytest_agentbench.runners.agents.fields import AgentFields, CommandFields, no_turns, read_fields
+from pytest_agentbench.runners.agents.fields import (
+    AgentFields,
+    CommandFields,
+    F,
+    find_field_problems,
+    no_turns,
+    read_fields,
+    takes_images,
+)
 from pytest_agentbench.runners.agents.turns import PreparedProgram
 from pytest_agentbench.runners.kinds import Prepared, RunnerSession, RunRequest
 from pytest_agentbench.workspaces.sandboxes.base import Mount, SandboxSpec
@@ -19,7 +28,7 @@ from pytest_agentbench.workspaces.sandboxes.base import Mount, SandboxSpec
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import RunProfile
     from pytest_agentbench.config.roots import ConfigRoot
-    from pytest_agentbench.records.case import Case, SandboxSettings
+    from pytest_agentbench.records.case import Case
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 
@@ -43,14 +52,14 @@ class ProgramRuns(RunnerSession):
         settings = profile.sandbox_settings
         if case.runner.type == "agent":
             return self._prepare_agent(case, root, settings)
-        fields = read_fields(CommandFields, case.runner.overrides)
+        fields = _read_fields(CommandFields, case)
         program = make_command(fields, "the command")
         kind = fields.sandbox or settings.type
-        spec = partial(self.sandboxes.spec, settings.model_copy(update={"type": kind}), case.sandbox)
+        spec = partial(self.sandboxes.spec, change_type(settings, kind), case.sandbox)
         return _prepared(settings, program, fields, kind, spec, {})
 
     def _prepare_agent(self, case: Case, root: ConfigRoot, settings: SandboxSettings) -> Prepared:
-        fields = read_fields(AgentFields, case.runner.overrides)
+        fields = _read_fields(AgentFields, case)
         try:
             adapter = find_adapter(fields.agent, root)
         except ConfigError as error:
@@ -70,7 +79,10 @@ class ProgramRuns(RunnerSession):
             identity["image"] = {"name": image, "id": self._find_image(image)}
             spec = partial(self._spec_of_image, settings, adapter, image)
         else:
-            spec = partial(self.sandboxes.spec, settings.model_copy(update={"type": fields.sandbox}))
+            needs = SandboxNeeds(image=image) if takes_images(fields.sandbox) else None
+            if needs is not None:
+                identity["image"] = {"name": image}
+            spec = partial(self.sandboxes.spec, change_type(settings, fields.sandbox), needs)
         return _prepared(settings, make_agent(fields, adapter), fields, fields.sandbox, spec, identity)
 
     def _spec_of_image(self, settings: SandboxSettings, adapter: Adapter, image: str) -> SandboxSpec:
@@ -94,6 +106,14 @@ class ProgramRuns(RunnerSession):
                 image = None
             self._image_ids[name] = None if image is None else image.image_id
         return self._image_ids[name]
+
+
+def _read_fields(model: type[F], case: Case) -> F:
+    """Return the fields of the case's runner. Raises ConfigError: a source may have made the case, not a file."""
+    settings = case.runner.overrides
+    for loc, text in find_field_problems(model, settings, None):
+        raise ConfigError(f"{case.path}:{case.line}:1: {'.'.join(map(str, ('runner', *loc)))}: {text}")
+    return read_fields(model, settings)
 
 
 def _prepared(

@@ -15,7 +15,7 @@ from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.records.base import SandboxKind
-from pytest_agentbench.records.case import VARIABLE, McpServer, SandboxSettings
+from pytest_agentbench.records.case import VARIABLE, Case, McpServer, SandboxSettings
 from pytest_agentbench.workspaces.sandboxes.base import Mount, Process, Sandbox, SandboxSpec, likeness_of
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import ShownProgram, show_program
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
@@ -208,16 +208,19 @@ def server_spec(sandboxes: Sandboxes, name: str, server: McpServer, profile: San
 class ServerSandboxes:
     """The sandboxes of servers that share a workspace: one for each spec, started with its first server."""
 
-    def __init__(self, sandboxes: Sandboxes, workspace: Callable[[], Workspace]) -> None:
-        """Set up without starting any. `workspace()` returns the folder, created at first use."""
-        self._sandboxes, self._workspace = sandboxes, workspace
+    def __init__(self, sandboxes: Sandboxes, workspace: Callable[[], Workspace], case: Case | None = None) -> None:
+        """Set up without starting any. `workspace()` returns the folder, created at first use.
+
+        `case` is the case of the run, None for servers that the session's runs share.
+        """
+        self._sandboxes, self._workspace, self._case = sandboxes, workspace, case
         self._started: dict[SandboxSpec, asyncio.Task[Sandbox]] = {}
 
     async def get(self, spec: SandboxSpec) -> Sandbox:
         """Return the sandbox of that spec. Raises SandboxError and UnavailableError if it cannot be started."""
         started = self._started.get(spec)
         if started is None or (started.done() and started.exception() is not None):  # retry after a failure
-            starting = self._sandboxes.start(spec, self._workspace(), beside=True)
+            starting = self._sandboxes.start(spec, self._workspace(), role="server", case=self._case)
             started = self._started[spec] = asyncio.ensure_future(starting)
         # Shielded: a cancelled run must not cancel the start for the others that share the sandbox
         return await asyncio.shield(started)

@@ -35,7 +35,7 @@ from pytest_agentbench.workspaces.containers.container import (
 from pytest_agentbench.workspaces.containers.daemon import Daemon
 from pytest_agentbench.workspaces.containers.images import Image, Images
 from pytest_agentbench.workspaces.containers.sandbox import ContainerSandbox
-from pytest_agentbench.workspaces.sandboxes.base import SandboxSession, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.base import SandboxRequest, SandboxSession, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
 from pytest_agentbench.workspaces.sessions import Workspaces, host_mark, session_is_dead
 from pytest_agentbench.workspaces.workspace import Workspace
@@ -101,12 +101,13 @@ class ContainerPool(SandboxSession):
         self._handed_out[workspace.path] = making
         return workspace
 
-    async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> ContainerSandbox:
-        """Return the container for the run of this workspace, or an additional one (`beside`).
+    async def start(self, request: SandboxRequest) -> ContainerSandbox:
+        """Return the container that was made with the workspace, or a new one if the run's own sandbox uses that.
 
         Raises SandboxError, UnavailableError.
         """
-        made = None if beside else self._handed_out.pop(workspace.path, None)
+        spec, workspace = request.spec, request.workspace
+        made = None if request.is_beside else self._handed_out.pop(workspace.path, None)
         making = made or self._daemon.submit(self._make, spec, workspace)
         try:
             container = await asyncio.wrap_future(making)

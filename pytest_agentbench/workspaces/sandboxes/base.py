@@ -10,12 +10,15 @@ from typing import Literal, Protocol
 
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import SandboxKind
+from pytest_agentbench.records.case import Case, SandboxSettings
 from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.workspace import Workspace
 
 Killed = Literal["time-out", "output", "memory", "disk", "processes"]
 Stderr = Literal["merged", "apart"]
 Likeness = Literal["docker", "bubblewrap", "local"]
+Need = Literal["image", "dockerfile", "compose"]
+Role = Literal["run", "server", "hook", "verifier"]
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
@@ -66,6 +69,7 @@ class SandboxSpec:
     - `image` (pinned), `dockerfile`: at most one is set. They and `compose` (a file with further services) need docker.
     - `cli`: the command of another container engine than docker's daemon, such as podman. It needs kind docker.
     - `network` False: no network except for the services of `compose`.
+    - `settings`: those of the run profile, if the kind's provider has fields of its own.
     """
 
     kind: SandboxKind
@@ -77,6 +81,27 @@ class SandboxSpec:
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     mounts: tuple[Mount, ...] = ()
     cli: str | None = None
+    settings: SandboxSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxRequest:
+    """A sandbox to start in a workspace.
+
+    - `role`: the use of the sandbox. `run` is the run's own. `server` (programs of MCP servers) and `hook` (commands
+      of the case) are additional sandboxes in the run's workspace. `verifier` has a workspace of its own.
+    - `case`: the case of the run, None for a trial and for a server that the session's runs share.
+    """
+
+    spec: SandboxSpec
+    workspace: Workspace
+    role: Role = "run"
+    case: Case | None = None
+
+    @property
+    def is_beside(self) -> bool:
+        """Return whether the run's own sandbox uses the workspace, too."""
+        return self.role in ("server", "hook")
 
 
 class Process(Protocol):
@@ -173,11 +198,8 @@ class SandboxSession:
         """Return the folder of a sandbox that was made ahead, or None for a new folder."""
         return None
 
-    async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> Sandbox:
-        """Return the sandbox for the run of this workspace, with the limits and the network of the spec.
-
-        `beside`: an additional sandbox of the same run. Raises SandboxError.
-        """
+    async def start(self, request: SandboxRequest) -> Sandbox:
+        """Return a sandbox with the limits and the network of the request's spec. Raises SandboxError."""
         raise NotImplementedError
 
     async def describe(self, spec: SandboxSpec) -> SandboxUsed:
@@ -205,6 +227,15 @@ class SandboxProvider:
     of its spec. local: all files at their paths on this machine, without isolation. If the user allows `auto` to
     guests, they may name a kind that resembles docker or bubblewrap.
     """
+
+    settings: type[SandboxSettings] = SandboxSettings
+    """Model of `sandbox: {type: NAME, ...}` in a run profile; a subclass adds the provider's own fields.
+
+    They reach `start` as `request.spec.settings`, and are in the run's fingerprint.
+    """
+
+    takes: frozenset[Need] = frozenset()
+    """What a case may ask of its sandbox: `image` also means the run profile's image."""
 
     def problem(self) -> str | None:
         """Return why the sandbox is unavailable here and the remedy, or None. It must not start or send anything."""

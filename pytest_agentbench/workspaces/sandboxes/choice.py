@@ -6,7 +6,7 @@ import threading
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.extensions import find_extension
@@ -14,14 +14,18 @@ from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
 from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.sandboxes.base import (
+    Need,
     ResourceLimits,
+    Role,
     Sandbox,
     SandboxProvider,
+    SandboxRequest,
     SandboxSession,
     SandboxSpec,
 )
 
 if TYPE_CHECKING:
+    from pytest_agentbench.records.case import Case
     from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
     from pytest_agentbench.workspaces.sessions import Workspaces
     from pytest_agentbench.workspaces.workspace import Workspace
@@ -56,12 +60,16 @@ class Sandboxes:
         needs = needs or _NO_NEEDS
         kind = _kind(settings, needs)
         spec = SandboxSpec(kind, network=settings.network == "allow", limits=_limits(settings))
-        if kind != "docker":
+        if type(settings) is not SandboxSettings:
+            spec = replace(spec, settings=settings)
+        taken = needs_taken_by(kind)
+        if not taken:
             return spec
+        # The case's own image or Dockerfile has precedence; the profile's image is for cases without one.
+        image = None if needs.dockerfile is not None else needs.image or settings.image
         return replace(
             spec,
-            # The case's own image or Dockerfile has precedence; the profile's image is for cases without one.
-            image=None if needs.dockerfile is not None else needs.image or settings.image,
+            image=image if "image" in taken else None,
             dockerfile=needs.dockerfile,
             compose=needs.compose,
             build_network=settings.build_network == "allow",
@@ -111,12 +119,11 @@ class Sandboxes:
         """Return the facts about a started sandbox."""
         return await self._of(spec).describe(spec)
 
-    async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> Sandbox:
-        """Return the sandbox for the run of this workspace. Raises SandboxError if it cannot be started.
-
-        `beside`: an additional sandbox, never the container that was made with the workspace.
-        """
-        return await self._of(spec).start(spec, workspace, beside=beside)
+    async def start(
+        self, spec: SandboxSpec, workspace: Workspace, *, role: Role = "run", case: Case | None = None
+    ) -> Sandbox:
+        """Return a sandbox in the workspace, by a SandboxRequest. Raises SandboxError if it cannot be started."""
+        return await self._of(spec).start(SandboxRequest(spec, workspace, role, case))
 
     def release(self, workspace: Workspace) -> None:
         """Report that the run of this workspace has ended. Its unused container is removed."""
@@ -148,7 +155,9 @@ class Sandboxes:
         provider: SandboxProvider | None = find_extension("sandbox", spec.kind)
         if provider is None:
             return HostSandboxes(self._watchdog)
-        return provider.open()
+        from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSession
+
+        return GuardedSession(provider.open(), spec.kind)
 
 
 class HostSandboxes(SandboxSession):
@@ -157,8 +166,9 @@ class HostSandboxes(SandboxSession):
     def __init__(self, watchdog: Watchdog) -> None:
         self._watchdog = watchdog
 
-    async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> Sandbox:
+    async def start(self, request: SandboxRequest) -> Sandbox:
         """Return a sandbox without any process yet."""
+        spec, workspace = request.spec, request.workspace
         if spec.kind == "local":
             from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
 
@@ -171,13 +181,16 @@ class HostSandboxes(SandboxSession):
 def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
     """Return the kind of the run's sandbox. Raises UnavailableError if no suitable kind is available."""
     kinds: tuple[SandboxKind, ...] = ("docker", "bubblewrap") if settings.type == "auto" else (settings.type,)
-    if needs != _NO_NEEDS:
-        if "docker" not in kinds:
+    if asked := {name for name, value in needs if value is not None}:
+        suitable = tuple(kind for kind in kinds if asked <= needs_taken_by(kind))
+        if not suitable:
+            taken = ", ".join(sorted(needs_taken_by(settings.type)))
+            also = f", which takes {taken} only" if taken else ""
             raise UnavailableError(
-                "the case needs containers (its image, dockerfile or compose), and the run profile has "
-                f"`sandbox: {settings.type}`: set docker or auto there"
+                f"the case needs containers (its {', '.join(sorted(asked))}), and the run profile has "
+                f"`sandbox: {settings.type}`{also}: set docker or auto there"
             )
-        kinds = ("docker",)  # no other kind has images
+        kinds = suitable
     reasons = []
     for kind in kinds:
         reason = _missing(kind, settings, needs)
@@ -188,6 +201,16 @@ def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
         f"the case needs a sandbox, and no sandbox is available ({'; '.join(reasons)}); or set `sandbox: local` (no "
         "isolation) in the run profile if you trust this agent"
     )
+
+
+def needs_taken_by(kind: SandboxKind) -> frozenset[Need]:
+    """Return what a case may ask of a sandbox of this kind."""
+    if kind == "docker":
+        return frozenset(get_args(Need))
+    provider: SandboxProvider | None = find_extension("sandbox", kind)
+    if provider is None:
+        return frozenset()
+    return provider.takes
 
 
 def _missing(kind: SandboxKind, settings: SandboxSettings, needs: SandboxNeeds) -> str | None:

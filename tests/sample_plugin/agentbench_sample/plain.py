@@ -20,7 +20,15 @@ from typing import IO, Any, Literal
 from uuid import uuid4
 
 from agentbench_sample.plain_process import MARK, PlainProcess, kill_marked
-from pytest_agentbench import ExecResult, SandboxProvider, SandboxSession, SandboxSpec, SharedFolder, Workspace
+from pytest_agentbench import (
+    ExecResult,
+    SandboxProvider,
+    SandboxRequest,
+    SandboxSession,
+    SandboxSpec,
+    SharedFolder,
+    Workspace,
+)
 
 
 class PlainSandbox(SharedFolder):
@@ -109,9 +117,9 @@ def read_ends(file: IO[bytes], most: int) -> tuple[str, bool]:
 class PlainSession(SandboxSession):
     """What a session has of them: one for each run."""
 
-    async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> PlainSandbox:
+    async def start(self, request: SandboxRequest) -> PlainSandbox:
         """Return a sandbox in the workspace."""
-        return PlainSandbox(spec, workspace)
+        return PlainSandbox(request.spec, request.workspace)
 
 
 class PlainProvider(SandboxProvider):
