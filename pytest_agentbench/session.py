@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_agentbench.reports.failure_lists import ShortLists
+from pytest_agentbench.session_control import SessionControl
 from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
-    from pytest_agentbench.distributed.control_socket import ControlSocket
     from pytest_agentbench.distributed.sharding import Sharding
     from pytest_agentbench.distributed.shares import ControllerLink
     from pytest_agentbench.engine.budget import Budget, Part, Spending
@@ -71,11 +71,8 @@ class SessionReport:
         self.ahead: RunAhead | None = None
         self.dry_run: DryRun | None = None
         self.link: ControllerLink | None = None
-        self.operate: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-        """Answers requests about the runs of the only process, which `collection.operations` describes."""
-        self.control: ControlSocket | None = None
+        self.control = SessionControl(self)
         self._planned = 0
-        self._first_concurrency = 0
         self.journal: Journal | None = None
         self.json_lines = _open_json_lines(config, settings, self.warnings.append)
         self.baseline = _read_baseline(config, settings)
@@ -166,8 +163,7 @@ class SessionReport:
         idle = self.sharding is not None and self.sharding.is_empty
         if idle and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             exitstatus = session.exitstatus = pytest.ExitCode.OK
-        if self.control is not None:
-            self.control.close()
+        self.control.close()
         if self.settings.dry_run:
             return  # the report of the last real session stays
         self.lost = self._count_unreported(session, exitstatus)
@@ -223,7 +219,7 @@ class SessionReport:
                 facts = {**self._facts, "warnings": [*self.warnings], "uncollected": [*self.uncollected]}
                 self.journal = Journal(self.settings.output, facts, self.warnings.append)
                 self.config.add_cleanup(self.journal.close)
-                self._open_control(self.journal)
+                self.control.open(self.journal, models, runs)
                 self._write_start(runs, models)
             self._planned = runs
             self.journal.plan(runs)
@@ -232,30 +228,12 @@ class SessionReport:
         if self.json_lines is None or self.journal is None:
             return
         session = None if self.journal.path is None else self.journal.path.stem
-        self.json_lines.start(session, self.started_at.isoformat(), models, runs, self.settings)
+        facts = {"socket": self.control.address, "variants": [*self.variants.get("variants", ())]}
+        self.json_lines.start(session, self.started_at.isoformat(), models, runs, self.settings, facts)
 
-    def _open_control(self, journal: Journal) -> None:
-        """Open the socket by which `agentbench sessions` operates the session, if the output folder can hold one."""
-        if journal.path is None:
-            return
-        from pytest_agentbench.distributed.control_socket import ControlSocket
-
-        with contextlib.suppress(OSError):  # the file system has no sockets: the session cannot be operated
-            self.control = ControlSocket(self.settings.output, journal.path.stem, self._answer)
-            self.config.add_cleanup(self.control.close)
-
-    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer a request of `agentbench sessions`, in the thread of the socket."""
-        from pytest_agentbench.distributed.control_socket import RequestRefused
-        from pytest_agentbench.distributed.live_session import LiveSession
-
-        if self.budget is None or (self.link is None and self.operate is None):
-            raise RequestRefused("too_late", "the session is starting; try again")
-        if not self._first_concurrency:
-            # Before any request that changes it: it bounds what a request may ask for
-            states = self._ask_processes({"do": "state"})
-            self._first_concurrency = max((state["concurrency"] for state in states), default=1)
-        facts = {
+    def describe_live(self) -> dict[str, Any]:
+        """Return the facts about the session while it runs, for `agentbench sessions`."""
+        return {
             "session": self.journal and self.journal.path and self.journal.path.stem,
             "process_id": os.getpid(),
             "started_at": self._facts["started_at"],
@@ -264,25 +242,6 @@ class SessionReport:
             "runs": self._planned,
             "reported": len(self.rows),
         }
-        stopping = self.drained or self.session.shouldstop or self.session.shouldfail or None
-        return LiveSession(
-            facts=facts,
-            budget=self.budget,
-            stopping=None if stopping is None else str(stopping),
-            ask=self._ask_processes,
-            book=lambda: self.spend("run", ()),
-            drain=self.drain,
-            warn=self.warnings.append,
-            concurrency=self._first_concurrency,
-            max_cost=self.settings.max_cost,
-        ).answer(request)
-
-    def _ask_processes(self, request: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the answers of the processes that make runs."""
-        if self.link is not None:
-            return self.link.ask(request)
-        assert self.operate is not None
-        return [self.operate(request)]
 
     def spend(self, part: Part, spendings: Sequence[Spending]) -> None:
         """Book usages of runs and judges. Start no further run once the budget is used up."""
@@ -546,6 +505,8 @@ class SessionReport:
         }
         if limited := self._sum_limited():
             end["rate_limits"] = limited
+        if self.control.changes:
+            end["changes"] = self.control.changes
         warnings = [*self.warnings]
         if self.link is not None:
             warnings += self.link.warnings

@@ -1,9 +1,11 @@
-"""`agentbench sessions [show | cancel RUN | drain | retune]`: sessions that run, their runs and limits."""
+"""`agentbench sessions`: the sessions that run, their runs, and requests that change them."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,14 @@ from pytest_agentbench.cli.output import printable, refuse_usage
 from pytest_agentbench.errors import ConfigError
 
 _RUNS_LISTED = 50
+_RUN_HELP = "the run's node id, the part of it after `::`, or its case id"
+_POLL_SECONDS = 1.0
+_NO_SESSION = 3
+"""Exit status if no session runs, so that scripts can tell it from a refused request."""
+
+
+class _NoSessionError(ConfigError):
+    """No session runs that could be operated."""
 
 
 @dataclass(frozen=True)
@@ -55,25 +65,48 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "user who started a session can list and operate it.",
     )
     commands = parser.add_subparsers(dest="sessions_command", metavar="COMMAND")
-    commands.add_parser("show", parents=[shared, printed, named], help="show the runs in flight and the limits")
+    reasoned = argparse.ArgumentParser(add_help=False)
+    reasoned.add_argument("--reason", metavar="TEXT", help="why, for the session's journal")
+    commands.add_parser("list", parents=[shared, printed], help="list the sessions, as without a command")
+    shown = commands.add_parser(
+        "show",
+        parents=[shared, printed, named],
+        help="show the runs in flight and the limits, or one run",
+        description="Show the runs in flight and the limits, or how far one run in flight is.",
+    )
+    shown.add_argument("run", metavar="RUN", nargs="?", help=_RUN_HELP)
+    shown.add_argument("--content", action="store_true", help="also show the end of the run's conversation")
+    commands.add_parser(
+        "follow",
+        parents=[shared, printed, named],
+        help="print each run when it is reported, until the session ends",
+    )
     cancelled = commands.add_parser(
         "cancel",
-        parents=[shared, named],
-        help="cancel one run in flight",
-        description="Cancel one run in flight. It is reported as skipped, cancelled by the user, and fails the session "
-        "as any run that was not made. The next session runs it.",
+        parents=[shared, named, reasoned],
+        help="cancel one run in flight, or all",
+        description="Cancel one run in flight, or all. A cancelled run is reported as skipped, cancelled by the user, "
+        "and fails the session as any run that was not made. The next session runs it.",
     )
-    cancelled.add_argument("run", metavar="RUN", help="the run's node id, the part of it after `::`, or its case id")
+    cancelled.add_argument("run", metavar="RUN", nargs="?", help=_RUN_HELP)
+    cancelled.add_argument("--all", action="store_true", help="cancel all runs in flight")
+    commands.add_parser(
+        "pause",
+        parents=[shared, named, reasoned],
+        help="start no more runs until `resume`",
+        description="Start no more runs until `agentbench sessions resume`. Runs in flight go on.",
+    )
+    commands.add_parser("resume", parents=[shared, named, reasoned], help="start runs again after `pause`")
     commands.add_parser(
         "drain",
-        parents=[shared, named],
+        parents=[shared, named, reasoned],
         help="start no more runs",
         description="Start no more runs. Those in flight end and are reported, and the session fails, because runs are "
         "missing. The next session makes them.",
     )
     retuned = commands.add_parser(
         "retune",
-        parents=[shared, named],
+        parents=[shared, named, reasoned],
         help="change the number of runs in flight and the limit of cost",
         description="Change limits of a session while it runs, in place of its options and profiles. Runs in flight "
         "are not interrupted. A limit of cost that the session began with cannot be raised, and the number of runs in "
@@ -101,28 +134,116 @@ def _parse_money(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run one of them: 0 all is well, 1 there is no such session or run, 2 wrong usage."""
+    """Run one of them: 0 all is well, 1 the request is refused, 2 wrong usage, 3 no session runs."""
+    try:
+        return _run(args)
+    except _NoSessionError as error:
+        print(printable(f"agentbench sessions: {error}"), file=sys.stderr)
+        return _NO_SESSION
+
+
+def _run(args: argparse.Namespace) -> int:
     outputs = getattr(args, "output", [Path("outputs")])
     as_json = getattr(args, "json", False)
-    if args.sessions_command is None:
+    if args.sessions_command in (None, "list"):
         _list(_find_live(outputs), outputs, as_json=as_json)
         return 0
     if args.sessions_command == "retune" and args.concurrency is None and args.max_cost is None:
         return refuse_usage("sessions retune", "name a limit: --concurrency N or --max-cost USD")
+    if args.sessions_command == "cancel" and args.all == (args.run is not None):
+        return refuse_usage("sessions cancel", "name a run, or --all")
     live = _choose(_find_live(outputs), outputs, args.session)
-    if args.sessions_command == "show":
+    if args.sessions_command == "show" and args.run is not None:
+        _show_run(_ask(live, {"do": "show", "run": args.run, "content": args.content}), as_json=as_json)
+    elif args.sessions_command == "show":
         _show(live, as_json=as_json)
-    elif args.sessions_command == "cancel":
-        cancelled = _ask(live, {"do": "cancel", "run": args.run})["cancelled"]
-        print(printable(f"{cancelled}: is being cancelled"))
-    elif args.sessions_command == "drain":
-        _ask(live, {"do": "drain"})
-        print(printable(f"{live.name}: starts no more runs"))
+    elif args.sessions_command == "follow":
+        _follow(live, as_json=as_json)
     else:
-        request = {"do": "retune", "concurrency": args.concurrency, "max_cost": args.max_cost}
-        for text in _ask(live, request)["warnings"]:
-            print(printable(text))
+        _change(live, args)
     return 0
+
+
+def _change(live: _Live, args: argparse.Namespace) -> None:
+    """Send a request that changes the session, and print what it does."""
+    request: dict[str, Any] = {"do": args.sessions_command}
+    if args.reason is not None:
+        request["reason"] = args.reason
+    if args.sessions_command == "cancel":
+        request |= {"all": True} if args.all else {"run": args.run}
+    elif args.sessions_command == "retune":
+        request |= {"concurrency": args.concurrency, "max_cost": args.max_cost}
+    answer = _ask(live, request)
+    for nodeid in answer.get("cancelled", ()):
+        print(printable(f"{nodeid}: is being cancelled"))
+    for text in answer.get("warnings", ()):
+        print(printable(text))
+    if args.sessions_command in _DONE:
+        print(printable(f"{live.name}: {_DONE[args.sessions_command]}"))
+
+
+_DONE = {
+    "pause": "starts no more runs until `agentbench sessions resume`",
+    "resume": "starts runs again",
+    "drain": "starts no more runs",
+}
+
+
+def _follow(live: _Live, *, as_json: bool) -> None:
+    """Print the reported runs, and new ones each second, until the session has ended."""
+    printed: set[str] = set()
+    following = 0
+    while True:
+        try:
+            answer = _ask(live, {"do": "follow", "from": following})
+        except ConfigError:
+            if live.state is None:
+                raise
+            _print_records(_list_last_records(live), printed, as_json=as_json)
+            return
+        _print_records(answer["records"], printed, as_json=as_json)
+        following = answer["next"]
+        if not answer["records"]:
+            time.sleep(_POLL_SECONDS)
+
+
+def _list_last_records(live: _Live) -> list[dict[str, Any]]:
+    """Return the records of all runs from the report of the session, which has ended; [] without its report."""
+    from pytest_agentbench.distributed.live_session import describe_row
+    from pytest_agentbench.reports.reading import read_report
+
+    assert live.state is not None
+    try:
+        report = read_report(live.output / "report.json")
+    except ConfigError:
+        return []
+    if report["session"]["started_at"] != live.state["started_at"]:
+        return []
+    return [describe_row(row) for row in report["runs"]]
+
+
+def _print_records(records: list[dict[str, Any]], printed: set[str], *, as_json: bool) -> None:
+    """Print the records of runs that are not `printed` yet."""
+    for record in records:
+        if record["nodeid"] in printed:
+            continue
+        printed.add(record["nodeid"])
+        text = json.dumps(record) if as_json else printable(f"{record['outcome']:>8}  {record['nodeid']}")
+        print(text, flush=True)
+
+
+def _show_run(run: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(run))
+        return
+    print(printable(f"{run['nodeid']}: {run.get('seconds', 0):.1f} s, {run.get('phase', 'ended')}"))
+    if "requests" in run:
+        tokens = "unknown" if run["tokens"] is None else f"{run['tokens']:,}"
+        print(f"{run['requests']} model replies, {tokens} tokens, {run['tool_calls']} tool calls")
+        if run["last_tools"]:
+            print(printable(f"last tools: {', '.join(run['last_tools'])}"))
+    for message in run.get("messages", ()):
+        print(printable(f"{message['role']}: {message['text']}"))
 
 
 def _find_live(outputs: list[Path]) -> list[_Live]:
@@ -160,7 +281,7 @@ def _choose(sessions: list[_Live], outputs: list[Path], name: str | None) -> _Li
     if matches:
         raise ConfigError(f"found {len(matches)} sessions in {folders}; name one with --session: {listed}")
     wanted = "session" if name is None else f"session {name!r}"
-    raise ConfigError(f"found no {wanted} that runs and writes to {folders}; running are: {listed}")
+    raise _NoSessionError(f"found no {wanted} that runs and writes to {folders}; running are: {listed}")
 
 
 def _ask(live: _Live, request: dict[str, Any]) -> dict[str, Any]:
@@ -193,6 +314,8 @@ def _show(live: _Live, *, as_json: bool) -> None:
     limits = live.state["limits"]
     cost = "no limit of cost" if limits["max_cost"] is None else f"at most ${limits['max_cost']:.4f}"
     print(f"process {live.state['process_id']}: up to {limits['concurrency']} runs in flight, {cost}")
+    if live.state["paused"]:
+        print("paused: starts no more runs until `agentbench sessions resume`")
     if live.state["stopping"] is not None:
         print(printable(f"starts no more runs: {live.state['stopping']}"))
     longest_first = sorted(live.state["in_flight"], key=lambda run: -run["seconds"])

@@ -3,7 +3,7 @@
 A session has one socket, `.control/NAME.sock` in its output folder, where NAME is the name of its journal. A client
 sends one line, a JSON object, and gets one line back:
 
-    {"v": 1, "do": "cancel", "run": "refund[gpt4o]"}  ->  {"v": 1, "ok": true, "cancelled": "..."}
+    {"v": 1, "id": 7, "do": "cancel", "run": "refund[gpt4o]"}  ->  {"v": 1, "id": 7, "ok": true, "cancelled": ["..."]}
                                           ->  {"v": 1, "ok": false, "error": {"kind": "not_found", "message": "..."}}
 
 Only the user who runs the session can open it: the folder has mode 0700, the socket 0600, and both ends look at the
@@ -31,7 +31,9 @@ from pytest_agentbench.reports.journal import is_held
 
 FOLDER = ".control"
 """The folder of sockets below the output folder."""
-_SUFFIX = ".sock"
+_SUFFIX, _FACTS_SUFFIX = ".sock", ".json"
+_MOST_CLIENTS = 8
+"""Connections at the same time; further ones are closed."""
 _SECONDS = 10.0
 """Seconds for which one end waits for the other."""
 _MAX_REQUEST, _MAX_REPLY = 2**16, 2**24
@@ -52,14 +54,17 @@ class RequestRefused(Exception):
 
 
 class ControlSocket:
-    """The session's end: a daemon thread that waits for clients, and answers one after the other by `answer`.
+    """The session's end: a daemon thread that waits for clients, and one for each of up to `_MOST_CLIENTS` of them.
 
-    `answer` is called in that thread. Its errors are sent to the client.
+    `answer` is called by one thread at a time. Its errors are sent to the client. `facts` are written next to the
+    socket, in `NAME.json`, for programs that look for sessions.
     """
 
-    def __init__(self, output: Path, name: str, answer: Answer) -> None:
+    def __init__(self, output: Path, name: str, answer: Answer, facts: Mapping[str, Any]) -> None:
         """Open the socket of the session `name`. Raises OSError if that is impossible here."""
         self._answer, self._over = answer, threading.Event()
+        self._answering, self._clients = threading.Lock(), threading.BoundedSemaphore(_MOST_CLIENTS)
+        self.path = (output / FOLDER / (name + _SUFFIX)).absolute()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._name = name + _SUFFIX
         self._folder = -1
@@ -70,7 +75,8 @@ class ControlSocket:
             _remove_stale(output, self._folder)
             self._listener.bind(_name_address(output, self._folder, self._name))
             os.chmod(self._name, 0o600, dir_fd=self._folder)
-            self._listener.listen(8)
+            self._listener.listen(_MOST_CLIENTS)
+            self._describe({"v": VERSION, **facts, "socket": str(self.path)})
         except BaseException:
             self.close()
             raise
@@ -85,8 +91,9 @@ class ControlSocket:
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
         self._listener.close()
         if self._folder >= 0:
-            with contextlib.suppress(OSError):
-                os.unlink(self._name, dir_fd=self._folder)
+            for name in (self._name, self._facts_name):
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=self._folder)
             os.close(self._folder)
 
     def _serve(self) -> None:
@@ -96,21 +103,46 @@ class ControlSocket:
             except OSError:  # closed, or no descriptor is free for a while
                 self._over.wait(1)
                 continue
+            if self._clients.acquire(blocking=False):
+                threading.Thread(target=self._serve_client, args=(connection,), daemon=True).start()
+            else:
+                connection.close()
+
+    def _serve_client(self, connection: socket.socket) -> None:
+        """Answer one request, and close the connection. A client that sends nothing costs `_SECONDS`."""
+        try:
             with connection, contextlib.suppress(OSError, ValueError, RecursionError):
                 connection.settimeout(_SECONDS)
                 if _is_own(connection):
                     _send(connection, self._reply(_receive(connection, _MAX_REQUEST)))
+        finally:
+            self._clients.release()
+
+    @property
+    def _facts_name(self) -> str:
+        return self._name.removesuffix(_SUFFIX) + _FACTS_SUFFIX
+
+    def _describe(self, facts: Mapping[str, Any]) -> None:
+        """Write the session's facts next to the socket, for this user alone."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with open(os.open(self._facts_name, flags, 0o600, dir_fd=self._folder), "w", encoding="utf-8") as file:
+            file.write(json.dumps(facts) + "\n")
 
     def _reply(self, request: dict[str, Any]) -> dict[str, Any]:
+        identity = {"id": request.pop("id")} if "id" in request else {}
+        return {"v": VERSION, **identity, **self._find_reply(request)}
+
+    def _find_reply(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
             if (version := request.pop("v", None)) != VERSION:
                 raise RequestRefused("bad_request", f"v: found {version!r}, expected {VERSION}")
-            return {"v": VERSION, "ok": True, **self._answer(request)}
+            with self._answering:
+                return {"ok": True, **self._answer(request)}
         except RequestRefused as refusal:
             kind, message = refusal.kind, str(refusal)
         except Exception as error:  # noqa: BLE001  # a client's request must not end the session's control
             kind, message = "broken", f"the session cannot answer: {error!r}"
-        return {"v": VERSION, "ok": False, "error": {"kind": kind, "message": message}}
+        return {"ok": False, "error": {"kind": kind, "message": message}}
 
 
 def ask_session(output: Path, name: str, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,7 +165,7 @@ def ask_session(output: Path, name: str, request: Mapping[str, Any]) -> dict[str
     if answer.get("ok") is not True:
         error = answer.get("error") or {}
         raise RequestRefused(error.get("kind", "broken"), str(error.get("message", "it sent no answer")))
-    return {field: value for field, value in answer.items() if field not in ("v", "ok")}
+    return {field: value for field, value in answer.items() if field not in ("v", "id", "ok")}
 
 
 def _open_folder(output: Path) -> int:
@@ -155,7 +187,8 @@ def _name_address(output: Path, folder: int, name: str) -> str:
 def _remove_stale(output: Path, folder: int) -> None:
     """Remove sockets of sessions that were killed: nobody holds the locks of their journals."""
     for name in os.listdir(folder):
-        if name.endswith(_SUFFIX) and not is_held(output / JOURNALS / f"{name.removesuffix(_SUFFIX)}.journal"):
+        session, dot, suffix = name.rpartition(".")
+        if dot + suffix in (_SUFFIX, _FACTS_SUFFIX) and not is_held(output / JOURNALS / f"{session}.journal"):
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=folder)
 

@@ -464,8 +464,10 @@ async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
                     preparation.record(context.trace)
                 limit = run_limit(plan.run_profile, run_plan.runner)
                 around = partial(set_environment, attempt.services, context) if is_serial(run_plan) else nullcontext
+                attempt.services.in_flight[attempt.job] = context
                 end = await run_until_end(run_plan.runner, context, limit, tape, around)
         finally:
+            attempt.services.in_flight.pop(attempt.job, None)
             await context.stop_servers()
             if attempt.live_graders:
                 lent.push_async_callback(context.stop_sandbox)

@@ -67,8 +67,8 @@ class LookAhead:
         running, but parked: it waits for a batch and does not count as in flight
 
     Owners: both threads use `done` (atomic operations of a dictionary), `at`, `starved`, `window`, `batch`, `stopped`,
-    `drained`, `over` and `ending` (single assignments). All other state belongs to the engine's thread; other threads
-    change it by `post`.
+    `drained`, `held`, `over` and `ending` (single assignments). All other state belongs to the engine's thread; other
+    threads change it by `post`.
 
     Failures: `_guard` surrounds every step on the loop, and every waiter polls `over`. So a broken engine is an error
     of each pending item and never a session that hangs. A job is "not run" only after `drain`, `halt`, `finish`
@@ -94,6 +94,7 @@ class LookAhead:
         self.closed = False
         self.stopped: str | None = None
         self.drained: str | None = None
+        self.held = False
         self.grace = 5.0
         self.waiting: dict[Hashable, deque[Job]] = {}
         self.suspects: deque[int] = deque()
@@ -107,6 +108,7 @@ class LookAhead:
         self.died: BaseException | None = None
         self.death = ""
         self.asked = 0  # items that wait for an answer
+        self.delayed: list[tuple[Job, Any, bool, queue.SimpleQueue[Result]]] = []  # demands while runs are held
         self.runners: dict[Hashable, Any] = {}
         self.running: dict[Job, _Flight] = {}
         self.parked: dict[asyncio.Task[Any], int] = {}
@@ -154,6 +156,17 @@ class LookAhead:
     def drain(self, reason: str) -> None:
         """Start no further run. Runs in flight end, and their results can still be taken."""
         self.drained = self.drained or reason
+        if self.held:
+            self.post(self._release)
+
+    def hold(self) -> None:
+        """Start no further run until `go_on`. Runs in flight go on, and items wait for theirs."""
+        self.held = True
+
+    def go_on(self) -> None:
+        """Start runs again."""
+        self.held = False
+        self.post(self._release)
 
     def halt(self, reason: str) -> None:
         """Start no further run and cancel runs in flight. Results that are done can still be taken."""
@@ -278,13 +291,22 @@ class LookAhead:
             self.died = self.died or error
             self.loop.stop()
 
+    def _release(self) -> None:
+        """Take up the demands that came while runs were held."""
+        delayed, self.delayed = self.delayed, []
+        for demand in delayed:
+            self._demand(*demand)
+        self._pump()
+
     def _cancel(self) -> None:
         self.waiting.clear()
+        self._release()
         for flight in self.running.values():
             flight.task.cancel()
 
     def _finish(self, seconds: float, on_idle: Callable[[], None]) -> None:
         self.waiting.clear()
+        self._release()
         self.on_idle = on_idle
         for job, flight in self.running.items():
             flight.calls.end(is_free=job.is_free)
@@ -311,6 +333,9 @@ class LookAhead:
         if flight is None or flight.runner is not runner:  # not started, or started with another runner
             if self.drained:
                 answer.put(self._result_without_run(job, runner))
+                return
+            if self.held:
+                self.delayed.append((job, runner, shared, answer))
                 return
             with contextlib.suppress(KeyError, ValueError):
                 self.waiting[job.start_group].remove(job)
@@ -344,7 +369,7 @@ class LookAhead:
         if not self.asked and self.done and self._is_busy():
             return  # pytest has enough to do until it asks again
         while len(self.running) - len(self.parked) < self.concurrency and not (
-            self.stopped or self.drained or self.over
+            self.stopped or self.drained or self.held or self.over
         ):
             heads = [jobs for group, jobs in self.waiting.items() if jobs and self._may_start(group)]
             # By pytest's order over all groups: the run that pytest needs next must not wait behind later ones

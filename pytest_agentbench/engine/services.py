@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.judging.asking import JudgeBackend
     from pytest_agentbench.models.client import Provider
     from pytest_agentbench.models.routes import Cassettes
+    from pytest_agentbench.runners.base import RunContext
     from pytest_agentbench.runners.gateway.listener import Listener
     from pytest_agentbench.tools.base import Search, Tool
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
@@ -267,7 +268,8 @@ class Services(GradingServices):
     `workspaces` returns the owner of the runs' folders. Cassettes get `cassette_mode` and `session_id`. `batched`
     allows batches of requests. `without_tools` maps the id() of a plan to the reason why its model gets no requests
     with tools. Runs that change this process (environment variables) hold `process_lock` exclusively. `differing`
-    counts stored verdicts that a recomputation no longer confirms. `makes_runs` is True if the last run was made and
+    counts stored verdicts that a recomputation no longer confirms. `in_flight` are the runs whose agent works now, for
+    `agentbench sessions show`. `makes_runs` is True if the last run was made and
     not found in the store.
     """
 
@@ -283,6 +285,7 @@ class Services(GradingServices):
     differing: int = 0
     makes_runs: bool = False
     without_tools: dict[int, str] = field(default_factory=dict)
+    in_flight: dict[Job, RunContext] = field(default_factory=dict)
     stops: ModelStops = field(init=False)
     process_lock: SharedExclusiveLock = field(default_factory=SharedExclusiveLock)
     _sandboxes: Sandboxes | None = None

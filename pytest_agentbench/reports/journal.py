@@ -124,6 +124,10 @@ class Journal:
             self._progress = progress
             self._write("progress", ended=ended, in_flight=in_flight, running=progress[2])
 
+    def change(self, change: Mapping[str, Any]) -> None:
+        """Note a request that changed the session while it ran."""
+        self._write("change", **change)
+
     def row(self, row: Mapping[str, Any], at: int, spent_usd: Mapping[str, Any]) -> KeptRow:
         """Append the row of a reported run, or its replacement. Return the row, whose text is now in the journal."""
         text = encode_row(row)

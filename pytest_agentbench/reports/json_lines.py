@@ -56,8 +56,19 @@ class JsonLines:
             reason = f"{path}: cannot be written: {error.strerror or error}"
             raise pytest.UsageError(f"--agentbench-json-lines: {reason}") from None
 
-    def start(self, session: str | None, started_at: str, models: Sequence[str], runs: int, settings: Settings) -> None:
-        """Write the `start` record. `session` is the id of the session, None without a journal."""
+    def start(
+        self,
+        session: str | None,
+        started_at: str,
+        models: Sequence[str],
+        runs: int,
+        settings: Settings,
+        facts: Mapping[str, Any],
+    ) -> None:
+        """Write the `start` record. `session` is the id of the session, None without a journal.
+
+        `facts` are `socket`, the path of the session's socket, and `variants`, their names.
+        """
         self._runs = runs
         self._began = self._told = time.monotonic()
         self._write(
@@ -69,6 +80,8 @@ class JsonLines:
             output=sendable(str(settings.output)),
             models=[sendable(model) for model in models],
             runs=runs,
+            variants=facts["variants"],
+            socket=None if facts["socket"] is None else sendable(facts["socket"]),
             settings={name: getattr(settings, name) for name in _SETTINGS},
         )
 
