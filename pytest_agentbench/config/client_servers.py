@@ -98,7 +98,7 @@ def read_client_servers(document: Document) -> ServerDeclarations | None:
     if not declaring:
         return None
     folder = document.path.absolute().parent
-    file = validate(Document(document.path, document.text, declaring), _ClientFile, Scope(str(folder)))
+    file = validate(replace(document, data=declaring), _ClientFile, Scope(str(folder)))
     if len(file.servers) + len(file.mcp_servers) > _MOST_SERVERS:
         raise ConfigError(f"{document.path}:1:1: found more than {_MOST_SERVERS:,} servers")
     document = _compose(document)
@@ -131,6 +131,8 @@ def _declares_servers(data: Any, key: str) -> bool:
 
 def _compose(document: Document) -> Document:
     """Return the document with the places of its values, for which a JSON file is read as YAML, which most are."""
+    if document.place is not None:
+        return document
     try:
         return parse_yaml(document.text, document.path)
     except ConfigError:
@@ -220,6 +222,7 @@ def _read_header(name: str, value: str) -> str:
 _PLACES = {
     "workspaceFolder": lambda folder: str(_find_workspace(folder)),
     "workspaceFolderBasename": lambda folder: _find_workspace(folder).name,
+    "CLAUDE_PLUGIN_ROOT": lambda folder: str(folder),
     "userHome": lambda folder: os.path.expanduser("~"),
     "pathSeparator": lambda folder: os.sep,
     "/": lambda folder: os.sep,
