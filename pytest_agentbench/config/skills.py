@@ -91,7 +91,7 @@ def read_skill(folder: Path) -> Skill:
     """Return the skill of a folder. Raises ConfigError."""
     path = folder / SKILL_FILE
     files = tuple(sorted(_hash_files(folder), key=lambda file: file.path))  # first, because it refuses links
-    front, _ = _split(read_bytes(path, MOST_TEXT), path)
+    front, _ = split_front_matter(read_bytes(path, MOST_TEXT), path)
     document = parse_yaml(front, path)
     if not isinstance(document.data, dict):
         raise ConfigError(f"{path}:1:1: found no keys between the lines '---', expected name and description")
@@ -102,7 +102,7 @@ def read_skill(folder: Path) -> Skill:
 def read_instructions(skill: Skill) -> str:
     """Return the text of a skill below its front matter. Raises ConfigError if the file has changed."""
     file = next(file for file in skill.files if file.path == SKILL_FILE)
-    _, body = _split(read_skill_file(skill, file), skill.folder / SKILL_FILE)
+    _, body = split_front_matter(read_skill_file(skill, file), skill.folder / SKILL_FILE)
     return body.decode("utf-8", "replace").strip()
 
 
@@ -116,7 +116,7 @@ def read_skill_file(skill: Skill, file: SkillFile) -> bytes:
     return content
 
 
-def _split(text: bytes, path: Path) -> tuple[bytes, bytes]:
+def split_front_matter(text: bytes, path: Path) -> tuple[bytes, bytes]:
     """Return the front matter, with the line before it so that its lines keep their numbers, and the rest."""
     match = re.match(rb"(?:\xef\xbb\xbf)?(---[ \t]*\r?\n.*?)^---[ \t]*(?:\r?\n|\Z)", text, re.DOTALL | re.MULTILINE)
     if match is None:

@@ -44,6 +44,8 @@ from pytest_agentbench.records.run import RunArtifact, Usage
 from pytest_agentbench.store.output_folder import JUDGEMENTS
 
 if TYPE_CHECKING:
+    from pytest_agentbench.engine.grading import GradingServices
+    from pytest_agentbench.engine.job import Plan
     from pytest_agentbench.judging.asking import Judgement
     from pytest_agentbench.models.tape import Tape
 
@@ -259,7 +261,8 @@ async def measure_all(attempt: Attempt, artifact: RunArtifact) -> list[MetricRes
         if spec.name in asking:
             if not is_judged(case, artifact):
                 return _unasked(spec, artifact.status)
-            return await measure_async(spec, reference, output, metrics, _context(attempt))
+            context = make_metric_context(services, attempt.plan, case, attempt.tape)
+            return await measure_async(spec, reference, output, metrics, context)
         if spec.name in long:
             return await services.threads.run(partial(plain, spec))
         return plain(spec)
@@ -280,13 +283,13 @@ def _asks(services: Services, spec: MetricSpec) -> bool:
     return function is not None and asks_model(function)
 
 
-def _context(attempt: Attempt) -> MetricContext:
-    services = attempt.services
-    model_store = attempt.plan.model_store
+def make_metric_context(services: GradingServices, plan: Plan, case: Case, tape: Tape | None) -> MetricContext:
+    """Return the resources of a metric, or a grader, that asks a model for votes on a run of the case."""
+    model_store = plan.model_store
     return MetricContext(
-        case_id=attempt.case.case_id,
-        question=question_of(attempt.case),
-        client=lambda name: services.client(attempt.plan.judge_model(name), attempt.tape),
+        case_id=case.case_id,
+        question=question_of(case),
+        client=lambda name: services.client(plan.judge_model(name), tape),
         redactor=model_store.redactor,
         cache=Path(model_store.output, JUDGEMENTS),
         anew=None if services.reuse_evaluations else services.asked_anew,
@@ -351,7 +354,8 @@ async def evaluate(attempt: Attempt) -> None:
         for grader in graders:
             grade = find_live_grade(grader, artifact)
             if grade is None:
-                request = GradeRequest(services, job, case, artifact, tuple(metrics), judged, tape)
+                workspace = attempt.result.workspace
+                request = GradeRequest(services, job, case, artifact, tuple(metrics), judged, tape, workspace=workspace)
                 grade = await grader.grade(request)
             grades[grader] = grade
             metrics += grade.metrics

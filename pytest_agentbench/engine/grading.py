@@ -122,8 +122,9 @@ class GradingServices:
 class GradeRequest(NamedTuple):
     """A finished run to grade, with the results of its metrics and judges; `judged` is None if no judge was asked.
 
-    `tape` is the run's cassette, through which models are asked, if there is one. A grader that `wants_sandbox` gets
-    the run's sandbox and workspace as the agent left them, and no results: metrics and judges come later.
+    `tape` is the run's cassette, through which models are asked, if there is one. `workspace` is the run's folder as
+    the agent left it, None if the run made none. A grader that `wants_sandbox` also gets the run's sandbox, and no
+    results: metrics and judges come later.
     """
 
     services: GradingServices

@@ -55,8 +55,21 @@ async def llm_judgement(
         raise ValueError("the reference answer is empty: there is nothing to compare the answer with")
     from pytest_agentbench.judging.correctness import answer_messages
 
-    client = context.client(model)
     messages = answer_messages(context.question, ground_truth, prediction, compat)
+    return await take_votes(context.client(model), messages, context, repetitions, compat)
+
+
+async def take_votes(
+    client: ChatClient,
+    messages: list[dict[str, str]],
+    context: MetricContext,
+    repetitions: int,
+    compat: Literal["v1"] | None = None,
+) -> Measured:
+    """Return 1 if most of the votes on a question are `correct`, else 0, with the details of `llm_judgement`.
+
+    Raises JudgeError if no vote was received.
+    """
     if context.redactor is not None:
         messages = context.redactor.value(messages)
     votes = await asyncio.gather(

@@ -100,7 +100,7 @@ def _make_case(path: Path, file: TestCaseFile, root: ConfigRoot, scope: Scope) -
         runner=file.runner,
         messages=messages,
         turns=_messages(file.input.turns, scope),
-        attachments=tuple(_attachment(name, scope) for name in file.input.attachments),
+        attachments=tuple(make_attachment(name, scope) for name in file.input.attachments),
         context=file.input.context,
         tools=named_tools(file.input.context),
         mcp_servers=servers,
@@ -242,7 +242,8 @@ def _decoded(text: bytes, path: Path) -> str:
         raise ConfigError(message) from error
 
 
-def _attachment(name: str, scope: Scope) -> Attachment:
+def make_attachment(name: str, scope: Scope) -> Attachment:
+    """Return an attachment of a case. Raises ValueError for a path that leaves the scope, ConfigError."""
     path = resolve_file(name, scope)
     try:
         with open_file(path, MAX_RECORD) as file:
