@@ -118,9 +118,17 @@ class CaseReports:
     """The hooks that give items their rows, in every process that runs items of cases."""
 
     def __init__(
-        self, workspaces: Callable[[], Workspaces], repetitions: Callable[[Plan], int], streams: Streams, *, keep: bool
+        self,
+        workspaces: Callable[[], Workspaces],
+        repetitions: Callable[[Plan, int], int],
+        streams: Streams,
+        *,
+        keep: bool,
     ) -> None:
-        """`repetitions` returns the number of repetitions of a plan. With `keep`, workspaces of failed runs stay."""
+        """`repetitions` returns the number of repetitions of a plan, at least the given ones.
+
+        With `keep`, workspaces of failed runs stay.
+        """
         self.workspaces = workspaces
         self.repetitions = repetitions
         self.streams = streams
@@ -141,7 +149,8 @@ class CaseReports:
         """
         job = item.stash[JOB]
         if job.plan.predictions is None:  # there is one answer, and no other to be had
-            item.stash[JOB] = replace(job, repetition=job.repetition + self.repetitions(job.plan))
+            planned = self.repetitions(job.plan, job.least_repetitions)
+            item.stash[JOB] = replace(job, repetition=job.repetition + planned)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -229,7 +229,8 @@ class Job:
 
     `rank` is the place in pytest's order, from 1. `start_group` is the StartGroup (in tests any hashable value), None
     until the session has grouped its jobs. With `by_hand` a hand-written test decides the run, so that the case needs
-    no check, metric or judge. `judges` are the models that the case's metrics ask.
+    no check, metric or judge. `judges` are the models that the case's metrics ask. `least_repetitions` are those that
+    the case's file asks for.
     """
 
     case_id: str
@@ -241,6 +242,7 @@ class Job:
     start_group: Hashable = None
     by_hand: bool = False
     judges: tuple[Model, ...] = ()
+    least_repetitions: int = 1
 
     def make_case(self) -> Case:
         """Return the case as the plan runs it: with the changes of its variant and the plan's agent.

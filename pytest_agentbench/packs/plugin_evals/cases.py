@@ -92,7 +92,8 @@ class OpenedEval(OpenedSource):
     def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
         """Yield the case."""
         case = self.case
-        yield SourceCase(case.case_id, case.tags, case.path, case.line, lambda: case)
+        runs = self.folder.keys.runs
+        yield SourceCase(case.case_id, case.tags, case.path, case.line, lambda: case, repetitions=runs)
 
     def row_notes(self) -> Iterator[str]:
         """Yield the parts of the folder that are left out."""

@@ -103,7 +103,7 @@ def test_patterns_of_paths_match_names_and_folders() -> None:
 def write_eval(bench: Bench) -> None:
     """Write a case with three graders, of which `number` has half of the weight."""
     write_plugin(bench)
-    write_prompt(bench)
+    write_prompt(bench, runs=1)
     write_grader(bench, "number", type="regex", pattern=r"25\.4", weight=2)
     write_grader(bench, "skill", type="tool_used", tool="Skill")
     write_grader(bench, "short", "The answer is short.", type="llm")
@@ -138,13 +138,13 @@ def test_graders_of_the_skill_count_in_no_arm_of_a_comparison(bench: Bench) -> N
 def test_the_scaffold_script_and_files_of_the_workspace_are_seen(bench: Bench) -> None:
     write_plugin(bench)
     bench.write("cases/units/evals/convert/make.sh", "echo inches > given.txt")
-    write_prompt(bench, context={"scaffold_script": "make.sh"})
+    write_prompt(bench, runs=2, context={"scaffold_script": "make.sh"})
     write_grader(bench, "given", type="regex", pattern="inches", target={"source": "file", "path": "given.txt"})
     write_grader(bench, "none", type="regex", pattern="a", target={"source": "file", "path": "gone.txt"}, weight=0)
     write_grader(bench, "new", type="file_exists", path="given.txt", exists=False)
     write_script(bench, {"content": "25.4 cm"})
     bench.profile("local", sandbox="local")
     finished = bench.run("cases", "--model", "demo", "--agentbench-run-profile", "local")
-    row = finished.runs["convert[demo]"]
+    row = finished.runs["convert[demo-r2]"]
     assert (row["outcome"], row["metrics"]) == ("passed", {"graders": 1.0}), finished.text
     assert "gone.txt does not exist in the workspace" in str(row["plugin_eval"])
