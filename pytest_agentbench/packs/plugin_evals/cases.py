@@ -20,6 +20,7 @@ from pytest_agentbench.packs.plugin_evals.files import (
     read_eval_folder,
     resolve_folder_in,
 )
+from pytest_agentbench.packs.plugin_evals.mocks import read_mocks
 from pytest_agentbench.packs.plugin_evals.records import PART, PluginEval
 from pytest_agentbench.records.case import Attachment, Case, CaseCommand, McpServer, Message, RunnerSpec, legal_id
 from pytest_agentbench.records.skills import Skill
@@ -101,6 +102,9 @@ class OpenedEval(OpenedSource):
 
     def _make_case(self) -> Case:
         keys = self.folder.keys
+        mocks = [*read_mocks(self.path.parent, self.scope)]
+        mocked: dict[str, McpServer | None] = {mock.name: mock.server for mock in mocks}
+        tools = tuple(f"mcp__{mock.name}__{tool}" for mock in mocks for tool in mock.tools)
         metadata: dict[str, Any] = {"description": keys.description, "expected_outcome": keys.expected_outcome}
         case = Case(
             case_id=legal_id(keys.name or self.path.parent.name),
@@ -112,8 +116,8 @@ class OpenedEval(OpenedSource):
             attachments=tuple(self._list_attachments()),
             setup=self._make_setup(),
             skills=_join_skills(self.path, self.plugins),
-            mcp_servers=_join_servers(self.path, self.plugins),
-            parts={PART: PluginEval(graders=self.folder.graders)},
+            mcp_servers=_join_servers(self.path, self.plugins) | mocked,
+            parts={PART: PluginEval(graders=self.folder.graders, mock_tools=tools)},
             report_only=not self.folder.graders,
         )
         metadata["left_out"] = self.left_out

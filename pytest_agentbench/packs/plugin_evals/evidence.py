@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from pytest_agentbench.packs.plugin_evals.mock_server import BROKEN
 from pytest_agentbench.packs.plugin_evals.records import SKILL_TOOL, FileTarget, Target, ToolCalls
 from pytest_agentbench.records.run import (
     WORKSPACE_NOTE,
@@ -24,7 +25,6 @@ from pytest_agentbench.workspaces.workspace import Workspace
 
 _PORTABLE = {"Bash": "shell", "Read": "read", "Write": "write", "Edit": "edit"}
 """Claude Code's tools with a portable name, by which other programs have an equal tool."""
-_MOCK_PREFIX = "mcp__"
 
 
 class NoTargetError(Exception):
@@ -105,7 +105,7 @@ class RunEvidence:
         for event in self.artifact.trace:
             if not isinstance(event, ToolCallEvent):
                 continue
-            is_same = event.name == wanted.tool
+            is_same = wanted.tool in (event.name, _name_as_claude(event.name))
             is_equal = portable is not None and names.get(event.name) == portable
             if is_equal and not is_same and wanted.input_match is not None:
                 raise NotComparableError(
@@ -135,8 +135,24 @@ class RunEvidence:
 
     def _mock_calls(self) -> Iterator[dict[str, Any]]:
         for event in self.artifact.trace:
-            if isinstance(event, ToolCallEvent) and event.name.removeprefix(_MOCK_PREFIX) in self.mock_tools:
-                yield {"tool": event.name, "input": event.arguments or {}}
+            if isinstance(event, ToolCallEvent) and (name := _name_as_claude(event.name)) in self.mock_tools:
+                yield {"tool": name, "input": event.arguments or {}}
+
+    def list_broken_mocks(self) -> list[str]:
+        """Return the answers of mocks to calls that they do not expect."""
+        return [
+            event.content
+            for event in self.artifact.trace
+            if isinstance(event, ToolResultEvent)
+            and _name_as_claude(event.name) in self.mock_tools
+            and event.content.startswith(BROKEN)
+        ]
+
+
+def _name_as_claude(name: str) -> str:
+    """Return the name of an MCP server's tool (`SERVER:TOOL`) as Claude Code has it; other names as they are."""
+    server, separator, tool = name.partition(":")
+    return f"mcp__{server}__{tool}" if separator else name
 
 
 def _write_json(value: Any) -> str:

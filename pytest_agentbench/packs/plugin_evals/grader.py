@@ -65,6 +65,8 @@ class PluginEvalGrader(Grader):
         run = RunEvidence(request.artifact, request.workspace, frozenset(part.mock_tools))
         results: list[GraderResult] = []
         errors: list[str] = []
+        if broken := run.list_broken_mocks():
+            return Grade(errors=tuple(f"aborted: {text}" for text in broken))
         unscored = _list_unscored(part, request.job)
         for grader in part.graders:
             if grader.name in unscored:

@@ -180,7 +180,7 @@ class PluginEval(CasePart):
 
     graders: tuple[GraderSpec, ...] = ()
     mock_tools: tuple[str, ...] = ()
-    """Names of the case's mocked tools."""
+    """The case's mocked tools, as `mcp__SERVER__TOOL`."""
 
     @property
     def asks_judge(self) -> bool:
