@@ -345,16 +345,9 @@ class CaseFile(pytest.Module):
         for plan, asked in zip(plans, judges, strict=True):
             for arm in arms:
                 arm_plan = plan if arm.parameters is None else planner.arm(plan, arm.parameters)
-                for repetition in range(1, planner.repetitions(plan, row.repetitions) + 1):
-                    job = Job(
-                        row.case_id,
-                        row.tags,
-                        row.make,
-                        arm_plan,
-                        repetition,
-                        judges=asked,
-                        least_repetitions=row.repetitions,
-                    )
+                repetitions = planner.repetitions(plan, row.repetitions)
+                for repetition in range(1, repetitions + 1):
+                    job = Job(row.case_id, row.tags, row.make, arm_plan, repetition, repetitions, judges=asked)
                     item = make_item(self, job, line, self._fixtureinfo, arm)
                     self._fixtureinfo = getattr(item, "_fixtureinfo", None)  # the same for every item of the file
                     items.append(item)

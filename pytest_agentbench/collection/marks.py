@@ -47,11 +47,13 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         judges = planner.metric_judges(plans, case.metrics, f"{case.path}:{case.line}:1")
     except ConfigError as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
-    draws = [
-        pytest.param((case, plan, n, asked), id=f"{plan.column}-r{n}" if n > 1 else plan.column)
-        for plan, asked in zip(plans, judges, strict=True)
-        for n in range(1, planner.repetitions(plan) + 1)
-    ]
+    draws = []
+    for plan, asked in zip(plans, judges, strict=True):
+        count = planner.repetitions(plan)
+        draws += [
+            pytest.param((case, plan, n, count, asked), id=f"{plan.column}-r{n}" if n > 1 else plan.column)
+            for n in range(1, count + 1)
+        ]
     metafunc.config.stash[MARKED] = True
     metafunc.fixturenames.append(PLAN_PARAM)
     metafunc.parametrize(PLAN_PARAM, draws or [_NO_PLAN], indirect=True)
@@ -66,8 +68,8 @@ def attach_jobs(items: list[pytest.Item]) -> None:
             item.stash[JOB] = _make_job(*draw)
 
 
-def _make_job(case: Case, plan: Plan, repetition: int, judges: tuple[Model, ...]) -> Job:
-    return Job(case.case_id, case.tags, lambda: case, plan, repetition, by_hand=True, judges=judges)
+def _make_job(case: Case, plan: Plan, repetition: int, repetitions: int, judges: tuple[Model, ...]) -> Job:
+    return Job(case.case_id, case.tags, lambda: case, plan, repetition, repetitions, by_hand=True, judges=judges)
 
 
 def _find_case(planner: Planner, test_file: Path, mark: pytest.Mark, plans: list[Plan]) -> Case:

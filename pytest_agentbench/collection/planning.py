@@ -307,18 +307,17 @@ class Planner:
             self._cases[root] = {case.case_id: case for case in found}
         return self._cases[root]
 
-    def repetitions(self, plan: Plan, least: int = 1) -> int:
-        """Return how often each case runs on the plan's model: as often as asked, else as there are predictions for.
+    def repetitions(self, plan: Plan, own: int = 1) -> int:
+        """Return how often a case runs on the plan's model: as often as asked, else as there are predictions for.
 
-        `least` are the repetitions that the case's file asks for; the option replaces them, and a profile may ask for
-        more.
+        `own` is the case's own number, which a run profile may exceed.
         """
         policy = plan.run_profile.execution_policy
         if plan.stored is not None and plan.predictions is not None:
             return plan.predictions.samples
         if plan.predictions is not None and "run_repetitions" not in policy.model_fields_set:
             return self.settings.repetitions or plan.predictions.samples
-        return self.settings.repetitions or max(policy.run_repetitions, least)
+        return self.settings.repetitions or max(policy.run_repetitions, own)
 
     def _read_options(self, root: ConfigRoot) -> _Session:
         settings = self.settings

@@ -12,7 +12,7 @@ from pytest_agentbench.collection.items import PLAN_PARAM, SHOWN, redact_result
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.engine.budget import Part, spending
 from pytest_agentbench.engine.driver import JOB, RESULT, RunAhead, true_nodeid
-from pytest_agentbench.engine.job import Job, Plan, Result
+from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.engine.run_plan import judged_by
 from pytest_agentbench.engine.services import could_not_run
 from pytest_agentbench.engine.user_code import Streams, filter_capture_handlers
@@ -117,20 +117,9 @@ DRAWN = pytest.StashKey[bool]()
 class CaseReports:
     """The hooks that give items their rows, in every process that runs items of cases."""
 
-    def __init__(
-        self,
-        workspaces: Callable[[], Workspaces],
-        repetitions: Callable[[Plan, int], int],
-        streams: Streams,
-        *,
-        keep: bool,
-    ) -> None:
-        """`repetitions` returns the number of repetitions of a plan, at least the given ones.
-
-        With `keep`, workspaces of failed runs stay.
-        """
+    def __init__(self, workspaces: Callable[[], Workspaces], streams: Streams, *, keep: bool) -> None:
+        """With `keep`, workspaces of failed runs stay."""
         self.workspaces = workspaces
-        self.repetitions = repetitions
         self.streams = streams
         self.keep = keep
 
@@ -149,8 +138,7 @@ class CaseReports:
         """
         job = item.stash[JOB]
         if job.plan.predictions is None:  # there is one answer, and no other to be had
-            planned = self.repetitions(job.plan, job.least_repetitions)
-            item.stash[JOB] = replace(job, repetition=job.repetition + planned)
+            item.stash[JOB] = replace(job, repetition=job.repetition + job.repetitions)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

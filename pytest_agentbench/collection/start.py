@@ -298,9 +298,7 @@ class SessionBuilder:
         plugins.register(self.ahead, "agentbench-ahead")
         config.add_cleanup((streams := Streams(captured=config.getoption("capture", "no") in ("fd", "sys"))).close)
         streams.guard()
-        reports = CaseReports(
-            self.services.workspaces, self.planner.repetitions, streams, keep=settings.keep_workspaces
-        )
+        reports = CaseReports(self.services.workspaces, streams, keep=settings.keep_workspaces)
         plugins.register(reports, "agentbench-case-reports")
         if not settings.dry_run:
             plugins.register(StoreLayout(self.store.documents, len(self.jobs)))

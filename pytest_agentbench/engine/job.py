@@ -227,10 +227,10 @@ class StartGroup(NamedTuple):
 class Job:
     """One run to make. `case` builds the record when it is needed, so that 100,000 jobs keep no parsed cases.
 
+    It is the run number `repetition` of `repetitions`, counted from 1.
     `rank` is the place in pytest's order, from 1. `start_group` is the StartGroup (in tests any hashable value), None
     until the session has grouped its jobs. With `by_hand` a hand-written test decides the run, so that the case needs
-    no check, metric or judge. `judges` are the models that the case's metrics ask. `least_repetitions` are those that
-    the case's file asks for.
+    no check, metric or judge. `judges` are the models that the case's metrics ask.
     """
 
     case_id: str
@@ -238,11 +238,11 @@ class Job:
     case: Callable[[], Case]
     plan: Plan
     repetition: int = 1
+    repetitions: int = 1
     rank: int = 0
     start_group: Hashable = None
     by_hand: bool = False
     judges: tuple[Model, ...] = ()
-    least_repetitions: int = 1
 
     def make_case(self) -> Case:
         """Return the case as the plan runs it: with the changes of its variant and the plan's agent.

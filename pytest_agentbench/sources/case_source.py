@@ -40,7 +40,7 @@ class SourceCase(NamedTuple):
 
     `path` and `line` (1-based) are its place. `number` is its 0-based position among all rows, good or bad, if a list
     of predictions can answer them in order. `own_metrics`: it names metrics in addition to those of its file.
-    `repetitions` are those that its file asks for; the run profile may ask for more.
+    `repetitions` is how often it runs, unless the run profile asks for more or the command line for another number.
     """
 
     case_id: str

@@ -55,21 +55,24 @@ def shows_case(path: Path, head: str | None) -> bool:
     """
     if path.name != PROMPT_FILE and (path.parent / PROMPT_FILE).is_file():
         return False
-    if find_own_plugin(path, path.parent.parent.parent) is not None:
+    if find_own_plugin(path) is not None:
         return True
     if path.name == PROMPT_FILE:
         return (path.parent / GRADERS_FOLDER).is_dir()
     return head is not None and {"prompt", "graders"} <= set(_CASE_KEYS.findall(head))
 
 
-def find_own_plugin(path: Path, top: Path) -> Path | None:
-    """Return the plugin or skill whose folder `evals` contains the case; the nearest one, no higher than `top` or than
-    the folder above `evals`.
+def find_own_plugin(path: Path, top: Path | None = None) -> Path | None:
+    """Return the nearest plugin or skill above the folder `evals` that contains the case, None without one.
+
+    It is not above `top`; by default it is the folder that contains `evals`.
     """
     evals = next((folder for folder in path.parents if folder.name == EVALS_FOLDER), None)
     if evals is None:
         return None
-    return find_plugin(evals.parent, top if evals.parent.is_relative_to(top) else evals.parent)
+    if top is None or not evals.parent.is_relative_to(top):
+        top = evals.parent
+    return find_plugin(evals.parent, top)
 
 
 class OpenedEval(OpenedSource):
@@ -181,7 +184,7 @@ def _find_plugins(folder: EvalFolder, root: ConfigRoot, scope: Scope) -> tuple[P
     if folder.keys.plugins is not None:
         return resolve_plugins(folder.keys.plugins, scope)
     top = root.path if root.guest is None else root.guest.folder
-    nearest = find_own_plugin(folder.path, top.resolve())
+    nearest = find_own_plugin(folder.path, top)
     return () if nearest is None else (read_plugin(nearest, scope),)
 
 

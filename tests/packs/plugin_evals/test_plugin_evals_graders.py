@@ -17,6 +17,7 @@ from packs.plugin_evals.plugin_support import (
 )
 from pydantic import TypeAdapter
 from support.bench import Bench
+from support.skills import AGENT, write_adapter
 
 from pytest_agentbench.packs.plugin_evals.deciding import decide
 from pytest_agentbench.packs.plugin_evals.evidence import RunEvidence, matches_path
@@ -148,3 +149,23 @@ def test_the_scaffold_script_and_files_of_the_workspace_are_seen(bench: Bench) -
     row = finished.runs["convert[demo-r2]"]
     assert (row["outcome"], row["metrics"]) == ("passed", {"graders": 1.0}), finished.text
     assert "gone.txt does not exist in the workspace" in str(row["plugin_eval"])
+
+
+def test_an_agent_program_gets_variables_and_its_own_tools_are_graded(bench: Bench) -> None:
+    write_plugin(bench)
+    write_prompt(bench, runs=1, env={"EVAL_UNIT": "cm"}, append_system_prompt="Be brief.")
+    write_grader(bench, "skill", type="tool_used", tool="Skill", input_match="inches", arm="both")
+    write_grader(bench, "order", type="tool_order", before="Skill", after="Bash")
+    write_grader(
+        bench, "unit", type="regex", pattern="^25.4 cm$", flags="m", target={"source": "file", "path": "a.txt"}
+    )
+    write_grader(bench, "made", type="file_exists", path="*.txt")
+    shell = {"tool_calls": [{"name": "sh", "arguments": {"command": "echo 25.4 $EVAL_UNIT > a.txt"}}]}
+    write_script(bench, USE_SKILL, shell, {"content": "Done."})
+    write_adapter(bench, argv=["python3", str(AGENT), "{message}"])
+    bench.profile("agents", runner_defaults={"type": "agent"})
+    stub = "here={agent: stub, runner: {sandbox: local}}"
+    options = ["--agentbench-run-profile", "agents", "--agentbench-variant", stub]
+    finished = bench.run("cases", "--model", "demo", *options)
+    [row] = finished.runs.values()
+    assert (row["outcome"], row["metrics"]["graders"]) == ("passed", 1.0), finished.text
