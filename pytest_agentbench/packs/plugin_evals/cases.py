@@ -38,6 +38,7 @@ from pytest_agentbench.sources.test_yaml import make_attachment
 EVALS_FOLDER = "evals"
 PROBE = "llm_probe"
 AGENT = "agent"
+_FILE_TOOLS = ("read_file", "write_file", "list_files")
 _MOST_ATTACHMENTS = 50
 _MOST_SCRIPT = 64 * 1024
 """Maximum bytes of a scaffold script, which is an argument of its interpreter."""
@@ -108,6 +109,7 @@ class OpenedEval(OpenedSource):
         mocks = [*read_mocks(self.path.parent, self.scope)]
         mocked: dict[str, McpServer | None] = {mock.name: mock.server for mock in mocks}
         tools = tuple(f"mcp__{mock.name}__{tool}" for mock in mocks for tool in mock.tools)
+        part = PluginEval(graders=self.folder.graders, mock_tools=tools)
         metadata: dict[str, Any] = {"description": keys.description, "expected_outcome": keys.expected_outcome}
         case = Case(
             case_id=legal_id(keys.name or self.path.parent.name),
@@ -120,11 +122,18 @@ class OpenedEval(OpenedSource):
             setup=self._make_setup(),
             skills=_join_skills(self.path, self.plugins),
             mcp_servers=_join_servers(self.path, self.plugins) | mocked,
-            parts={PART: PluginEval(graders=self.folder.graders, mock_tools=tools)},
+            parts={PART: part},
             report_only=not self.folder.graders,
+            **self._make_tools(part),
         )
         metadata["left_out"] = self.left_out
         return case.model_copy(update={"metadata": {name: value for name, value in metadata.items() if value}})
+
+    def _make_tools(self, part: PluginEval) -> dict[str, Any]:
+        """Return the tools by which `llm_probe` reaches the files that graders look at; agents have their own."""
+        if self.runner_type != PROBE or not (part.looks_at_files or self.folder.keys.context.scaffold_script):
+            return {}
+        return {"context": {PROBE: {"tools": [*_FILE_TOOLS]}}, "tools": _FILE_TOOLS}
 
     def _make_runner(self) -> RunnerSpec:
         """Return the runner with the limits that it can keep; the others are named as left out."""

@@ -27,6 +27,10 @@ _PORTABLE = {"Bash": "shell", "Read": "read", "Write": "write", "Edit": "edit"}
 """Claude Code's tools with a portable name, by which other programs have an equal tool."""
 
 
+_PORTABLE_OF_PROBE = {"read_file": "read", "write_file": "write"}
+"""The same for tools of `llm_probe`, by its names."""
+
+
 class NoTargetError(Exception):
     """Error of a run without the text that a grader looks at."""
 
@@ -99,7 +103,7 @@ class RunEvidence:
         return [call for call in calls if pattern.search(call.input, timeout=seconds)]
 
     def _calls_of(self, wanted: ToolCalls) -> list[Call]:
-        names: dict[str, str] = self.artifact.request.get("portable") or {}
+        names: dict[str, str] = self.artifact.request.get("portable") or _PORTABLE_OF_PROBE
         portable = _PORTABLE.get(wanted.tool)
         calls = []
         for event in self.artifact.trace:

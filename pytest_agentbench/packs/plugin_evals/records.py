@@ -173,6 +173,16 @@ GraderSpec = Annotated[
 ]
 
 
+def _looks_at_files(grader: GraderSpec) -> bool:
+    if isinstance(grader, RegexGrader):
+        return grader.target == "files" or isinstance(grader.target, FileTarget)
+    if isinstance(grader, LlmGrader):
+        return grader.focus == "files" or isinstance(grader.focus, FileTarget)
+    if isinstance(grader, ToolUsedGrader):
+        return grader.tool in ("Read", "Write")
+    return isinstance(grader, FileExistsGrader)
+
+
 class PluginEval(CasePart):
     """The graders of a case, without baselines."""
 
@@ -181,6 +191,11 @@ class PluginEval(CasePart):
     graders: tuple[GraderSpec, ...] = ()
     mock_tools: tuple[str, ...] = ()
     """The case's mocked tools, as `mcp__SERVER__TOOL`."""
+
+    @property
+    def looks_at_files(self) -> bool:
+        """Return whether a grader looks at files of the workspace, or at tools that make them."""
+        return any(_looks_at_files(grader) for grader in self.graders)
 
     @property
     def asks_judge(self) -> bool:

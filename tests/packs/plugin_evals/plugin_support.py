@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 from support.bench import Bench
 
+from pytest_agentbench.config.base import Guest
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.packs.plugin_evals.cases import EVALS
 from pytest_agentbench.records.case import Case
@@ -36,9 +37,9 @@ def write_script(bench: Bench, *steps: Any, folder: str = EVAL, **keys: Any) -> 
     bench.write(f"{folder}/demo.yaml", {"schema_version": 1, "replies": [{"steps": [*steps]}], **keys})
 
 
-def read_case(bench: Bench, name: str = "prompt.md", *, folder: str = EVAL) -> Case:
-    """Return the case of a file. Raises ConfigError."""
-    request = SourceRequest(ConfigRoot(bench.path / "cases"))
-    [row] = EVALS.open(bench.path / folder / name, request).rows()
+def read_case(bench: Bench, *, guest: Guest | None = None) -> Case:
+    """Return the case `convert`. Raises ConfigError."""
+    request = SourceRequest(ConfigRoot(bench.path / "cases", guest=guest))
+    [row] = EVALS.open(bench.path / EVAL / "prompt.md", request).rows()
     assert isinstance(row, SourceCase)
     return row.make()

@@ -6,6 +6,7 @@ import pytest
 from packs.plugin_evals.plugin_support import EVAL, read_case, write_grader, write_plugin, write_prompt
 from support.bench import Bench
 
+from pytest_agentbench.config.base import Guest
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Message
 from pytest_agentbench.sources.discovery import find_cases
@@ -147,3 +148,16 @@ def test_a_case_without_a_prompt_is_an_error(bench: Bench) -> None:
     write_prompt(bench, "", description="Nothing to do")
     with pytest.raises(ConfigError, match=r"prompt\.md:1:1: found no prompt"):
         read_case(bench)
+
+
+def test_a_folder_that_is_not_trusted_runs_no_scaffold_script_and_no_server(bench: Bench) -> None:
+    write_plugin(bench)
+    bench.write(f"{EVAL}/make.sh", "touch a.txt\n")
+    write_prompt(bench, context={"scaffold_script": "make.sh"})
+    guest = Guest(bench.path / "cases")
+    with pytest.raises(ConfigError, match=r"found the scaffold script 'make\.sh' in a folder that is not trusted"):
+        read_case(bench, guest=guest)
+    bench.write("cases/units/.mcp.json", '{"kb": {"command": "kb"}}')
+    write_prompt(bench)
+    with pytest.raises(ConfigError, match="found the server 'kb' in a folder that is not trusted"):
+        read_case(bench, guest=guest)

@@ -143,7 +143,10 @@ def test_the_scaffold_script_and_files_of_the_workspace_are_seen(bench: Bench) -
     write_grader(bench, "given", type="regex", pattern="inches", target={"source": "file", "path": "given.txt"})
     write_grader(bench, "none", type="regex", pattern="a", target={"source": "file", "path": "gone.txt"}, weight=0)
     write_grader(bench, "new", type="file_exists", path="given.txt", exists=False)
-    write_script(bench, {"content": "25.4 cm"})
+    write_grader(bench, "written", type="regex", pattern="^out/b.md$", target="files")
+    write_grader(bench, "tool", type="tool_used", tool="Write", max=1)
+    call = {"name": "write_file", "arguments": {"path": "out/b.md", "content": "25.4 cm"}}
+    write_script(bench, {"tool_calls": [call]}, {"content": "25.4 cm"})
     bench.profile("local", sandbox="local")
     finished = bench.run("cases", "--model", "demo", "--agentbench-run-profile", "local")
     row = finished.runs["convert[demo-r2]"]
