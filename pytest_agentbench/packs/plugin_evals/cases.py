@@ -126,7 +126,8 @@ class OpenedEval(OpenedSource):
             report_only=not self.folder.graders,
             **self._make_tools(part),
         )
-        metadata["left_out"] = self.left_out
+        # Without places: metadata may be part of a run's fingerprint, and a project may move
+        metadata["left_out"] = [text.partition(": ")[2] for text in self.left_out]
         return case.model_copy(update={"metadata": {name: value for name, value in metadata.items() if value}})
 
     def _make_tools(self, part: PluginEval) -> dict[str, Any]:
