@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_agentbench.reports.failure_lists import ShortLists
-from pytest_agentbench.session_control import SessionControl
 from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
+    from pytest_agentbench.distributed.session_control import SessionControl
     from pytest_agentbench.distributed.sharding import Sharding
     from pytest_agentbench.distributed.shares import ControllerLink
     from pytest_agentbench.engine.budget import Budget, Part, Spending
@@ -71,7 +71,9 @@ class SessionReport:
         self.ahead: RunAhead | None = None
         self.dry_run: DryRun | None = None
         self.link: ControllerLink | None = None
-        self.control = SessionControl(self)
+        self.operate: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+        """Answers requests about the runs of the only process, which `collection.operations` describes."""
+        self.control: SessionControl | None = None
         self._planned = 0
         self.journal: Journal | None = None
         self.json_lines = _open_json_lines(config, settings, self.warnings.append)
@@ -163,7 +165,8 @@ class SessionReport:
         idle = self.sharding is not None and self.sharding.is_empty
         if idle and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             exitstatus = session.exitstatus = pytest.ExitCode.OK
-        self.control.close()
+        if self.control is not None:
+            self.control.close()
         if self.settings.dry_run:
             return  # the report of the last real session stays
         self.lost = self._count_unreported(session, exitstatus)
@@ -212,6 +215,7 @@ class SessionReport:
 
     def expect(self, runs: int, models: Sequence[str]) -> None:
         """Open the journal, for so many runs of these models to report. Callable from any thread."""
+        from pytest_agentbench.distributed.session_control import SessionControl
         from pytest_agentbench.reports.journal import Journal
 
         with self._opening:
@@ -219,6 +223,7 @@ class SessionReport:
                 facts = {**self._facts, "warnings": [*self.warnings], "uncollected": [*self.uncollected]}
                 self.journal = Journal(self.settings.output, facts, self.warnings.append)
                 self.config.add_cleanup(self.journal.close)
+                self.control = SessionControl(self)
                 self.control.open(self.journal, models, runs)
                 self._write_start(runs, models)
             self._planned = runs
@@ -228,7 +233,7 @@ class SessionReport:
         if self.json_lines is None or self.journal is None:
             return
         session = None if self.journal.path is None else self.journal.path.stem
-        facts = {"socket": self.control.address, "variants": [*self.variants.get("variants", ())]}
+        facts = {"socket": self.control and self.control.address, "variants": [*self.variants.get("variants", ())]}
         self.json_lines.start(session, self.started_at.isoformat(), models, runs, self.settings, facts)
 
     def describe_live(self) -> dict[str, Any]:
@@ -505,7 +510,7 @@ class SessionReport:
         }
         if limited := self._sum_limited():
             end["rate_limits"] = limited
-        if self.control.changes:
+        if self.control is not None and self.control.changes:
             end["changes"] = self.control.changes
         warnings = [*self.warnings]
         if self.link is not None:

@@ -267,7 +267,7 @@ class SessionBuilder:
         planner = self.planner
         if self.report is not None:
             self.report.attach(self.ahead, self.services.rules.dry_run)
-            self.report.control.operate = self._operate
+            self.report.operate = self._operate
         is_idle = self.settings.metric is not None and not planner.decides_rows
         self.messages.warn(
             *find_warnings(self.jobs, planner.predicted, is_idle_metric=is_idle),

@@ -113,8 +113,12 @@ class ControlSocket:
         try:
             with connection, contextlib.suppress(OSError, ValueError, RecursionError):
                 connection.settimeout(_SECONDS)
-                if _is_own(connection):
-                    _send(connection, self._reply(_receive(connection, _MAX_REQUEST)))
+                request = _receive(connection, _MAX_REQUEST)
+                with self._answering:
+                    if not _is_own(connection):
+                        return
+                    reply = self._reply(request)
+                _send(connection, reply)
         finally:
             self._clients.release()
 
@@ -136,8 +140,7 @@ class ControlSocket:
         try:
             if (version := request.pop("v", None)) != VERSION:
                 raise RequestRefused("bad_request", f"v: found {version!r}, expected {VERSION}")
-            with self._answering:
-                return {"ok": True, **self._answer(request)}
+            return {"ok": True, **self._answer(request)}
         except RequestRefused as refusal:
             kind, message = refusal.kind, str(refusal)
         except Exception as error:  # noqa: BLE001  # a client's request must not end the session's control

@@ -21,7 +21,7 @@ SOCKET = f"{NAME}.sock"
 
 @pytest.fixture
 def control(tmp_path):
-    control = ControlSocket(tmp_path, NAME, lambda request: {"got": request})
+    control = ControlSocket(tmp_path, NAME, lambda request: {"got": request}, {})
     yield control
     control.close()
 
@@ -51,7 +51,7 @@ def test_another_user_gets_no_answer(tmp_path, monkeypatch):
         go.wait(10)
         return {}
 
-    control = ControlSocket(tmp_path, NAME, answer)
+    control = ControlSocket(tmp_path, NAME, answer, {})
     first = threading.Thread(target=ask_session, args=(tmp_path, NAME, {}))
     first.start()
     # While the session is busy with one client, which is this user, the other user only waits: a process has one user
@@ -75,14 +75,14 @@ def test_a_folder_that_others_may_open_is_refused(control, tmp_path):
     with pytest.raises(PermissionError, match="others may open it"):
         ask_session(tmp_path, NAME, {})
     with pytest.raises(PermissionError, match="others may open it"):
-        ControlSocket(tmp_path, "other", lambda request: {})
+        ControlSocket(tmp_path, "other", lambda request: {}, {})
 
 
 def test_a_link_to_another_folder_is_not_followed(tmp_path):
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / FOLDER).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
-        ControlSocket(tmp_path, NAME, lambda request: {})
+        ControlSocket(tmp_path, NAME, lambda request: {}, {})
     assert [*(tmp_path / "elsewhere").iterdir()] == []
 
 
@@ -90,7 +90,7 @@ def test_a_link_to_another_folder_is_not_followed(tmp_path):
 def test_the_output_folder_may_have_a_long_path(tmp_path):
     output = tmp_path / ("long" * 40) / ("longer" * 30)
     output.mkdir(parents=True)
-    control = ControlSocket(output, NAME, lambda request: {"got": request})
+    control = ControlSocket(output, NAME, lambda request: {"got": request}, {})
     try:
         assert ask_session(output, NAME, {"a": 1}) == {"got": {"a": 1}}
     finally:
@@ -112,7 +112,7 @@ def test_an_error_is_an_answer(tmp_path):
     def fail(request):
         raise KeyError("do")
 
-    control = ControlSocket(tmp_path, NAME, fail)
+    control = ControlSocket(tmp_path, NAME, fail, {})
     try:
         with pytest.raises(RequestRefused, match=r"the session cannot answer: KeyError\('do'\)") as refused:
             ask_session(tmp_path, NAME, {})
@@ -130,9 +130,9 @@ def test_it_is_gone_after_its_session(control, tmp_path):
 
 def test_sockets_of_killed_sessions_are_removed_and_others_stay(tmp_path):
     journal = Journal(tmp_path, {}, print)
-    running = ControlSocket(tmp_path, journal.path.stem, lambda request: {})
-    killed = ControlSocket(tmp_path, NAME, lambda request: {})
-    new = ControlSocket(tmp_path, "new", lambda request: {})
+    running = ControlSocket(tmp_path, journal.path.stem, lambda request: {}, {})
+    killed = ControlSocket(tmp_path, NAME, lambda request: {}, {})
+    new = ControlSocket(tmp_path, "new", lambda request: {}, {})
     try:
         assert {path.stem for path in (tmp_path / FOLDER).iterdir()} == {journal.path.stem, "new"}
     finally:

@@ -27,6 +27,7 @@ from pytest_agentbench.workspaces.sessions import Workspaces
 MODEL = Model(model_id="m", requested_model="m")
 SAMPLE = '''
 from typing import Literal
+from pytest_agentbench import SandboxProvider
 from pytest_agentbench.checks.base import CheckSpec, verdict
 from pytest_agentbench.config.sections import ProfileSection
 from pytest_agentbench.records.base import Record
@@ -62,7 +63,7 @@ class Budget(CasePart):
     words: int = 3
     """The most words."""
 
-class Sandbox:
+class Sandbox(SandboxProvider):
     def problem(self):
         return "the farm is closed; open it"
 

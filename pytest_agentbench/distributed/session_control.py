@@ -6,26 +6,65 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
 
 if TYPE_CHECKING:
     from pytest_agentbench.distributed.control_socket import ControlSocket
+    from pytest_agentbench.distributed.shares import ControllerLink
+    from pytest_agentbench.engine.budget import Budget, Part, Spending
+    from pytest_agentbench.options import Settings
     from pytest_agentbench.reports.journal import Journal
-    from pytest_agentbench.session import SessionReport
+
+
+class OperatedSession(Protocol):
+    """The parts of a session's report that its control reads and changes.
+
+    `operate` answers for the runs of the only process, as `collection.operations` describes. It is None with
+    pytest-xdist, whose controller asks its workers by `link`.
+    """
+
+    config: pytest.Config
+    session: pytest.Session
+    settings: Settings
+    started_at: datetime
+    budget: Budget | None
+    link: ControllerLink | None
+    operate: Callable[[dict[str, Any]], dict[str, Any]] | None
+    journal: Journal | None
+    drained: str | None
+    warnings: list[str]
+
+    @property
+    def rows(self) -> Mapping[str, Any]:
+        """Return the rows of reported runs by node id, in the order of the reports."""
+        ...
+
+    def describe_live(self) -> dict[str, Any]:
+        """Return plain facts about the session."""
+        ...
+
+    def spend(self, part: Part, spendings: Sequence[Spending]) -> None:
+        """Book payments, and look at the limits again."""
+        ...
+
+    def drain(self, reason: str) -> None:
+        """Start no further run."""
+        ...
 
 
 class SessionControl:
     """Operates one session by its socket. The socket's threads call `answer`, one at a time.
 
-    `operate` answers for the runs of the only process, as `collection.operations` describes; None with pytest-xdist,
-    whose controller asks its workers. `changes` are the requests that changed the session, for its report.
+    `changes` are the requests that changed the session, for its report.
     """
 
-    def __init__(self, report: SessionReport) -> None:
+    def __init__(self, report: OperatedSession) -> None:
         self._report = report
         self._socket: ControlSocket | None = None
         self._first_concurrency = 0
-        self.operate: Callable[[dict[str, Any]], dict[str, Any]] | None = None
         self.changes: list[dict[str, Any]] = []
         self.held = False
         """Whether the session starts no more runs until it is told to go on."""
@@ -64,7 +103,7 @@ class SessionControl:
         from pytest_agentbench.distributed.live_session import LiveSession
 
         report = self._report
-        if report.budget is None or (report.link is None and self.operate is None):
+        if report.budget is None or (report.link is None and report.operate is None):
             raise RequestRefused("too_late", "the session is starting; try again")
         if not self._first_concurrency:
             # Before any request that changes it: it bounds what a request may ask for
@@ -101,5 +140,5 @@ class SessionControl:
         """Return the answers of the processes that make runs."""
         if self._report.link is not None:
             return self._report.link.ask(request)
-        assert self.operate is not None
-        return [self.operate(request)]
+        assert self._report.operate is not None
+        return [self._report.operate(request)]
