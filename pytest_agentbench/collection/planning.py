@@ -143,8 +143,13 @@ class Planner:
 
         Raises ConfigError for variants in two places, and for two variants of one name.
         """
-        declaring, session = opened.declaring, self._sessions.get(self.root(opened.path))
-        if declaring is None or session is None or self.predicted is not None:
+        session = self._sessions.get(self.root(opened.path))
+        if session is None or self.predicted is not None:
+            return plans
+        declaring = opened.declaring
+        if declaring is None and not own_agent and not self._declares_variants(session):
+            declaring = opened.default_variants
+        if declaring is None:
             return plans
         if not plans and not session.variants.is_empty:
             return plans  # the error of the session's profiles was reported
@@ -157,6 +162,12 @@ class Planner:
             session = session._replace(variants=chosen)
             self._of_variants[key] = self._make_plans(self.root(opened.path), session, own_agent)
         return self._of_variants[key]
+
+    def _declares_variants(self, session: _Session) -> bool:
+        """Return whether the suite, the run profile or the command line declares variants."""
+        files = (session.suite, session.run_profile)
+        added = any(option.overrides is not None for option in self.settings.variants)
+        return added or any(file is not None and file.variants for file in files)
 
     def _require_one_meaning(self, chosen: ChosenVariants) -> None:
         """Raise ConfigError for a variant if another file declares a different one of its name."""

@@ -117,7 +117,8 @@ class OpenedSource(ABC):
     `ordered`: a list of predictions can answer the rows. `alike`: all rows need the same of a machine. `is_remote`:
     reading the rows downloads them. `asks_judge`: grading asks the profile's first judge. `subjects` are the files that
     could be scored together. `prediction_fields` are the keys of ids and answers in files of predictions, None for the
-    usual ones. `declaring` is the file's content if it declares variants of its cases.
+    usual ones. `declaring` is the file's content if it declares variants of its cases, `default_variants` are the
+    variants of its cases if neither a file nor the command line declares some.
     """
 
     name: str | None = None
@@ -130,6 +131,7 @@ class OpenedSource(ABC):
     subjects: tuple[Path, ...] = ()
     prediction_fields: PredictionFields | None = None
     declaring: FileWithVariants | None = None
+    default_variants: FileWithVariants | None = None
 
     def __init__(self, path: Path) -> None:
         self.path = path

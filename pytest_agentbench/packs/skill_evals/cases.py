@@ -12,6 +12,7 @@ from typing import Any
 from pytest_agentbench.config.base import Known
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.skills import read_skill
+from pytest_agentbench.config.variant_files import FileWithVariants
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.skill_evals.entries import (
     Assertion,
@@ -48,6 +49,10 @@ from pytest_agentbench.sources.triggers import add_trigger_check
 from pytest_agentbench.terminal_text import visible
 
 _FILES = "evals/files/"
+_WITH: dict[str, Any] = {"with": {}}
+"""Variants of an evals file that only shows whether its skill is used."""
+_ARMS = {"without": {"skills": []}, **_WITH}
+"""Variants by which an evals file shows whether its skill helps; the first one is the reference."""
 _COMPARISONS = {
     "contains": ("contains", "text"),
     "icontains": ("icontains", "text"),
@@ -65,19 +70,30 @@ _MOST_FILE = 50 * 2**20
 
 
 class OpenedEvals(OpenedSource):
-    """An opened evals file. Case ids are `SKILL__ID`."""
+    """An opened evals file. Case ids are `SKILL__ID`.
+
+    By default its cases run without and with the skill. Cases that only decide its use run with it.
+    """
 
     own_ids = True
 
     def __init__(self, path: Path, request: SourceRequest) -> None:
         super().__init__(path)
         self.file_evals: EvalsFile = read_evals(path)
+        self._entries = list(self.file_evals.read())
         self.folder = find_skill_folder(path, request.root)
         self.skill: Skill | None = None if self.folder is None else read_skill(self.folder)
         self.name = dataset_name(path, request.root)
         self.metrics = request.metrics or ()
         defaults = {} if request.run_profile is None else request.run_profile.runner_defaults
         self.runner = RunnerSpec(type=str(defaults.get("type") or PROBE))
+        if self.skill is not None:
+            file = {"schema_version": 1, "variants": _ARMS if self._has_outputs() else _WITH}
+            self.default_variants = FileWithVariants.model_validate(file).read_by(request.root.origin(path))
+
+    def _has_outputs(self) -> bool:
+        entries = [placed.entry for placed in self._entries if placed.entry is not None]
+        return bool(self.metrics) or any(entry.has_output for entry in entries)
 
     @property
     def skill_name(self) -> str:
@@ -91,9 +107,9 @@ class OpenedEvals(OpenedSource):
         return limit_bad(self._rows(), lambda last, more: self._bad(last.line, f"{more} more entries are bad"))
 
     def _rows(self) -> Iterator[SourceCase | BadRow]:
-        found = False
-        for placed in self.file_evals.read():
-            found = True
+        if not self._entries:
+            yield self._bad(1, "found no entry, expected at least one with a prompt or a query")
+        for placed in self._entries:
             if placed.entry is None:
                 yield BadRow(placed.line, placed.error, self.path)
                 continue
@@ -103,8 +119,6 @@ class OpenedEvals(OpenedSource):
                 yield self._bad(placed.line, str(error))
                 continue
             yield SourceCase(case.case_id, (), self.path, placed.line, lambda case=case: case)  # type: ignore[misc]
-        if not found:
-            yield self._bad(1, "found no entry, expected at least one with a prompt or a query")
 
     def _case(self, entry: EvalEntry, number: int, line: int) -> Case:
         """Return the case of an entry. Raises ConfigError for a file that cannot be used."""

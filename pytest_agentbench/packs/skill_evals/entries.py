@@ -90,6 +90,12 @@ class EvalEntry(Record):
         """Return the message to the agent."""
         return self.prompt or self.query or ""
 
+    @property
+    def has_output(self) -> bool:
+        """Return whether the entry is about the agent's output, and not only about the use of the skill."""
+        expected = self.expectations or self.assertions or self.expected_behavior or self.expected_output
+        return self.should_trigger is None or bool(expected)
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedEntry:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.bench import Bench
-from support.skills import CALL, read_artifact, write_skill
+from support.skills import CALL, read_artifact, write_skill, write_suite
 
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.packs.skill_evals.cases import EVALS
@@ -114,17 +114,35 @@ def test_a_session_runs_evals_with_their_skill_files_and_triggers(bench: Bench) 
     triggers = {"schema_version": 1, "answers": {"signs__eval_1": used}, "default": "A poem."}
     bench.write("cases/skills/signs/evals/triggers.demo.yaml", triggers)
     finished = bench.run("cases", "--model", "demo")
-    assert {name.partition("[")[0]: outcome for name, outcome in finished.outcomes.items()} == {
-        "signs__read": "passed",
-        "signs__eval_1": "passed",
-        "signs__eval_2": "passed",
+    assert finished.outcomes == {
+        "signs__read[demo:without]": "passed",
+        "signs__read[demo:with]": "passed",
+        "signs__eval_1[demo:with]": "passed",
+        "signs__eval_2[demo:with]": "passed",
     }, finished.text
-    signs = finished.report["models"][0]["skills"]["signs"]
+    assert finished.report["reference_variant"] == "without"
+    assert "demo:with against demo:without" in finished.text
+    without, with_skill = finished.report["models"]
+    assert "skills" not in without
+    signs = with_skill["skills"]["signs"]
     assert (signs["should_trigger"]["rate"], signs["should_not_trigger"]["rate"]) == (1.0, 0.0)
-    stored = read_artifact(bench, finished.runs["signs__read[demo]"])
+    stored = read_artifact(bench, finished.runs["signs__read[demo:with]"])
     assert stored["workspace"] is not None
     again = bench.run("cases", "--model", "demo")
     assert all(row["reused"] for row in again.runs.values())
+
+
+def test_arms_of_evals_give_way_to_declared_variants_and_are_selected_by_name(bench: Bench) -> None:
+    write_skill(bench)
+    write_suite(bench, {"a": {}, "b": {"system": "Be kind."}})
+    write(bench, {"evals": [{**HELLO, "expectations": [], "assertions": [{"type": "contains", "value": "Par"}]}]})
+    bench.write("cases/skills/signs/evals/evals.demo.yaml", {"schema_version": 1, "default": "Paris"})
+    assert [*bench.run("cases", "--model", "demo", "--agentbench-variant", "with").outcomes] == ["signs__1[demo:with]"]
+    brief = bench.run("cases", "--model", "demo", "--agentbench-variant", "brief={append_system: Be brief.}")
+    assert [*brief.outcomes] == ["signs__1[demo:brief]"]
+    suite = bench.run("cases", "--model", "demo", "--agentbench-suite", "ab")
+    assert [*suite.outcomes] == ["signs__1[demo:a]", "signs__1[demo:b]"]
+    assert suite.runs["signs__1[demo:a]"]["reused"]
 
 
 def test_a_file_is_never_placed_outside_of_the_workspace(bench: Bench) -> None:
