@@ -7,6 +7,7 @@ from typing import Any
 from pytest_agentbench.config.functions import functions_of
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.skill_uses import find_calls
 from pytest_agentbench.runners.base import PROBE, Runner
 from pytest_agentbench.runners.kinds import RunnerKind
 
@@ -30,7 +31,10 @@ def skills_identity(case: Case, runner: Runner, runner_type: str) -> dict[str, A
         )
     from pytest_agentbench.tools.skills import VERSION
 
-    return {**identity, "texts": VERSION}
+    identity["texts"] = VERSION
+    if called := [skill.name for skill in case.skills if find_calls(case, skill)]:
+        identity["explicit"] = called  # their instructions are in the request
+    return identity
 
 
 def require_skill(case: Case) -> None:

@@ -1,24 +1,42 @@
 """A run's use of skills: the facts about them in its trace."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
+from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunArtifact, RunnerEvent
+from pytest_agentbench.records.skills import Skill
 
 SKILL_EVENT = "skill"
 """Name of the runner event of a SkillFact. Its data are `skill`, the name, and `fact`."""
 
-SkillFact = Literal["listed", "attempted", "loaded"]
-"""listed: the model could choose the skill. attempted: it called for the skill. loaded: it got the instructions."""
+SkillFact = Literal["listed", "attempted", "loaded", "explicit"]
+"""listed: the model could choose the skill. attempted: it called for the skill. loaded: it got the instructions.
+explicit: the user called for it in a message, by `$NAME` or `/NAME`."""
 
 
 @dataclass(slots=True)
 class SkillUse:
-    """Use of a skill in a run: whether the model could choose it, and how often it called for it and got it."""
+    """Use of a skill in a run: whether the model could choose it, and how often it called for it and got it.
+
+    `explicit`: a message of the user called for it.
+    """
 
     listed: bool = False
     attempted: int = 0
     loaded: int = 0
+    explicit: bool = False
+
+
+def find_calls(case: Case, skill: Skill) -> list[str]:
+    """Return the user's messages of a case that call for the skill by `$NAME`, `/NAME` or `/PLUGIN:NAME`.
+
+    A path such as `/NAME/file` or `/NAME.txt` is no call.
+    """
+    call = re.compile(rf"(?<![^\s(\"'`])[$/](?:[\w-]+:)?{re.escape(skill.name)}(?![\w/:-]|\.\w)")
+    texts = (message.content for message in (*case.messages, *case.turns) if message.role == "user")
+    return [text for text in texts if call.search(text)]
 
 
 def read_skill_uses(artifact: RunArtifact) -> dict[str, SkillUse]:
@@ -36,4 +54,5 @@ def read_skill_uses(artifact: RunArtifact) -> dict[str, SkillUse]:
         use.listed |= fact == "listed"
         use.attempted += fact == "attempted"
         use.loaded += fact == "loaded"
+        use.explicit |= fact == "explicit"
     return uses

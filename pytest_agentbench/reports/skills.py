@@ -12,6 +12,7 @@ from pytest_agentbench.terminal_text import count_text, sendable, visible_line
 if TYPE_CHECKING:
     from pytest_agentbench.records.case import Case
     from pytest_agentbench.records.run import RunArtifact
+    from pytest_agentbench.records.skill_uses import SkillUse
 
 Row = Mapping[str, Any]
 
@@ -20,14 +21,18 @@ def skill_row(case: Case, artifact: RunArtifact) -> dict[str, Any]:
     """Return `skills` of a run's row, its use of each skill, and `skill`, whether the case should use one."""
     from pytest_agentbench.records.skill_uses import read_skill_uses
 
-    uses = {
-        sendable(name): {"listed": use.listed, "attempted": use.attempted, "loaded": use.loaded}
-        for name, use in read_skill_uses(artifact).items()
-    }
+    uses = {sendable(name): _describe_use(use) for name, use in read_skill_uses(artifact).items()}
     row: dict[str, Any] = {"skills": uses}
     if case.skill is not None:
         row["skill"] = {"name": sendable(case.skill.name), "should_trigger": case.skill.should_trigger}
     return row
+
+
+def _describe_use(use: SkillUse) -> dict[str, Any]:
+    described = {"listed": use.listed, "attempted": use.attempted, "loaded": use.loaded}
+    if use.explicit:
+        described["explicit"] = True
+    return described
 
 
 def skill_entries(groups: Sequence[Sequence[Row]]) -> dict[str, Any]:
@@ -42,7 +47,7 @@ def _count_uses(name: str, groups: Sequence[Sequence[Row]]) -> dict[str, Any]:
     runs = [row for group in groups for row in group if name in (row.get("skills") or ())]
     wanted, unwanted = (_find_rate(name, groups, should_trigger=should) for should in (True, False))
     uses = [row for row in runs if _is_used(row, name) and _should_trigger(row, name) is not None]
-    return {
+    entry: dict[str, Any] = {
         "runs": len(runs),
         "listed": sum(bool(row["skills"][name]["listed"]) for row in runs),
         "used": sum(_is_used(row, name) for row in runs),
@@ -50,6 +55,9 @@ def _count_uses(name: str, groups: Sequence[Sequence[Row]]) -> dict[str, Any]:
         "should_not_trigger": unwanted,
         "precision": mean([float(_should_trigger(row, name) is True) for row in uses]),
     }
+    if explicit := sum("explicit" in row["skills"][name] for row in runs):
+        entry["explicit"] = explicit
+    return entry
 
 
 def _find_rate(name: str, groups: Sequence[Sequence[Row]], *, should_trigger: bool) -> dict[str, Any] | None:
@@ -90,6 +98,8 @@ def skill_lines(models: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 if entry[key] is not None
             ]
             text = ", ".join(parts) or f"used in {entry['used']:,} of {count_text(entry['runs'], 'run')}"
+            if "explicit" in entry:
+                text += f", called for by the user in {count_text(entry['explicit'], 'run')}"
             yield f"{visible_line(column_of(model))}: {visible_line(name)} {text}"
 
 

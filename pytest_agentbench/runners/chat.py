@@ -451,7 +451,7 @@ async def llm_probe(case: Case, context: RunContext) -> RunEnd:
     if case.skills:
         from pytest_agentbench.runners.skills import offer_skills
 
-        messages = offer_skills(messages, case.skills, trace)
+        messages = offer_skills(messages, case, trace)
     requests = Requests(case.case_id, context.client, settings, trace, case.runner.overrides)
     requests.describe(messages, offered, max_turns=settings.max_turns)
     unreadable = 0

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.config.agent_file import SkillsPlace
-from pytest_agentbench.config.skills import read_instructions, read_skill_file
+from pytest_agentbench.config.skills import MOST_TEXT, read_instructions, read_skill_file
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.models.prompts import message_text
-from pytest_agentbench.records.skill_uses import SKILL_EVENT, SkillFact
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.skill_uses import SKILL_EVENT, SkillFact, find_calls
 from pytest_agentbench.records.skills import SKILL_FILE, Skill
 from pytest_agentbench.runners.base import Recorder
-from pytest_agentbench.tools.skills import describe_skills
+from pytest_agentbench.tools.skills import describe_instructions, describe_skills
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -24,22 +28,42 @@ _BODY = 200
 """Characters of the instructions by which they are recognised in a request, white space ignored."""
 _LEAST_BODY = 20
 """Instructions with fewer characters are too short to be recognised: any result of their call counts."""
+_PROJECT_SKILLS = (f".*/skills/*/{SKILL_FILE}", f".*/skill/*/{SKILL_FILE}")
+"""Places of a project's skills, such as `.claude/skills/pdf/SKILL.md`."""
+_NAME_LINE = re.compile(rb"""^name:[ \t]*["']?([^\s"'#]+)""", re.MULTILINE)
 _MOST_MESSAGES = 200
 """Maximum messages of a request that are looked at, from its end."""
 
 
-def offer_skills(messages: Messages, skills: Sequence[Skill], trace: Recorder) -> list[dict[str, Any]]:
-    """Return the messages with the names and descriptions of the skills at the end of the system text."""
-    text = describe_skills(skills)
-    trace.request["skills"] = [skill.name for skill in skills]
-    for skill in skills:
-        trace.event(SKILL_EVENT, skill=skill.name, fact="listed")
+def offer_skills(messages: Messages, case: Case, trace: Recorder) -> list[dict[str, Any]]:
+    """Return the messages with the names and descriptions of the case's skills at the end of the system text.
+
+    The last message of the user that calls for a skill has the skill's instructions at its end. Raises
+    InfrastructureError for a changed skill.
+    """
+    text = describe_skills(case.skills)
+    trace.request["skills"] = [skill.name for skill in case.skills]
     copies = [dict(message) for message in messages]
+    for skill in case.skills:
+        trace.event(SKILL_EVENT, skill=skill.name, fact="listed")
+        if calls := find_calls(case, skill):
+            trace.event(SKILL_EVENT, skill=skill.name, fact="explicit")
+            trace.event(SKILL_EVENT, skill=skill.name, fact="loaded")
+            texts = [message for message in copies if message["role"] == "user"]
+            calling = next(message for message in reversed(texts) if message["content"].startswith(calls[-1]))
+            calling["content"] += "\n\n" + _instructions_of(skill)
     system = next((message for message in copies if message["role"] == "system"), None)
     if system is None:
         return [{"role": "system", "content": text}, *copies]
     system["content"] = f"{system['content']}\n\n{text}"
     return copies
+
+
+def _instructions_of(skill: Skill) -> str:
+    try:
+        return describe_instructions(skill)
+    except ConfigError as error:
+        raise InfrastructureError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +88,28 @@ def list_skill_files(skills: Sequence[Skill], place: SkillsPlace) -> Iterator[Pl
             yield PlacedFile(f"{place.folder}/{skill.name}/{file.path}", content, file.is_executable)
 
 
+def refuse_workspace_skills(case: Case, workspace: Path) -> None:
+    """Raise InfrastructureError if the workspace brings a skill with the name of one of the case's skills.
+
+    Programs look for skills in hidden folders of their project. Such a run does not show which skill was used.
+    """
+    names = {skill.name for skill in case.skills}
+    for path in sorted(place for pattern in _PROJECT_SKILLS for place in workspace.glob(pattern)):
+        for name in names & {path.parent.name, _read_name(path)}:
+            raise InfrastructureError(
+                f"the workspace brings a skill {name} of its own ({path.relative_to(workspace)}), so the run would not "
+                "show which one is used; remove it from the workspace, or rename one"
+            )
+
+
+def _read_name(path: Path) -> str | None:
+    try:
+        match = _NAME_LINE.search(read_file(path, MOST_TEXT))
+    except OSError:
+        return None
+    return None if match is None else match[1].decode("utf-8", "replace")
+
+
 @dataclass(slots=True)
 class _Watched:
     """A skill with the texts by which it is recognised, and the facts of the run. `calls` maps ids of calls for it to
@@ -86,15 +132,18 @@ class SkillWatch:
     All programs are read in the same way, by what their model sees, because each reports skills differently or not.
     """
 
-    def __init__(self, skills: Sequence[Skill], place: SkillsPlace, trace: Recorder) -> None:
+    def __init__(self, case: Case, place: SkillsPlace, trace: Recorder) -> None:
         self._place = place
         self._trace = trace
         self._has_asked = False
         self._skills = [
             _Watched(skill, _squeeze(skill.description)[:_DESCRIPTION], _squeeze(read_instructions(skill))[:_BODY])
-            for skill in skills
+            for skill in case.skills
         ]
-        trace.request["skills"] = [skill.name for skill in skills]
+        trace.request["skills"] = [skill.name for skill in case.skills]
+        for watched in self._skills:
+            if find_calls(case, watched.skill):
+                self._note(watched, "explicit")
 
     def observe(self, messages: Messages, tools: Sequence[Mapping[str, Any]]) -> None:
         """Record new facts of a request. Requests without tools, such as for a title, offer no skills."""

@@ -27,6 +27,18 @@ def describe_skills(skills: Sequence[Skill]) -> str:
     return "\n".join([_HEAD, "<available_skills>", *lines, "</available_skills>"])
 
 
+def describe_instructions(skill: Skill) -> str:
+    """Return the instructions of a skill that the user calls for. Raises ConfigError if the skill has changed."""
+    return f'<skill name="{skill.name}">\n{read_instructions(skill)}{_list_files(skill)}\n</skill>'
+
+
+def _list_files(skill: Skill) -> str:
+    """Return the list of a skill's other files, an empty text if it has none."""
+    if others := [file.path for file in skill.files if file.path != SKILL_FILE]:
+        return "\n\nFiles of this skill, which the argument `path` reads:\n" + "\n".join(others)
+    return ""
+
+
 def make_skill_tool(skills: Sequence[Skill]) -> Tool:
     """Return the tool that returns the instructions of a skill, or one of its files."""
     by_name = {skill.name: skill for skill in skills}
@@ -38,13 +50,11 @@ def make_skill_tool(skills: Sequence[Skill]) -> Tool:
         try:
             if (path := arguments.get("path")) not in (None, "", SKILL_FILE):
                 return _read_file(skill, path)
-            text = read_instructions(skill)
+            text = read_instructions(skill) + _list_files(skill)
         except ConfigError as error:  # not an error for the model: the file is another one now
             raise InfrastructureError(str(error)) from error
         context.note(SKILL_EVENT, skill=skill.name, fact="attempted")
         context.note(SKILL_EVENT, skill=skill.name, fact="loaded")
-        if others := [file.path for file in skill.files if file.path != SKILL_FILE]:
-            text += "\n\nFiles of this skill, which the argument `path` reads:\n" + "\n".join(others)
         return ToolOutput(text)
 
     parameters = object_schema(

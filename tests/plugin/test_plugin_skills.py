@@ -79,6 +79,27 @@ def test_a_case_has_skills_of_its_own_and_a_variant_takes_them_away(probe: Bench
     assert "skill" not in read_artifact(probe, finished.runs["sign[demo:none]"])["request"]["tools"]
 
 
+def test_llm_probe_gets_the_instructions_of_a_skill_that_the_prompt_calls_for(probe: Bench) -> None:
+    def ask(content: str) -> dict[str, Any]:
+        messages = [{"role": "user", "content": content}]
+        probe.case("sign", skills=["../skills/signs"], input={"messages": messages})
+        write_script(probe, "sign", {"content": "Paris"})
+        finished = probe.run("cases", "--model", "demo")
+        assert finished.outcomes == {"sign[demo]": "passed"}, finished.text
+        validate(finished.report, report_schema())
+        return {"text": finished.text, "row": finished.runs["sign[demo]"]}
+
+    asked = ask("Use $signs for Paris.")
+    assert asked["row"]["skills"] == {"signs": {"listed": True, "attempted": 0, "loaded": 1, "explicit": True}}
+    stored = read_artifact(probe, asked["row"])
+    assert facts(stored) == ["listed", "explicit", "loaded"]
+    [message] = [event["content"] for event in stored["trace"] if event.get("role") == "user"]
+    assert BODY in message
+    assert "demo: signs used in 1 of 1 run, called for by the user in 1 run" in asked["text"]
+    assert ask("/signs for Paris")["row"]["skills"]["signs"]["explicit"]
+    assert "explicit" not in ask("Read /signs/a.txt, /signs.txt, US$signs and signs.")["row"]["skills"]["signs"]
+
+
 @pytest.mark.parametrize(
     ("keys", "body", "problem"),
     [
@@ -138,21 +159,35 @@ def test_a_read_file_loads_a_skill_of_an_agent_without_a_tool_for_skills(bench: 
     write_skill(bench)
     write_adapter(bench, skills={"folder": "{home}/.stub/skills"})
     cat = {"tool_calls": [{"name": "sh", "arguments": {"command": "cat ~/.stub/skills/signs/SKILL.md"}}]}
-    agent_case(bench, skills=["../skills/signs"], steps=[cat, SHOUT])
+    asked = {"turns": [{"role": "user", "content": "Write a sign with /signs."}]}
+    agent_case(bench, skills=["../skills/signs"], steps=[cat, SHOUT], input=asked)
     finished = bench.run("cases", "--model", "demo")
     assert finished.outcomes == {"sign[demo]": "passed"}, finished.text
-    assert facts(read_artifact(bench, finished.runs["sign[demo]"])) == ["listed", "attempted", "loaded"]
+    assert facts(read_artifact(bench, finished.runs["sign[demo]"])) == ["explicit", "listed", "attempted", "loaded"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", [".stub/skills/signs", ".other/skill/posters"])
+def test_a_workspace_with_a_skill_of_the_same_name_is_an_error_of_the_run(bench: Bench, folder: str) -> None:
+    write_skill(bench)
+    write_adapter(bench)
+    agent_case(bench, skills=["../skills/signs"])
+    bench.write(f"cases/sign/ws/{folder}/SKILL.md", '---\nname: "signs"\ndescription: Another.\n---\n')
+    finished = bench.run("cases", "--model", "demo")
+    assert finished.outcomes == {"sign[demo]": "error"}, finished.text
+    assert f"the workspace brings a skill signs of its own ({folder}/SKILL.md)" in finished.text
+    assert finished.runs["sign[demo]"]["cost_usd"]["run"] in (None, 0)
 
 
 @pytest.mark.slow
 def test_a_skill_that_the_agent_cannot_use_is_an_error_of_the_run(bench: Bench) -> None:
     write_skill(bench)
-    agent_case(bench, skills=["../skills/signs"])
-    write_adapter(bench, env={"STUB_SKILLS": "hidden"})
     agent_case(bench, skills=["../skills/signs"], steps=[])
-    finished = bench.run("cases", "--model", "demo")
-    assert finished.outcomes == {"sign[demo]": "error"}, finished.text
-    assert "the skill signs was not offered to the agent" in finished.text
+    for mode in ("hidden", "toolless"):
+        write_adapter(bench, env={"STUB_SKILLS": mode})
+        finished = bench.run("cases", "--model", "demo")
+        assert finished.outcomes == {"sign[demo]": "error"}, finished.text
+        assert "the skill signs was not offered to the agent" in finished.text
     write_adapter(bench, env={"STUB_SKILLS": "broken"})
     agent_case(bench, skills=["../skills/signs"])
     finished = bench.run("cases", "--model", "demo")

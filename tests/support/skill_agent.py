@@ -1,6 +1,7 @@
 """A command-line agent with skills: it lists those of ~/.stub/skills, and has the tools `skill` and `sh`.
 
-Usage: skill_agent.py MESSAGE. STUB_SKILLS=hidden: it lists no skills; broken: its tool `skill` fails.
+Usage: skill_agent.py MESSAGE. STUB_SKILLS=hidden: it lists no skills; toolless: it has no tool `skill`;
+broken: that tool fails.
 """
 
 import json
@@ -15,7 +16,7 @@ FOLDER = pathlib.Path(os.environ["HOME"], ".stub", "skills")
 MODE = os.environ.get("STUB_SKILLS")
 TOOLS = [
     {"type": "function", "function": {"name": name, "description": name, "parameters": {"type": "object"}}}
-    for name in ("skill", "sh")
+    for name in (("skill", "sh") if MODE != "toolless" else ("sh",))
 ]
 
 

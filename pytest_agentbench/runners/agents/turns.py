@@ -136,12 +136,16 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
 
 
 def _watch_skills(case: Case, context: RunContext, program: Program) -> SkillWatch | None:
-    """Return the watch over the case's skills, None without skills. Raises InfrastructureError for a changed skill."""
+    """Return the watch over the case's skills, None without skills.
+
+    Raises InfrastructureError for a changed skill, and for a workspace with a skill of the same name.
+    """
     if not case.skills or program.skills is None:
         return None
-    from pytest_agentbench.runners.skills import SkillWatch
+    from pytest_agentbench.runners.skills import SkillWatch, refuse_workspace_skills
 
-    return SkillWatch(case.skills, program.skills, context.trace)
+    refuse_workspace_skills(case, context.workspace.path)
+    return SkillWatch(case, program.skills, context.trace)
 
 
 def _make_gateway(

@@ -1,6 +1,6 @@
 import { el, visible } from "./dom.js";
 import { copyButton, textBox, textOf } from "./longtext.js";
-import { DASH, count, seconds, usd } from "./text.js";
+import { DASH, count, plural, seconds, usd } from "./text.js";
 
 /** The command that makes this run again, to be copied. */
 export function commandLine(app, run) {
@@ -58,6 +58,7 @@ export function runFacts(row, detail) {
     ["Finish reason", provider.finish_reason],
     ["Time of requests", provider.seconds == null ? null : seconds(provider.seconds)],
     ["Tools offered", Array.isArray(request.tools) && request.tools.length > 0 ? request.tools.map((name) => textOf(name).text).join(", ") : null],
+    ["Skills", row.skills == null ? null : Object.entries(row.skills).map(([name, use]) => `${name}: ${skillUse(use)}`).join("; ")],
     ["Sandbox", run.sandbox == null ? null : [run.sandbox.kind, run.sandbox.image].filter(Boolean).join(" ")],
     ["Run profile", run.run_profile_id],
     ["Evaluation profile", evaluation?.evaluation_profile_id],
@@ -66,6 +67,11 @@ export function runFacts(row, detail) {
     ["Provider", foldedJson(provider)],
     ["Metadata", foldedJson(run.metadata)],
   ]);
+}
+
+function skillUse({ listed, attempted, loaded, explicit }) {
+  const use = loaded > 0 ? "used" : attempted > 0 ? `${plural(attempted, "call")} without effect` : listed ? "not used" : "not offered";
+  return explicit ? `${use}, the user called for it` : use;
 }
 
 function endFacts(detail) {
