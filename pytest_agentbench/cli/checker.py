@@ -19,11 +19,12 @@ from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.config.documents import Loc, make_located_error
 from pytest_agentbench.config.field_doubts import list_idle_judges, place_doubts
 from pytest_agentbench.config.guests import GuestModels
-from pytest_agentbench.config.kinds import find_commands, find_config_files, kind_of
+from pytest_agentbench.config.kinds import find_config_files, find_named, kind_of
 from pytest_agentbench.config.profiles import OWN_KINDS, EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import added_kinds
 from pytest_agentbench.config.session_roots import SessionRoots
+from pytest_agentbench.config.skills import find_skill_doubts, read_skill
 from pytest_agentbench.engine.case_rules import CaseRules
 from pytest_agentbench.engine.job import OWN_AGENT
 from pytest_agentbench.engine.services import build_registry
@@ -33,6 +34,7 @@ from pytest_agentbench.models.routes import find_unknown_overrides, resolve_mode
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run_checks import FileContains, FileExists, PathExists
+from pytest_agentbench.records.skills import SKILL_FILE
 from pytest_agentbench.sources.case_source import (
     BadRow,
     CaseSource,
@@ -56,6 +58,8 @@ from pytest_agentbench.sources.test_yaml import CASE_FILES, TEST_YAML
 from pytest_agentbench.terminal_text import count_text
 from pytest_agentbench.tools.mcp.launching import server_refusal
 
+_NAMED = (COMMANDS_FILE, SKILL_FILE)
+"""Files of other formats that are checked by their names."""
 _IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": "docker"})
 """A profile under which a case may name any program, because programs of a container belong to its image."""
 
@@ -123,6 +127,8 @@ class Checker:
                 commands = read_commands(path)
                 self._refuse(*commands.refused.values())
                 self._warn(*commands.notes)
+            elif path.name == SKILL_FILE:
+                self._warn(*find_skill_doubts(read_skill(path.parent)))
             elif kind is TestCaseFile:
                 if path.name not in CASE_FILES:
                     raise ConfigError(
@@ -138,16 +144,16 @@ class Checker:
             self._refuse(error)
 
     def _list_files(self, path: Path, near_misses: list[str]) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
-        """Yield files with their kinds: None for a file of questions or tasks, and for a commands.json.
+        """Yield files with their kinds: None for a file of questions or tasks, a commands.json and a SKILL.md.
 
         Add a sentence to `near_misses` for each file that is almost a dataset.
         """
         if path.is_dir():
             yield from find_config_files(path)
-            yield from ((file, None) for file in find_commands(path))
+            yield from ((file, None) for file in find_named(path, _NAMED))
             # Files that are cases and have a kind too, such as test.yaml, were yielded above.
             yield from ((file, None) for file in find_cases(path, near_misses) if kind_of(file) is None)
-        elif path.name == COMMANDS_FILE and find_source(path) is None:
+        elif path.name in _NAMED and find_source(path) is None:
             yield path, None
         elif (kind := kind_of(path)) is not None or find_source(path) is not None or _is_described(path):
             yield path, kind

@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from pytest_agentbench.config.agent_file import AgentProgram
-from pytest_agentbench.config.base import COMMANDS_FILE, YAML_SUFFIXES, ConfigFile
+from pytest_agentbench.config.base import YAML_SUFFIXES, ConfigFile
 from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name
 from pytest_agentbench.config.documents import read_document
@@ -107,12 +107,11 @@ def _kind_of_name(name: str) -> type[ConfigFile] | None:
     return None
 
 
-def find_commands(folder: Path) -> Iterator[Path]:
-    """Yield every commands.json below a folder; hidden folders and agents' workspaces are left out."""
+def find_named(folder: Path, names: Collection[str]) -> Iterator[Path]:
+    """Yield every file with one of the names below a folder; hidden folders and agents' workspaces are left out."""
     for place, folders, files in walk_folders(folder):
         folders[:] = visited_folders(folders)
-        if COMMANDS_FILE in files:
-            yield Path(place, COMMANDS_FILE)
+        yield from (Path(place, name) for name in files if name in names)
 
 
 def find_config_files(folder: Path) -> Iterator[tuple[Path, type[ConfigFile]]]:

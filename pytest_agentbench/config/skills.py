@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from pytest_agentbench.bounded.files import FileRefusedError, read_file
 from pytest_agentbench.config.base import Scope, resolve_folder, validate
-from pytest_agentbench.config.documents import parse_yaml, read_bytes
+from pytest_agentbench.config.documents import Document, parse_yaml, read_bytes
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.skills import SKILL_FILE, Skill, SkillFile
@@ -47,6 +47,16 @@ class _FrontMatter(Record):
 
     name: Annotated[str, AfterValidator(_check_name)]
     description: Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+class _OptionalKeys(Record):
+    """Optional keys of the front matter, as the format has them. No program refuses a skill for them."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    compatibility: Annotated[str, Field(max_length=500)] | None = None
+    metadata: dict[str, str] | None = None
+    allowed_tools: Annotated[str | None, Field(alias="allowed-tools")] = None
 
 
 def resolve_skills(paths: Sequence[str], scope: Scope) -> tuple[Skill, ...]:
@@ -89,14 +99,31 @@ def _resolve_folders(path: str, scope: Scope) -> list[Path]:
 
 def read_skill(folder: Path) -> Skill:
     """Return the skill of a folder. Raises ConfigError."""
-    path = folder / SKILL_FILE
     files = tuple(sorted(_hash_files(folder), key=lambda file: file.path))  # first, because it refuses links
+    fields = validate(_read_front(folder / SKILL_FILE), _FrontMatter, Scope(str(folder)))
+    return Skill(name=fields.name, description=fields.description.strip(), folder=folder, files=files)
+
+
+def find_skill_doubts(skill: Skill) -> Iterator[str]:
+    """Yield doubts about a valid skill, as `file:line:column: key: text`, one a line."""
+    document = _read_front(skill.folder / SKILL_FILE)
+    folder_name = skill.folder.resolve().name
+    if skill.name != folder_name:
+        message = f"found {skill.name!r}, expected the folder's name {folder_name!r}: some programs find no other"
+        yield str(document.error([document.problem(("name",), message)]))
+    try:
+        validate(document, _OptionalKeys, Scope(str(skill.folder)))
+    except ConfigError as error:
+        yield str(error)
+
+
+def _read_front(path: Path) -> Document:
+    """Return the front matter, a mapping. Raises ConfigError."""
     front, _ = split_front_matter(read_bytes(path, MOST_TEXT), path)
     document = parse_yaml(front, path)
     if not isinstance(document.data, dict):
         raise ConfigError(f"{path}:1:1: found no keys between the lines '---', expected name and description")
-    fields = validate(document, _FrontMatter, Scope(str(folder)))
-    return Skill(name=fields.name, description=fields.description.strip(), folder=folder, files=files)
+    return document
 
 
 def read_instructions(skill: Skill) -> str:
