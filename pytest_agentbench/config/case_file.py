@@ -429,6 +429,8 @@ class TestCaseFile(CasesWithVariants, SectionedFile):
     """Requirements of the agent's commands."""
     skills: tuple[LocalFolder, ...] = ()
     """Folders of skills that the agent may load, or folders of such folders; relative to test.yaml."""
+    plugins: tuple[LocalFolder, ...] = ()
+    """Folders of plugins, whose skills and MCP servers the agent has in addition; relative to test.yaml."""
     skill: Later["pytest_agentbench.records.skills.SkillTrigger"] | None = None
     """Whether the agent should use a skill for this case, for the skill's trigger rate."""
     expectations: ExpectationsField = Field(default_factory=Expectations)

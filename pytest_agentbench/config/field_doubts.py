@@ -13,6 +13,7 @@ from pytest_agentbench.config.model_entries import SuiteModel
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.request_fields import REQUEST_FIELDS, find_unknown_fields
 from pytest_agentbench.config.sections import RunnerSettings
+from pytest_agentbench.config.variant_files import FileWithVariants
 from pytest_agentbench.extensions import find_extension, installed_names
 from pytest_agentbench.records.case import RunnerSpec
 
@@ -32,7 +33,16 @@ def place_doubts(file: ConfigFile) -> list[str]:
         for at, text in find_unknown_fields(fields, ours)
     ]
     doubts += _list_ineffective(file)
-    return [placed for placed, _ in locate_doubts(file.origin.path, doubts)]
+    placed = [text for text, _ in locate_doubts(file.origin.path, doubts)]
+    return placed + (list_part_doubts(file) if isinstance(file, FileWithVariants) else [])
+
+
+def list_part_doubts(file: FileWithVariants) -> list[str]:
+    """Return the doubts about plugins that a file and its variants name, each with its place."""
+    parts = [fields.parts for fields in file.variants.values()]
+    if isinstance(file, RunProfile):
+        parts.append(file.parts)
+    return [doubt for each in parts if each is not None for doubt in each.doubts]
 
 
 def list_idle_judges(profile: EvaluationProfile) -> list[str]:

@@ -9,6 +9,7 @@ from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     StrictBool,
     StrictInt,
     StringConstraints,
@@ -19,6 +20,7 @@ from pydantic import (
 from pytest_agentbench.config.base import (
     ConfigFile,
     LocalFile,
+    LocalFolder,
     Problems,
     Scope,
     complain,
@@ -50,6 +52,7 @@ from pytest_agentbench.records.check_specs import Fraction
 if TYPE_CHECKING:
     import pytest_agentbench.config.model_entries
     import pytest_agentbench.config.variants
+    from pytest_agentbench.config.agent_parts import AgentParts
     from pytest_agentbench.config.model_entries import ModelEntry
 
 
@@ -139,6 +142,10 @@ class RunProfile(FileWithVariants, SectionedFile):
     """Hosts that web tools may reach."""
     mcp_servers: PlacedServers = Field(default_factory=dict)
     """MCP servers of every run, by name."""
+    skills: tuple[LocalFolder, ...] = ()
+    """Folders of skills, or folders of such folders, that cases have in addition to theirs; relative to this file."""
+    plugins: tuple[LocalFolder, ...] = ()
+    """Folders of plugins, whose skills and MCP servers cases have in addition to theirs; relative to this file."""
     exclude_tools: dict[ServerName, tuple[Text, ...]] = Field(default_factory=dict)
     """Tools that no run is offered: names of tools by server, in addition to the server's own `exclude_tools`."""
     parallel_tools: Literal["always", "never"] | None = None
@@ -151,6 +158,24 @@ class RunProfile(FileWithVariants, SectionedFile):
     """Images may have the tag latest, or none."""
     reuse_unsuccessful: StrictBool = False
     """Runs that did not end in success are reused too."""
+    _parts: "AgentParts | None" = PrivateAttr(default=None)
+
+    @property
+    def parts(self) -> "AgentParts | None":
+        """Return the content of `skills` and `plugins` once the file is read, None if both are missing."""
+        return self._parts
+
+    def read_named_files(self, scope: Scope) -> Self:
+        """Return the profile with its variants' files, skills and plugins. Raises ConfigError for an invalid one."""
+        profile = super().read_named_files(scope)
+        if not profile.skills and not profile.plugins:
+            return profile
+        from pytest_agentbench.config.agent_parts import resolve_parts
+
+        parts = resolve_parts(profile.skills, profile.plugins, scope)
+        profile = profile.model_copy(update={"mcp_servers": {**parts.servers, **profile.mcp_servers}})
+        profile._parts = parts
+        return profile
 
     @model_validator(mode="after")
     def _require_pinned(self) -> Self:

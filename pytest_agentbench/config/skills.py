@@ -64,7 +64,11 @@ def resolve_skills(paths: Sequence[str], scope: Scope) -> tuple[Skill, ...]:
 
     Raises ConfigError for an invalid skill, for a path outside of the scope, and for two skills with one name.
     """
-    skills = [read_skill(folder) for path in paths for folder in _find_folders(path, scope)]
+    return require_different_names([read_skill(at) for path in paths for at in _find_folders(path, scope)], scope)
+
+
+def require_different_names(skills: Sequence[Skill], scope: Scope) -> tuple[Skill, ...]:
+    """Return the skills of a file, each folder once. Raises ConfigError for too many, and for two with one name."""
     if len(skills) > MOST_SKILLS:
         raise ConfigError(f"{scope.folder}: found {len(skills)} skills, expected at most {MOST_SKILLS}")
     folders: dict[str, Path] = {}

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr, StrictBool, TypeAdapter, model_validator
 
@@ -15,7 +15,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import Record, Text
 
 if TYPE_CHECKING:
-    from pytest_agentbench.records.skills import Skill
+    from pytest_agentbench.config.agent_parts import AgentParts
 
 MOST_VARIANTS = 20
 """Variants of one suite, run profile or command line."""
@@ -61,6 +61,9 @@ class VariantFields(Record):
     """MCP servers in place of the case's own."""
     skills: tuple[LocalFolder, ...] | None = None
     """Folders of skills, or folders of such folders, in place of the case's own skills; relative to this file."""
+    plugins: Annotated[tuple[LocalFolder, ...], Field(min_length=1)] | None = None
+    """Folders of plugins: their skills, in addition to `skills`, and their MCP servers, in addition to the case's or
+    the variant's; relative to this file."""
     agent: Text | None = None
     """Agent of cases with the runner `agent`, in place of theirs."""
     runner: SettingsLayer = Field(default_factory=dict)
@@ -69,12 +72,12 @@ class VariantFields(Record):
     """Other fields of the case: a dotted path of `test.yaml`, such as `runner.max_turns`, and its value."""
     aa: StrictBool = False
     """Compare a variant with an equal one, to see what chance alone does."""
-    _skills: tuple["Skill", ...] = PrivateAttr(default=())
+    _parts: "AgentParts | None" = PrivateAttr(default=None)
 
     @property
-    def loaded_skills(self) -> tuple["Skill", ...]:
-        """Return the skills of `skills`, once `read_files` has read them."""
-        return self._skills
+    def parts(self) -> "AgentParts | None":
+        """Return the content of `skills` and `plugins` once `read_files` has read it, None if both are missing."""
+        return self._parts
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -90,7 +93,7 @@ class VariantFields(Record):
         return self
 
     def read_files(self, scope: Scope) -> Self:
-        """Return the fields with the texts of `system_file` and `prompt_file`, and with the skills.
+        """Return the fields with the texts of `system_file` and `prompt_file`, and with skills and plugins.
 
         Raises ConfigError.
         """
@@ -99,13 +102,13 @@ class VariantFields(Record):
             for name, file_field in _EITHER
             if (path := getattr(self, file_field)) is not None
         }
-        if not texts and not self.skills:
+        if not texts and self.skills is None and self.plugins is None:
             return self
         fields = self.model_copy(update=texts)  # a copy: the texts are not checked together with the names of files
-        if self.skills:
-            from pytest_agentbench.config.skills import resolve_skills
+        if self.skills is not None or self.plugins is not None:
+            from pytest_agentbench.config.agent_parts import resolve_parts
 
-            fields._skills = resolve_skills(self.skills, scope)
+            fields._parts = resolve_parts(self.skills or (), self.plugins or (), scope)
         return fields
 
     @property

@@ -120,6 +120,13 @@ class Plan:
             return self.model_id
         return self.model_id.removeprefix(name_subject(self.agent, ""))
 
+    def with_skills(self, case: Case) -> Case:
+        """Return the case with the run profile's skills in addition; of two with one name the case's own stays."""
+        if self.run_profile.parts is None:
+            return case
+        skills = {skill.name: skill for skill in (*self.run_profile.parts.skills, *case.skills)}
+        return case.model_copy(update={"skills": tuple(skills.values())})
+
     def adapt(self, case: Case) -> Case:
         """Return the case with its agent replaced by the plan's.
 
@@ -251,10 +258,12 @@ class Job:
         """
         plan = self.plan
         if plan.variant is None:
-            return plan.adapt(self.case())
+            return plan.adapt(plan.with_skills(self.case()))
         case = plan.variant.make_case(self.case)
         if plan.variant.fields.mcp_servers is not None:
             plan.root.require_servers(case.path, case.mcp_servers)
+        if plan.variant.fields.parts is None:
+            case = plan.with_skills(case)
         return plan.adapt(case)
 
     @property

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from pytest_agentbench.config.variants import VariantFields
 
 _DIGITS = 16
-_EFFECT = ("system", "append_system", "prompt", "parameters", "mcp_servers", "skills", "agent", "runner", "case")
+_EFFECT = (
+    *("system", "append_system", "prompt", "parameters", "mcp_servers", "skills", "plugins", "agent", "runner", "case"),
+)
 """Fields that can change a run or its verdict: texts of files are in `system` and `prompt`."""
 _PROMPT = re.compile(r"\{\{\s*prompt\s*\}\}")
 _NAME = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
@@ -63,8 +65,11 @@ class Variant:
         effect = {name: value for name, value in values.items() if value not in (None, {}, [])}
         if self.fields.mcp_servers is not None:  # also an empty list: the case's servers are left out
             effect["mcp_servers"] = values["mcp_servers"]
-        if self.fields.skills is not None:  # by their content, and also an empty list
-            effect["skills"] = {skill.name: skill.digest for skill in self.fields.loaded_skills}
+        effect.pop("plugins", None)
+        if (parts := self.fields.parts) is not None:  # by their content, and also an empty list
+            effect["skills"] = {skill.name: skill.digest for skill in parts.skills}
+            if parts.servers:
+                effect["plugins"] = {name: server.model_dump(mode="json") for name, server in parts.servers.items()}
         if self.fields.aa:
             effect["aa"] = self.name
         return effect
@@ -158,14 +163,17 @@ class Variant:
             if not _runner_attribute(runner_type, "takes_system_text", default=True):
                 raise UnavailableError(f"variant {self.name}: the runner {runner_type} cannot set a system text")
             changes["messages"] = tuple(_with_system(case.messages, fields.system, fields.append_system))
-        if fields.mcp_servers is not None:
-            if fields.mcp_servers and _runner_attribute(runner_type, "own_tools", default=False):
+        servers = None if fields.mcp_servers is None else map_servers(fields.mcp_servers)
+        if fields.parts is not None:
+            changes["skills"] = fields.parts.skills
+            if fields.parts.servers:
+                servers = {**fields.parts.servers, **(case.mcp_servers if servers is None else servers)}
+        if servers is not None:
+            if servers and _runner_attribute(runner_type, "own_tools", default=False):
                 raise UnavailableError(
                     f"variant {self.name}: the runner {runner_type} has its own tools and cannot get MCP servers"
                 )
-            changes["mcp_servers"] = map_servers(fields.mcp_servers)
-        if fields.skills is not None:
-            changes["skills"] = fields.loaded_skills
+            changes["mcp_servers"] = servers
         if changes:
             return case.model_copy(update=changes)
         return case

@@ -224,7 +224,8 @@ def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
 def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     """Return the effective settings of a run profile: not its names, and not how many runs go at once or how often."""
     names = {"run_profile_id", "title", "metadata", "execution_policy", "reuse_unsuccessful"}
-    names |= {"variants", "reference_variant"}  # the fingerprint of each run covers the effect of its variant
+    # The fingerprint of each run covers the effect of its variant, and its skills
+    names |= {"variants", "reference_variant", "skills", "plugins"}
     if not profile.network.model_dump(exclude_defaults=True):
         names.add("network")  # fields at their default are left out, so that a new field changes no fingerprint
     if profile.parallel_tools is None:

@@ -573,10 +573,14 @@ class OpenedDataset(OpenedSource):
             yield from ((recipe.place(loc, text), text) for loc, text in _descriptor_doubts(recipe.descriptor, known))
 
     def field_doubts(self) -> Iterator[tuple[str, str]]:
-        """Yield the doubts about the descriptor's runner and patterns."""
+        """Yield the doubts about the descriptor's runner and patterns, and about plugins of its variants."""
         recipe = self.dataset.recipe
         if recipe is None:
             return
+        if self.declaring is not None:
+            from pytest_agentbench.config.field_doubts import list_part_doubts
+
+            yield from ((doubt, doubt) for doubt in list_part_doubts(self.declaring))
         if recipe.descriptor.runner.overrides:
             from pytest_agentbench.config.field_doubts import list_runner_doubts
 

@@ -43,8 +43,8 @@ from pytest_agentbench.config.documents import (
 from pytest_agentbench.config.pattern_doubts import list_pattern_doubts
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers
-from pytest_agentbench.config.variant_files import FileWithVariants
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.case import (
     Attachment,
     Case,
@@ -66,7 +66,7 @@ from pytest_agentbench.sources.case_source import (
 )
 
 if TYPE_CHECKING:
-    from pytest_agentbench.records.skills import Skill
+    from pytest_agentbench.config.agent_parts import AgentParts
 
 CASE_FILES = ("test.yaml", "test.yml")
 """The names of case files."""
@@ -80,11 +80,14 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
     :raises ConfigError: with all problems of the file, or, if it has none, of a file that it names.
     """
     scope = root.scope(path.parent, known, allow_outside=allow_outside)
-    return _make_case(path, load_in(path, TestCaseFile, scope), root, scope)
+    file = load_in(path, TestCaseFile, scope)
+    return _make_case(path, file, _resolve_parts(path, file, scope), root, scope)
 
 
-def _make_case(path: Path, file: TestCaseFile, root: ConfigRoot, scope: Scope) -> Case:
+def _make_case(path: Path, file: TestCaseFile, parts: AgentParts | None, root: ConfigRoot, scope: Scope) -> Case:
     servers = map_servers(file.mcp_servers)
+    if parts is not None:
+        servers = {**parts.servers, **servers}
     root.require_servers(path, servers)
     messages = _messages(file.input.messages, scope)
     if problems := find_call_problems(messages):
@@ -120,7 +123,7 @@ def _make_case(path: Path, file: TestCaseFile, root: ConfigRoot, scope: Scope) -
         require_hard=file.require_hard,
         thresholds=file.thresholds,
         skill=file.skill,
-        skills=_skills(file.skills, scope),
+        skills=parts.skills if parts else (),
         parts={section.name: part for section, part in file.sections()},
     )
     if case.skill is None:
@@ -130,12 +133,20 @@ def _make_case(path: Path, file: TestCaseFile, root: ConfigRoot, scope: Scope) -
     return add_trigger_check(case)
 
 
-def _skills(paths: Sequence[str], scope: Scope) -> tuple[Skill, ...]:
-    if not paths:
-        return ()
-    from pytest_agentbench.config.skills import resolve_skills
+def _resolve_parts(path: Path, file: TestCaseFile, scope: Scope) -> AgentParts | None:
+    """Return the case's skills and plugins, None if it has none. Raises ConfigError."""
+    if not file.skills and not file.plugins:
+        return None
+    from pytest_agentbench.config.agent_parts import resolve_parts
 
-    return resolve_skills(paths, scope)
+    parts = resolve_parts(file.skills, file.plugins, scope)
+    if parts.servers and getattr(find_extension("runner", file.runner.type), "own_tools", False):
+        message = (
+            f"found a plugin with MCP servers ({', '.join(parts.servers)}), and the runner {file.runner.type} has its "
+            "own tools and cannot get others; name the plugin's skills by `skills`"
+        )
+        raise make_located_error(path, [(("plugins",), message)])
+    return parts
 
 
 def _resolve_optional(path: str | None, scope: Scope, resolve: Callable[[str, Scope], Path]) -> Path | None:
@@ -259,10 +270,11 @@ class OpenedCase(OpenedSource):
     """A `test.yaml`, which is one case, read at once."""
 
     own_ids = True
+    part_doubts: tuple[str, ...] = ()
 
-    def __init__(self, case: Case, declaring: FileWithVariants | None = None) -> None:
+    def __init__(self, case: Case) -> None:
         super().__init__(case.path)
-        self._case, self.declaring = case, declaring
+        self._case = case
 
     def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
         """Yield the case."""
@@ -270,8 +282,13 @@ class OpenedCase(OpenedSource):
         yield SourceCase(case.case_id, case.tags, case.path, case.line, lambda: case, own_metrics=True)
 
     def field_doubts(self) -> Iterator[tuple[str, str]]:
-        """Yield the doubts about the case's runner and patterns."""
+        """Yield the doubts about the case's runner, patterns and plugins, and about plugins of its variants."""
         case = self._case
+        yield from ((doubt, doubt) for doubt in self.part_doubts)
+        if self.declaring is not None:
+            from pytest_agentbench.config.field_doubts import list_part_doubts
+
+            yield from ((doubt, doubt) for doubt in list_part_doubts(self.declaring))
         if case.runner.overrides:
             from pytest_agentbench.config.field_doubts import list_runner_doubts
 
@@ -297,10 +314,13 @@ class CaseFiles(CaseSource):
         root = request.root
         scope = root.scope(path.parent, request.known, allow_outside=request.allow_outside)
         file = load_in(path, TestCaseFile, scope)
-        case = _make_case(path, file, root, scope)
-        if not file.variants:
-            return OpenedCase(case)
-        return OpenedCase(case, file.read_by(root.origin(path)))
+        parts = _resolve_parts(path, file, scope)
+        opened = OpenedCase(_make_case(path, file, parts, root, scope))
+        if file.variants:
+            opened.declaring = file.read_by(root.origin(path))
+        if parts is not None:
+            opened.part_doubts = parts.doubts
+        return opened
 
     def index(self, path: Path, request: SourceRequest) -> Iterator[IndexedCase]:
         """Yield the id and the tags of the case, even if the file has problems elsewhere."""

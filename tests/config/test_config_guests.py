@@ -34,6 +34,8 @@ HARMLESS = {
     "planner.resident_servers planner.distractors planner.compat",
     # Refused of guests where they are read: config/prompt_files.py.
     "planner.prompts",
+    # Servers of a plugin are refused of guests where it is read: config/plugins.py.
+    "skills plugins",
     "evaluation_profile_id judges judge_runs aggregation anchors mcp_tasks judge_system_prompt_path",
     "judge_system_prompt metrics compat judge_sees_reasoning",
     "temperature top_p seed keep_reasoning_tags stream stall_seconds env gateway",

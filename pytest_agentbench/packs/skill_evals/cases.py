@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pytest_agentbench.config.base import Known
+from pytest_agentbench.config.base import Known, Scope
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.skills import read_skill
 from pytest_agentbench.config.variant_files import FileWithVariants
@@ -89,7 +89,11 @@ class OpenedEvals(OpenedSource):
         self.runner = RunnerSpec(type=str(defaults.get("type") or PROBE))
         if self.skill is not None:
             file = {"schema_version": 1, "variants": _ARMS if self._has_outputs() else _WITH}
-            self.default_variants = FileWithVariants.model_validate(file).read_by(request.root.origin(path))
+            self.default_variants = (
+                FileWithVariants.model_validate(file)
+                .read_named_files(Scope(str(path.parent)))
+                .read_by(request.root.origin(path))
+            )
 
     def _has_outputs(self) -> bool:
         entries = [placed.entry for placed in self._entries if placed.entry is not None]
