@@ -317,7 +317,7 @@ class SessionReport:
         faults = [*self._list_faults(exitstatus), *self._empty_arms]
         gate = self._decide_gate(rows, [*self._compare_baseline(report), *case_failures(report["cases"]), *faults])
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            if not faults and self._fails_in_quarantine_only(rows):
+            if not faults and self._fails_without_effect(rows, report["cases"]):
                 exitstatus = pytest.ExitCode.OK
             session.exitstatus = self._decide_exit_status(gate, exitstatus)
         facts = {"faults": faults, "uncollected": self.uncollected, "gate": gate.as_dict()}
@@ -400,12 +400,14 @@ class SessionReport:
         counts, compared = count_gated(rows), self.baseline is not None
         return apply_gate(counts, fail_under, self.settings.min_completion, failures, compared=compared)
 
-    def _fails_in_quarantine_only(self, rows: Sequence[Mapping[str, Any]]) -> bool:
-        """Return whether runs failed, and all of them are of quarantined cases."""
-        from pytest_agentbench.reports.gate import fails_in_quarantine
+    def _fails_without_effect(self, rows: Sequence[Mapping[str, Any]], cases: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether runs failed, and all of them are of quarantined cases or of cases that pass by their rate."""
+        from pytest_agentbench.reports.gate import fails_in_quarantine, list_outvoted
 
-        bad = [row for row in rows if row["outcome"] in ("failed", "error")]
-        return bool(bad) and all(map(fails_in_quarantine, bad))
+        bad = [row for row in rows if row["outcome"] in ("failed", "error") and not fails_in_quarantine(row)]
+        if not bad:
+            return any(map(fails_in_quarantine, rows))
+        return len(list_outvoted(bad, cases)) == len(bad)
 
     def _compare_baseline(self, report: dict[str, Any]) -> list[str]:
         """Compare with the baseline, if there is one. Return sentences on why the comparison fails the gate."""

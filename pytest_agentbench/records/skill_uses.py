@@ -29,6 +29,15 @@ class SkillUse:
     explicit: bool = False
 
 
+def is_trigger_case(case: Case) -> bool:
+    """Return whether a case only decides whether a skill is used."""
+    if case.skill is None or case.verify or case.metrics or case.rubric or case.reference or case.golds:
+        return False
+    if case.expectations.hard_expectations or case.expectations.soft_expectations:
+        return False
+    return [check.kind for check in case.checks] == ["skill_used"]
+
+
 def find_calls(case: Case, skill: Skill) -> list[str]:
     """Return the user's messages of a case that call for the skill by `$NAME`, `/NAME` or `/PLUGIN:NAME`.
 

@@ -109,6 +109,22 @@ def fails_in_quarantine(row: Mapping[str, Any]) -> bool:
     return row["outcome"] == "failed" and row.get("policy") == "quarantined"
 
 
+def list_outvoted(rows: Iterable[Mapping[str, Any]], cases: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the failed runs of cases that only decide whether a skill is used, if the case passes by its rate.
+
+    `cases` are the `cases[]` entries of the rows.
+    """
+    failed = [row for row in rows if row["outcome"] == "failed" and (row.get("skill") or {}).get("decides")]
+    if not failed:
+        return []
+    passed = {
+        (case["case"], column_of(case))
+        for case in cases
+        if case["thresholds"] and all(fact["met"] for fact in case["thresholds"].values())
+    }
+    return [row for row in failed if (case_key(row)[0], column_of(row)) in passed]
+
+
 class Gate(NamedTuple):
     """Verdict on a session. `passed` is None if no gate was requested; `reasons` are sentences."""
 

@@ -19,12 +19,14 @@ Row = Mapping[str, Any]
 
 def skill_row(case: Case, artifact: RunArtifact) -> dict[str, Any]:
     """Return `skills` of a run's row, its use of each skill, and `skill`, whether the case should use one."""
-    from pytest_agentbench.records.skill_uses import read_skill_uses
+    from pytest_agentbench.records.skill_uses import is_trigger_case, read_skill_uses
 
     uses = {sendable(name): _describe_use(use) for name, use in read_skill_uses(artifact).items()}
     row: dict[str, Any] = {"skills": uses}
     if case.skill is not None:
         row["skill"] = {"name": sendable(case.skill.name), "should_trigger": case.skill.should_trigger}
+        if is_trigger_case(case):
+            row["skill"]["decides"] = True
     return row
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import as_alike
-from pytest_agentbench.reports.gate import CaseKey, case_key, fails_in_quarantine
+from pytest_agentbench.reports.gate import CaseKey, case_key, fails_in_quarantine, list_outvoted
 from pytest_agentbench.reports.rows import Report
 from pytest_agentbench.reports.sections import sections_in
 from pytest_agentbench.reports.table import (
@@ -70,7 +70,11 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
             terminalreporter.write_line(line)
         for line in skipped_lines(report["runs"]):
             terminalreporter.write_line(line, yellow=True)
-        for line in _quarantine_lines(report["runs"]):
+        quarantined = [run for run in report["runs"] if fails_in_quarantine(run)]
+        for line in _excused_lines(quarantined, "failed in quarantine and did not count"):
+            terminalreporter.write_line(line, yellow=True)
+        outvoted = list_outvoted(report["runs"], report["cases"])
+        for line in _excused_lines(outvoted, "failed, and the case passes by the rate of its runs"):
             terminalreporter.write_line(line, yellow=True)
         if note := grading_line(report["runs"]):
             terminalreporter.write_line(note, light=True)
@@ -95,12 +99,12 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
             terminalreporter.write_line(_describe_show(written or {}), light=True)
 
 
-def _quarantine_lines(runs: Sequence[Any]) -> list[str]:
-    """Return the failures of quarantined cases, which do not fail the session: the number, and the first names."""
-    names = [visible_line(run["nodeid"]) for run in runs if fails_in_quarantine(run)]
+def _excused_lines(runs: Sequence[Mapping[str, Any]], reason: str) -> list[str]:
+    """Return the number and the first names of failed runs that do not fail the session, with the reason."""
+    names = [visible_line(run["nodeid"]) for run in runs]
     if not names:
         return []
-    lines = [f"{count_text(len(names), 'run')} failed in quarantine and did not count:"]
+    lines = [f"{count_text(len(names), 'run')} {reason}:"]
     lines += [f"  {name}" for name in names[:LISTED]]
     more = len(names) - LISTED
     return lines + [f"  and {more} more"] * (more > 0)

@@ -553,7 +553,19 @@ class OpenedDataset(OpenedSource):
                 if row.took_expected:
                     self._first_expected = self._first_expected or row
                 make, own_metrics = _CaseBuilder(self.dataset, row), self._decides(row)
-                yield SourceCase(row.case_id, row.tags, row.path, row.line, make, row.index, own_metrics)
+                repetitions = self._count_repetitions(make)
+                yield SourceCase(row.case_id, row.tags, row.path, row.line, make, row.index, own_metrics, repetitions)
+
+    def _count_repetitions(self, make: _CaseBuilder) -> int:
+        descriptor = self.dataset.descriptor
+        if descriptor is None or descriptor.skill is None:
+            return 1
+        from pytest_agentbench.sources.triggers import count_repetitions
+
+        try:
+            return count_repetitions(make())
+        except ConfigError:  # the row's item reports it
+            return 1
 
     def _decides(self, row: Row) -> bool:
         """Return whether the row's evaluator may name a metric. Most rows have none."""

@@ -278,8 +278,14 @@ class OpenedCase(OpenedSource):
 
     def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
         """Yield the case."""
-        case = self._case
-        yield SourceCase(case.case_id, case.tags, case.path, case.line, lambda: case, own_metrics=True)
+        case, repetitions = self._case, 1
+        if case.skill is not None:
+            from pytest_agentbench.sources.triggers import count_repetitions
+
+            repetitions = count_repetitions(case)
+        yield SourceCase(
+            case.case_id, case.tags, case.path, case.line, lambda: case, own_metrics=True, repetitions=repetitions
+        )
 
     def field_doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the case's runner, patterns and plugins, and about plugins of its variants."""

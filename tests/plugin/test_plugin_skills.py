@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from jsonschema import validate
 from support.bench import Bench, check
+from support.fault_endpoint import FaultEndpoint
 from support.skills import (
     ADAPTER,
     BODY,
@@ -217,12 +220,13 @@ def test_the_report_has_the_trigger_rate_of_cases_that_should_and_should_not_use
     finished = bench.run("cases", "--model", "demo", "--junit-xml", "junit.xml")
     outcomes = {name.partition("[")[0]: outcome for name, outcome in finished.outcomes.items()}
     assert outcomes == {"poster": "passed", "label": "failed", "poem": "failed", "plain": "passed"}, finished.text
+    assert len(finished.runs) == 10  # cases that only decide the use run three times
     assert finished.runs["poem[demo]"]["skills"] == {"signs": {"listed": True, "attempted": 1, "loaded": 1}}
-    assert finished.runs["poem[demo]"]["skill"] == {"name": "signs", "should_trigger": False}
+    assert finished.runs["poem[demo]"]["skill"] == {"name": "signs", "should_trigger": False, "decides": True}
     assert "check skill_used: the skill signs was loaded 0 times" in finished.text
     [model] = finished.report["models"]
     signs = model["skills"]["signs"]
-    assert (signs["runs"], signs["listed"], signs["used"], signs["precision"]) == (4, 4, 2, 0.5)
+    assert (signs["runs"], signs["listed"], signs["used"], signs["precision"]) == (10, 10, 6, 0.5)
     assert (signs["should_trigger"]["rate"], signs["should_not_trigger"]["rate"]) == (0.5, 1.0)
     assert signs["should_trigger"]["ci95"] == pytest.approx([0.0945, 0.9055], abs=1e-4)
     finished.result.stdout.fnmatch_lines(
@@ -243,7 +247,7 @@ def test_a_use_decides_only_a_case_that_nothing_else_decides(bench: Bench) -> No
     trigger_case(bench, "scored", should=True, uses=False, deterministic_checks=paris, skill=scored)
     trigger_case(bench, "alone", should=True, uses=True)
     write_suite(bench, {"with": {}, "without": {"skills": []}})
-    finished = bench.run("cases", "--model", "demo", "--agentbench-suite", "ab")
+    finished = bench.run("cases", "--model", "demo", "--agentbench-suite", "ab", "--agentbench-repetitions", "1")
     assert finished.outcomes == {
         "checked[demo:with]": "passed",
         "checked[demo:without]": "passed",
@@ -254,3 +258,39 @@ def test_a_use_decides_only_a_case_that_nothing_else_decides(bench: Bench) -> No
     }
     message = finished.runs["alone[demo:without]"]["message"]
     assert message == "the case only checks the use of the skill signs, which this run does not have"
+
+
+def make_answers(*uses: bool) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return the answers of a model that calls for the skill `signs` in some of its runs."""
+    pending = [*uses]
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        if body["messages"][-1]["role"] == "tool" or not pending.pop(0):
+            return {"role": "assistant", "content": "Paris"}
+        function = {"name": "skill", "arguments": json.dumps({"name": "signs"})}
+        return {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "1", "type": "function", "function": function}],
+        }
+
+    return answer
+
+
+def test_a_trigger_case_passes_if_the_skill_is_used_in_half_of_its_runs(bench: Bench) -> None:
+    def run_with(*uses: bool, should_trigger: bool = True, **fields: Any):
+        trigger = {"name": "signs", "should_trigger": should_trigger}
+        bench.case("sign", skills=["../skills/signs"], skill=trigger, deterministic_checks=None, **fields)
+        with FaultEndpoint(answer=make_answers(*uses)) as endpoint:
+            bench.models({"model_id": "local", "base_url": endpoint.base_url, "api_key_env": "none"})
+            return bench.run("cases", "--model", "local", "--agentbench-no-reuse")
+
+    write_skill(bench)
+    finished = run_with(True, False, True)
+    assert sorted(finished.outcomes.values()) == ["failed", "passed", "passed"]
+    assert finished.exit == 0, finished.text
+    assert "1 run failed, and the case passes by the rate of its runs:" in finished.text
+    assert finished.report["cases"][0]["thresholds"]["pass_rate"]["met"]
+    assert run_with(True, False, False).exit == 1
+    assert run_with(True, False, False, thresholds={"pass_rate": 0.3}).exit == 0
+    assert run_with(True, False, False, should_trigger=False).exit == 0

@@ -45,7 +45,7 @@ from pytest_agentbench.sources.case_source import (
 )
 from pytest_agentbench.sources.dataset import dataset_name
 from pytest_agentbench.sources.rows import short_title
-from pytest_agentbench.sources.triggers import add_trigger_check
+from pytest_agentbench.sources.triggers import add_trigger_check, count_repetitions
 from pytest_agentbench.terminal_text import visible
 
 _FILES = "evals/files/"
@@ -122,7 +122,11 @@ class OpenedEvals(OpenedSource):
             except ConfigError as error:
                 yield self._bad(placed.line, str(error))
                 continue
-            yield SourceCase(case.case_id, (), self.path, placed.line, lambda case=case: case)  # type: ignore[misc]
+            yield SourceCase(
+                *(case.case_id, (), self.path, placed.line),
+                make=lambda case=case: case,  # type: ignore[misc]
+                repetitions=count_repetitions(case),
+            )
 
     def _case(self, entry: EvalEntry, number: int, line: int) -> Case:
         """Return the case of an entry. Raises ConfigError for a file that cannot be used."""

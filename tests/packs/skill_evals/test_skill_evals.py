@@ -113,7 +113,7 @@ def test_a_session_runs_evals_with_their_skill_files_and_triggers(bench: Bench) 
     used = {"steps": [CALL, {"content": "Done."}]}
     triggers = {"schema_version": 1, "answers": {"signs__eval_1": used}, "default": "A poem."}
     bench.write("cases/skills/signs/evals/triggers.demo.yaml", triggers)
-    finished = bench.run("cases", "--model", "demo")
+    finished = bench.run("cases", "--model", "demo", "--agentbench-repetitions", "1")
     assert finished.outcomes == {
         "signs__read[demo:without]": "passed",
         "signs__read[demo:with]": "passed",
@@ -128,7 +128,7 @@ def test_a_session_runs_evals_with_their_skill_files_and_triggers(bench: Bench) 
     assert (signs["should_trigger"]["rate"], signs["should_not_trigger"]["rate"]) == (1.0, 0.0)
     stored = read_artifact(bench, finished.runs["signs__read[demo:with]"])
     assert stored["workspace"] is not None
-    again = bench.run("cases", "--model", "demo")
+    again = bench.run("cases", "--model", "demo", "--agentbench-repetitions", "1")
     assert all(row["reused"] for row in again.runs.values())
 
 
