@@ -431,6 +431,7 @@ class Planner:
             suite=suite,
             agent=agent,
             variant=variant,
+            variants=session.variants.variants,
             is_reference=variant is not None and variant.name == session.variants.reference,
         )
 

@@ -77,7 +77,7 @@ class Plan:
     With `own_agent` the user's agent runs, with or without a named model. With `predictions`, or stored answers of the
     model `author`, neither a model nor an agent runs. `judges` maps judge ids to models. `suite` is the session's
     suite, None without one. `agent` is the agent that the session names for cases with the runner `agent`; `model_id`
-    then contains both names. `variant` changes each case, None without variants; others
+    then contains both names. `variant` changes each case, None without variants; it is one of `variants`, and others
     are compared with the one that `is_reference`. `parameters` are those of the fixtures, None without parameters.
     """
 
@@ -95,6 +95,7 @@ class Plan:
     suite: SuiteFile | None = None
     agent: str | None = None
     variant: Variant | None = None
+    variants: tuple[Variant, ...] = ()
     is_reference: bool = False
     parameters: FixtureParameters | None = None
 
@@ -264,6 +265,10 @@ class Job:
             plan.root.require_servers(case.path, case.mcp_servers)
         if plan.variant.fields.parts is None:
             case = plan.with_skills(case)
+        if case.skill is not None and case.skill.scored:
+            from pytest_agentbench.engine.skills import drop_unequal_check
+
+            case = drop_unequal_check(case, plan.with_skills(self.case()), plan.variants)
         return plan.adapt(case)
 
     @property

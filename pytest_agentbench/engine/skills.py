@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.functions import functions_of
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.skill_uses import find_calls
+from pytest_agentbench.records.skill_uses import find_calls, is_trigger_case
 from pytest_agentbench.runners.base import PROBE, Runner
 from pytest_agentbench.runners.kinds import RunnerKind
+from pytest_agentbench.sources.triggers import CHECK_ID
+
+if TYPE_CHECKING:
+    from pytest_agentbench.engine.variants import Variant
 
 _KIND = "skill_used"
 
@@ -35,6 +40,20 @@ def skills_identity(case: Case, runner: Runner, runner_type: str) -> dict[str, A
     if called := [skill.name for skill in case.skills if find_calls(case, skill)]:
         identity["explicit"] = called  # their instructions are in the request
     return identity
+
+
+def drop_unequal_check(case: Case, unchanged: Case, variants: Sequence[Variant]) -> Case:
+    """Return the case without the check of its `skill` if one of the variants lacks the skill.
+
+    The check would count in the other variants alone. `unchanged` is the case without a variant.
+    """
+    assert case.skill is not None
+    parts = [variant.fields.parts for variant in variants]
+    skills = [unchanged.skills if each is None else each.skills for each in parts]
+    if is_trigger_case(case) or all(case.skill.name in {skill.name for skill in arm} for arm in skills):
+        return case
+    checks = tuple(check for check in case.checks if check.check_id != CHECK_ID)
+    return case.model_copy(update={"checks": checks})
 
 
 def require_skill(case: Case) -> None:

@@ -251,11 +251,14 @@ def test_a_use_decides_only_a_case_that_nothing_else_decides(bench: Bench) -> No
     assert finished.outcomes == {
         "checked[demo:with]": "passed",
         "checked[demo:without]": "passed",
-        "scored[demo:with]": "failed",
+        "scored[demo:with]": "passed",
         "scored[demo:without]": "passed",
         "alone[demo:with]": "passed",
         "alone[demo:without]": "skipped",
     }
+    write_suite(bench, {"with": {}, "brief": {"append_system": "Be brief."}})
+    both = bench.run("cases", "--model", "demo", "--agentbench-suite", "ab", "-k", "scored")
+    assert {*both.outcomes.values()} == {"failed"}
     message = finished.runs["alone[demo:without]"]["message"]
     assert message == "the case only checks the use of the skill signs, which this run does not have"
 
