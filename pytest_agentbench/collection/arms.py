@@ -35,7 +35,7 @@ def list_arms(collector: pytest.Module, function: Callable[..., None], fixturein
         return [NO_ARM]
     ids: dict[str, str] = {}
     arms = []
-    for place, callspec in enumerate(_generate_callspecs(collector, function)):
+    for callspec in _generate_callspecs(collector, function):
         name = _name_arm(callspec.id)
         if name in ids:
             raise ConfigError(
@@ -43,7 +43,7 @@ def list_arms(collector: pytest.Module, function: Callable[..., None], fixturein
                 f"both become the variant {name!r}; give them other ids"
             )
         ids[name] = callspec.id
-        arms.append(Arm(FixtureParameters(name, place, _hash_values(callspec)), callspec))
+        arms.append(Arm(FixtureParameters(name, next(iter(ids)), _hash_values(callspec)), callspec))
     return arms
 
 

@@ -191,8 +191,7 @@ class Planner:
             model_store = self.store.of_model(
                 plan.suite_id, plan.run_profile, plan.evaluation_profile, place, tuple(plan.judges.values())
             )
-            is_reference = parameters.place == 0 and (plan.variant is None or plan.is_reference)
-            self._arms[key] = replace(plan, parameters=parameters, model_store=model_store, is_reference=is_reference)
+            self._arms[key] = replace(plan, parameters=parameters, model_store=model_store)
         return self._arms[key]
 
     def own_plans(self, opened: OpenedSource, subjects: Sequence[StoredAnswers]) -> list[Plan]:
@@ -432,7 +431,7 @@ class Planner:
             agent=agent,
             variant=variant,
             variants=session.variants.variants,
-            is_reference=variant is not None and variant.name == session.variants.reference,
+            reference=None if variant is None else session.variants.reference,
         )
 
     def _find_agent(self, root: ConfigRoot, variant: Variant, named: str | None, *, own_agent: bool) -> str | None:

@@ -164,11 +164,12 @@ def describe_variants(jobs: Iterable[Job]) -> dict[str, Any]:
         entry: dict[str, Any] = {"as_written": {}, "digest": None, "changed": []}
         if plan.variant is not None:
             entry = plan.variant.describe()
+        entry["reference"] = plan.reference_name
         if plan.parameters is not None:
             # The digest of the declared part alone would be that of other arms too
             entry |= {"digest": None, "changed": ["agentbench_runner", *entry["changed"]]}
         entries[name] = entry
-        if reference is None and plan.is_reference:
+        if reference is None and name == plan.reference_name:
             reference = name
     if entries:
         return {"variants": entries, "reference_variant": reference or next(iter(entries))}

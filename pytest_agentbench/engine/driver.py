@@ -270,7 +270,7 @@ def group_jobs(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
             if place not in siblings:
                 runner = _scope(item, RUNNER_FIXTURE, runners) if job.plan.own_agent else job.plan.predictions
                 if job.plan.parameters is not None:  # of any fixture that the runner's may ask for
-                    runner = runner, job.plan.parameters.place
+                    runner = runner, job.plan.parameters.name
                 group = StartGroup(runner, id(job.plan.run_profile), _scope(item, SERVERS_FIXTURE, servers))
                 siblings[place] = groups.setdefault(group, group)  # one object: comparing paths costs each run 7 µs
             job.start_group = siblings[place]

@@ -40,10 +40,10 @@ def name_subject(agent: str, model_id: str) -> str:
 
 
 class FixtureParameters(NamedTuple):
-    """Parameters of the fixtures that make the user's own agent: their name, their place from 0, a hash of them."""
+    """Parameters of the fixtures that make the user's own agent: their name, that of the first ones, a hash of them."""
 
     name: str
-    place: int
+    first: str
     values: str
 
 
@@ -77,8 +77,8 @@ class Plan:
     With `own_agent` the user's agent runs, with or without a named model. With `predictions`, or stored answers of the
     model `author`, neither a model nor an agent runs. `judges` maps judge ids to models. `suite` is the session's
     suite, None without one. `agent` is the agent that the session names for cases with the runner `agent`; `model_id`
-    then contains both names. `variant` changes each case, None without variants; it is one of `variants`, and others
-    are compared with the one that `is_reference`. `parameters` are those of the fixtures, None without parameters.
+    then contains both names. `variant` changes each case, None without variants; it is one of `variants`, and is
+    compared with the variant `reference`. `parameters` are those of the fixtures, None without parameters.
     """
 
     root: ConfigRoot
@@ -96,7 +96,7 @@ class Plan:
     agent: str | None = None
     variant: Variant | None = None
     variants: tuple[Variant, ...] = ()
-    is_reference: bool = False
+    reference: str | None = None
     parameters: FixtureParameters | None = None
 
     @cached_property
@@ -104,6 +104,12 @@ class Plan:
         """Return the name of the variant in ids and reports: of the fixtures' parameters, the declared one, or both."""
         names = [each.name for each in (self.parameters, self.variant) if each is not None]
         return "+".join(names) or None
+
+    @cached_property
+    def reference_name(self) -> str | None:
+        """Return the `variant_name` of the column that others of the same model are compared with."""
+        first = None if self.parameters is None else self.parameters.first
+        return "+".join(filter(None, (first, self.reference))) or None
 
     @cached_property
     def column(self) -> str:

@@ -400,8 +400,8 @@ def test_a_guests_dataset_declares_no_variants(project):
 @pytest.mark.parametrize(
     ("cases", "said"),
     [
-        (40, "agentbench: 2 columns, 40 common cases: a difference of 19.0 points in pass rate is found 8 times in 10"),
-        (5, "agentbench: 2 columns, 5 common cases: too few to show any difference in pass rate"),
+        (40, "2 columns, 40 common cases: a difference of 19.0 points in pass rate is found 8 times in 10, at best"),
+        (5, "2 columns, 5 common cases: too few to show any difference in pass rate"),
     ],
 )
 def test_the_difference_that_columns_can_show_is_named_before_anything_runs(bench, cases, said):
@@ -409,6 +409,31 @@ def test_the_difference_that_columns_can_show_is_named_before_anything_runs(benc
     bench.questions(cases)
     suite(bench, SHORT)
     finished = run(bench, "--agentbench-dry-run")
-    assert said in finished.text
+    assert f"agentbench: {said}; compared: agent:short with agent:base" in finished.text
     assert not bench.lines("runs.txt")
     assert "common case" not in bench.run("cases", "--agentbench-dry-run").text
+
+
+PAIRS = {
+    "datasets with variants of their own": ((), "agent:short with agent:base, agent:kind with agent:plain"),
+    "without a reference": (("-k", "not base"), "agent:kind with agent:plain"),
+    "models": (
+        ("--model", "first", "--model", "second"),
+        "second with first, first:short with first:base, second:short with second:base, 2 other pairs",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_line_before_a_session_and_its_verdicts_name_the_same_pairs(project, name):
+    options, said = PAIRS[name]
+    project.write("cases/models.yaml", {"schema_version": 1, "models": [{"model_id": "first"}, {"model_id": "second"}]})
+    dataset(project, {"short": {"system": "Be brief."}, "base": {}}, reference_variant="base")
+    dataset(project, {"kind": {"system": "Be kind."}, "plain": {}}, name="terms", reference_variant="plain")
+    finished = project.run("cases", *options)
+    assert f"; compared: {said}\n" in finished.text
+    compared = finished.report["column_comparisons"]
+    pairs = [f"{each['model_id']} with {each['baseline_model_id']}".replace("bot", "agent") for each in compared]
+    *named, last = said.split(", ")
+    assert pairs[: len(named)] == named
+    assert last in (f"{len(pairs) - len(named)} other pairs", pairs[-1])

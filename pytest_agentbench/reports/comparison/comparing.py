@@ -9,6 +9,7 @@ from operator import add
 from typing import Any
 
 from pytest_agentbench.reports.comparison.campaigns import Campaign, CaseRuns, Sample, build_campaign
+from pytest_agentbench.reports.comparison.columns import Column, pair_columns
 from pytest_agentbench.reports.comparison.pairing import describe_renamed, pair_renamed
 from pytest_agentbench.reports.comparison.results import (
     BETTER,
@@ -214,42 +215,28 @@ def compare(
 
 
 def compare_columns(report: Mapping[str, Any]) -> list[ModelComparison]:
-    """Return each column of a report against its reference, tested together.
-
-    The reference of a variant is the reference variant of its model; an agent that a variant names is compared with the
-    model that it asks. Without variants, models and agents are compared with the first of them.
-    """
-    named = [*_pair_variants(report)] if report.get("variants") else [*_pair_models(report)]
-    if not named:
+    """Return each column of a report against the one that `pair_columns` pairs it with, tested together."""
+    if len(report["models"]) < 2:
         return []
-    columns = build_campaign(report).models
-    # Variants of a dataset's own have no common cases with those of another dataset
-    pairs = [(old, new) for old, new in named if columns[old].keys() & columns[new].keys()]
-    compared = [_compare_model(columns[old], columns[new], old, new, len(pairs)) for old, new in pairs]
+    cases = build_campaign(report).models
+    pairs = [(old.name, new.name) for old, new in pair_columns([*_list_columns(report, cases)])]
+    compared = [_compare_model(cases[old], cases[new], old, new, len(pairs)) for old, new in pairs]
     return _conclude(compared, "variants" if report.get("variants") else "models")
+
+
+def _list_columns(report: Mapping[str, Any], cases: Mapping[str, Cases]) -> Iterator[Column]:
+    variants = report.get("variants", {})
+    for entry in report["models"]:
+        variant = entry.get("variant")
+        # Variants in reports of earlier versions have no reference of their own
+        reference = variants.get(variant, {}).get("reference", report.get("reference_variant"))
+        yield Column(entry["model_id"], variant, reference, entry["scripted"], cases[column_of(entry)].keys())
 
 
 def add_column_comparisons(report: dict[str, Any]) -> None:
     """Add `column_comparisons` to a report of several columns."""
     if compared := compare_columns(report):
         report["column_comparisons"] = [each.as_dict() for each in compared]
-
-
-def _pair_variants(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the columns of the reference variant and of each other variant, by models."""
-    name = report.get("reference_variant")
-    references = {each["model_id"]: column_of(each) for each in report["models"] if each.get("variant") == name}
-    for entry in report["models"]:
-        model_id = entry["model_id"]
-        reference = references.get(model_id) or references.get(model_id.partition("+")[2])
-        if reference is not None and column_of(entry) != reference:
-            yield reference, column_of(entry)
-
-
-def _pair_models(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the first column and each other one. Scripted models are left out: their scripts decide, not a model."""
-    columns = [column_of(entry) for entry in report["models"] if not entry["scripted"]]
-    yield from ((columns[0], column) for column in columns[1:])
 
 
 def _match_models(baseline: Campaign, current: Campaign) -> list[tuple[str, str]]:

@@ -73,9 +73,13 @@ def compared_with(comparison: Mapping[str, Any]) -> str:
 
 def columns_title(report: Mapping[str, Any]) -> str:
     """Return the title of a report's columns against their reference."""
-    if report.get("variants"):
-        return f"variants compared with {report['reference_variant']}"
-    return f"models compared with {report['column_comparisons'][0]['baseline_model_id']}"
+    references = dict.fromkeys(each["baseline_model_id"] for each in report["column_comparisons"])
+    variant = report.get("reference_variant")
+    if variant is not None and all(name.endswith(f":{variant}") for name in references):
+        return f"variants compared with {variant}"
+    if len(references) > 1:
+        return "columns compared with their references"
+    return f"models compared with {next(iter(references))}"
 
 
 def side_name(side: Mapping[str, Any]) -> str:
