@@ -55,7 +55,7 @@ def number_of(shown, text):
 
 def tick(page, button, *names):
     """Open a filter's list, tick what has these names, and close it."""
-    page.get_by_role("button", name=button).click()
+    page.locator(".choice").get_by_role("button", name=button).click()
     for name in names:
         page.locator(".choices:popover-open").get_by_label(name).click()
     page.keyboard.press("Escape")

@@ -118,7 +118,12 @@ def test_columns_stand_side_by_side_and_their_figures_lead_to_cases(program, tmp
 
 def test_cases_lost_to_the_reference_lead_to_their_runs(program, tmp_path, clear):
     with opened_report(program, tmp_path, clear) as shown:
-        assert shown.page.locator(".quad").all_inner_texts() == ["14 better on B", "3 worse than A"]
+        assert shown.page.locator(".quad").all_inner_texts() == [
+            "14 better on B",
+            "3 worse than A",
+            "6 pass on both",
+            "7 pass on neither",
+        ]
         shown.page.locator(".lost a").first.click()
         shown.settle()
         assert "#/run/faq.refund_0/b/1" in shown.page.url

@@ -251,7 +251,7 @@ def _compare_model(old: Cases, new: Cases, old_model: str, new_model: str, model
     """Return one model without its verdicts, which depend on the others'."""
     common = sorted(old.keys() & new.keys())  # in no file's order: what is drawn for the tests does not depend on it
     both = [(old[key], new[key]) for key in common]
-    judged_pairs = [(pair, runs) for pair in both if (runs := min(len(side.judged) for side in pair))]
+    judged_pairs = _pair_judged(both)
     pairs = [(before.first(runs), after.first(runs)) for (before, after), runs in judged_pairs]
     # Holm compares the smallest p value with ALPHA / models. A model below this bound is significant on its own.
     alpha = paired.ALPHA / models
@@ -279,6 +279,18 @@ def _compare_model(old: Cases, new: Cases, old_model: str, new_model: str, model
         by_chance=(),
         summary="",
     )
+
+
+def compare_rates(old: Cases, new: Cases) -> Measure:
+    """Return the tested difference of pass rates of two columns, as in their `ModelComparison`, without a verdict."""
+    judged_pairs = _pair_judged([(old[key], new[key]) for key in sorted(old.keys() & new.keys())])
+    rates = [(before.first(runs).pass_rate, after.first(runs).pass_rate) for (before, after), runs in judged_pairs]
+    return _test_difference(rates, paired.ALPHA, rate=True, single=all(runs == 1 for _, runs in judged_pairs))
+
+
+def _pair_judged(both: Sequence[tuple[CaseRuns, CaseRuns]]) -> list[tuple[tuple[CaseRuns, CaseRuns], int]]:
+    """Return the cases with a verdict on both sides, each with the number of runs that both sides have."""
+    return [(pair, runs) for pair in both if (runs := min(len(side.judged) for side in pair))]
 
 
 def _rates_differ(before: CaseRuns, after: CaseRuns) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.extensions import cache_extensions, load_extensions
 from pytest_agentbench.records.case import name_column
 from pytest_agentbench.reports.charts import charts
+from pytest_agentbench.reports.comparison.every_pair import compare_every_pair
 from pytest_agentbench.reports.html.placing import place_details, remove_earlier
 from pytest_agentbench.reports.rows import Report, Row
 from pytest_agentbench.reports.sections import ReportSection, sections_in
@@ -91,7 +92,8 @@ def write_page(
     from pytest_agentbench.bounded.writing import write_text
 
     placed = place_details(report, path, output)
-    write_text(path, page_text({**page_data(report, comparison), "details": placed.facts}, placed.blocks))
+    data = {**page_data(report, comparison), "pairs": compare_every_pair(report), "details": placed.facts}
+    write_text(path, page_text(data, placed.blocks))
     remove_earlier(path, placed)  # last: the earlier page needs its chunks until it is replaced
 
 
@@ -99,7 +101,8 @@ def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> Pa
     """Return the data for the page's script, JSON values only.
 
     It has `report` (without the comparison and the single votes of runs), `comparison`, `charts` (of `reports.charts`),
-    `topics` (of `reports.topics`), `sections`, and `details`: the `PlacedDetails.facts`, or None without details.
+    `topics` (of `reports.topics`), `sections`, `pairs` (of `every_pair`; none while a session runs, because they cost
+    seconds), and `details`: the `PlacedDetails.facts`, or None without details.
     """
     runs = [_page_row(row) for row in report["runs"]]
     shown = {**{name: value for name, value in report.items() if name != "comparison"}, "runs": runs}
@@ -111,6 +114,7 @@ def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> Pa
         "charts": charts(report),
         "topics": find_topics(report),
         "sections": _sections(report),
+        "pairs": [],
         "details": None,
     }
 

@@ -1,4 +1,8 @@
+import { shareOf } from "./cases.js";
 import { columnKey } from "./columns.js";
+
+/** The reference that stands for the report that the session was compared with. */
+export const BASELINE = "baseline";
 
 /** What a comparison has of the baseline: `{report, changes, missing}`, cases by "CASE\nCOLUMN"; null without a comparison. */
 export function readBaseline(comparison) {
@@ -26,4 +30,12 @@ export function baselineOf({ baseline }, each, key) {
   const { passed, judged } = change.baseline;
   const verdict = passed === judged ? "passed" : passed === 0 ? "failed" : "mixed";
   return { verdict, text: judged === 1 ? verdict : `${passed}/${judged}`, answer: change.baseline_answer ?? null };
+}
+
+/** The share of a case's judged runs that passed in the baseline; null if none was judged there. */
+export function baselineShare({ baseline }, each, key) {
+  const place = `${each.key}\n${key}`;
+  if (baseline === null || baseline.missing.has(place)) return null;
+  const change = baseline.changes.get(place);
+  return change === undefined ? shareOf(each.cells.get(key)) : change.baseline.passed / change.baseline.judged;
 }

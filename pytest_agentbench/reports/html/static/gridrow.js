@@ -1,10 +1,10 @@
 import { go, href } from "./address.js";
-import { baselineOf } from "./baseline.js";
+import { BASELINE, baselineOf } from "./baseline.js";
 import { el } from "./dom.js";
 import { linesBelow } from "./gridlayout.js";
 import { icon, verdictSign, verdictText } from "./icons.js";
 import { labelSign } from "./labels.js";
-import { BASELINE, changeOf, listValues, runHref, showsBaseline } from "./listing.js";
+import { changeOf, listValues, runHref, showsBaseline } from "./listing.js";
 import { differenceMarked, expectedMarked, marked } from "./marks.js";
 import { reasonLine } from "./reasons.js";
 import { fold, fromMatch, wordAt } from "./search.js";

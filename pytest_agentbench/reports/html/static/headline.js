@@ -3,7 +3,7 @@ import { columnKey } from "./columns.js";
 import { el } from "./dom.js";
 import { failedGroups } from "./failedgroups.js";
 import { runMeans } from "./figures.js";
-import { BASELINE } from "./listing.js";
+import { BASELINE } from "./baseline.js";
 import { count, interval, plural, wholePercent } from "./text.js";
 import { changedHref, clearest, moved, nameOf, pText, points, surety, testText, verdictsOf } from "./verdicts.js";
 

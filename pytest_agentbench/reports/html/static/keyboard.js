@@ -9,7 +9,7 @@ const KEYS = [
   ["h, l", "column to the left and to the right"],
   ["Enter", "open what is marked"],
   ["n, p", "next and previous case of the list"],
-  ["x", "next case on which columns differ"],
+  ["x, X", "next and previous case on which the compared columns differ"],
   ["f", "all cases, failed ones, those that differ"],
   ["d", "mark differences; in a run: side by side"],
   ["+, -", "in a run: your label, pass or fail"],

@@ -1,22 +1,22 @@
 import { href } from "./address.js";
+import { BASELINE } from "./baseline.js";
 import { searched, shareOf } from "./cases.js";
 import { columnKey } from "./columns.js";
 import { hasLabels, labelOf } from "./labels.js";
+import { defaultOther, endOnPair, pairShares } from "./pair.js";
 import { reasonOf } from "./reasons.js";
 import { found, parseSearch } from "./search.js";
 
-/** The reference that stands for the report that the session was compared with. */
-export const BASELINE = "baseline";
 export const LINES = { 1: "compact", 4: "up to 4 lines", 12: "up to 12 lines" };
 export const ORDERS = { trouble: "Trouble first", file: "As in the file", spread: "Largest difference", cost: "Most expensive", time: "Slowest" };
 export const SEVERAL = ["tag", "dataset", "field"];
 const SINGLE = ["show", "q", "reason", "ref", "mark", "lines", "sort"];
 const DEFAULTS = { show: "all", lines: "4", sort: "trouble" };
-/** With more columns than MANY, the reference and the BEST of the others are shown. */
+/** With more columns than MANY, the compared pair and the BEST of the others are shown. */
 const MANY = 6;
 const BEST = 3;
 
-/** The list of cases that parameters ask for: filters, reference, order, columns, how it is shown. */
+/** The list of cases that parameters ask for: filters, `ref` and `vs` (the compared pair), order, columns, how it is shown. */
 export function listOf(params, index) {
   const list = {};
   for (const name of SINGLE) list[name] = params.get(name) ?? DEFAULTS[name] ?? "";
@@ -24,8 +24,10 @@ export function listOf(params, index) {
   if (!Object.hasOwn(LINES, list.lines)) list.lines = DEFAULTS.lines;
   if (!Object.hasOwn(SHOWS, list.show)) list.show = DEFAULTS.show;
   if (!references(index).includes(list.ref)) list.ref = index.reference;
+  const other = params.get("vs");
   const chosen = index.columns.filter(({ key }) => params.getAll("cols").includes(key));
-  list.columns = chosen.length > 0 ? chosen : defaultColumns(index);
+  list.columns = chosen.length > 0 ? chosen : defaultColumns(index, list.ref, other);
+  list.vs = other !== list.ref && index.columns.some(({ key }) => key === other) ? other : defaultOther(index, list);
   return list;
 }
 
@@ -34,8 +36,9 @@ export function listValues(list, index) {
   const values = {};
   for (const name of SINGLE) values[name] = list[name] === (name === "ref" ? index.reference : DEFAULTS[name]) ? "" : list[name];
   for (const name of SEVERAL) values[name] = list[name];
+  values.vs = list.vs === defaultOther(index, list) ? "" : list.vs;
   const keys = (columns) => columns.map(({ key }) => key);
-  values.cols = String(keys(list.columns)) === String(keys(defaultColumns(index))) ? [] : keys(list.columns);
+  values.cols = String(keys(list.columns)) === String(keys(defaultColumns(index, list.ref, list.vs))) ? [] : keys(list.columns);
   return values;
 }
 
@@ -55,25 +58,26 @@ export function showsBaseline(list) {
   return list.ref === BASELINE && list.columns.length === 1;
 }
 
-function defaultColumns(index) {
+function defaultColumns(index, ref, vs) {
   if (index.columns.length <= MANY) return index.columns;
-  const best = index.columns.filter(({ key }) => key !== index.reference).sort((one, other) => index.rates.get(other.key) - index.rates.get(one.key));
-  const kept = new Set([index.reference, ...best.slice(0, BEST).map(({ key }) => key)]);
+  const best = index.columns.filter(({ key }) => key !== ref).sort((one, other) => index.rates.get(other.key) - index.rates.get(one.key));
+  const kept = new Set([ref, vs, ...best.slice(0, BEST).map(({ key }) => key)]);
   return index.columns.filter(({ key }) => kept.has(key));
 }
 
 /** 1 if a column is better on the case than the reference, -1 if it is worse, else 0. */
 export function changeOf(index, each, key, reference) {
-  if (reference === BASELINE) return Math.sign(index.baseline?.changes.get(`${each.key}\n${key}`)?.difference ?? 0);
-  const [now, then] = [shareOf(each.cells.get(key)), shareOf(each.cells.get(reference))];
-  return now === null || then === null ? 0 : Math.sign(now - then);
+  const shares = pairShares(index, each, { ref: reference, vs: key });
+  return shares === null ? 0 : Math.sign(shares[1] - shares[0]);
 }
 
 const some = (test) => (each, list) => list.columns.some(({ key }) => each.cells.has(key) && test(each.cells.get(key)));
 const moved = (sign) => (each, list, index) => list.columns.some(({ key }) => each.cells.has(key) && changeOf(index, each, key, list.ref) === sign);
 
+const ended = (end, text, title) => ({ text, title, pair: true, test: (each, list, index) => endOnPair(index, each, list) === end, offered: () => true });
+
 /** Whether the columns of a list have several verdicts on a case. */
-export function differs(each, list) {
+function differs(each, list) {
   return new Set(list.columns.map(({ key }) => each.cells.get(key)?.verdict).filter(Boolean)).size > 1;
 }
 
@@ -84,6 +88,10 @@ export const SHOWS = {
   differs: { text: "Differs", title: "the columns have several verdicts", test: differs, offered: (index) => index.columns.length > 1 },
   regressed: { text: "Regressed", title: "worse than the reference; a single change may be chance", test: moved(-1), offered: (index) => references(index).length > 0 },
   improved: { text: "Improved", title: "better than the reference; a single change may be chance", test: moved(1), offered: (index) => references(index).length > 0 },
+  both: ended("both", "Both pass", "every judged repetition passed on both columns"),
+  onlyref: ended("onlyref", "Only reference passes", "the reference passes, or more of its repetitions"),
+  onlyvs: ended("onlyvs", "Only other passes", "the other column passes, or more of its repetitions"),
+  neither: ended("neither", "Neither passes", "neither column passes every time, and neither is better"),
   flaky: { text: "Flaky", title: "some repetitions passed and some failed", test: some((cell) => cell.verdict === "mixed"), offered: () => true },
   errors: { text: "Errors", title: "a run could not be judged", test: some((cell) => cell.errors > 0), offered: () => true },
   must: { text: "Must pass", title: "the gate fails if one of these fails", test: (each) => each.must, offered: (index) => index.cases.some(({ must }) => must) },

@@ -1,8 +1,7 @@
 import { wellFormed } from "./address.js";
-import { readBaseline } from "./baseline.js";
+import { BASELINE, readBaseline } from "./baseline.js";
 import { casesOf } from "./cases.js";
-import { columnsOf } from "./columns.js";
-import { BASELINE } from "./listing.js";
+import { columnKey, columnsOf } from "./columns.js";
 
 /**
  * The report by what its parts are looked up by.
@@ -10,8 +9,8 @@ import { BASELINE } from "./listing.js";
  * `runs` holds for each row `{row, at, case, tools}`: its place, the key of its case (node id without bracket), the tools that it
  * called. `byNodeid` and `byCase` are maps of these. `cases` are those of cases.js, `caseOf` and `caseByName` maps of them.
  * `columns` are those of columns.js, `rates` their pass rates. `reference` is what columns are measured against by default,
- * `baseline` that of baseline.js. `figure` is the score that
- * runs have, `{title, value(row)}`, or null.
+ * `tested` has "REFERENCE\nCOLUMN" of the pairs that the report tests, `repeated` is whether a case was judged more than once on a
+ * column. `baseline` is that of baseline.js. `figure` is the score that runs have, `{title, value(row)}`, or null.
  */
 export function indexReport(data) {
   const { report } = data;
@@ -28,7 +27,9 @@ export function indexReport(data) {
     caseByName: new Map(cases.map((each) => [wellFormed(each.name), each])),
     labels: new Map(report.models.map((model) => [model.model_id, model.label || model.model_id])),
     rates: new Map(columns.map(({ key }) => [key, passRate(cases, key)])),
-    reference: baseline !== null ? BASELINE : columns.length > 1 ? columns[0].key : "",
+    reference: baseline !== null ? BASELINE : firstReference(report, columns),
+    tested: new Set((report.column_comparisons ?? []).map((pair) => `${pair.baseline_model_id}\n${columnKey(pair)}`)),
+    repeated: cases.some(({ cells }) => [...cells.values()].some(({ judged }) => judged > 1)),
     figure: figureOf(report.runs),
   };
 }
@@ -49,6 +50,12 @@ function caseKey({ nodeid, parameters, variant, asked_model: asked }) {
   // Reports of earlier versions have parameters as `variant`. If a row has `asked_model`, its variant is a part of its column.
   const own = parameters ?? (asked === undefined ? variant : null);
   return own == null ? place : `${place}[${own}]`;
+}
+
+function firstReference(report, columns) {
+  if (columns.length < 2) return "";
+  const tested = report.column_comparisons?.[0]?.baseline_model_id;
+  return columns.some(({ key }) => key === tested) ? tested : columns[0].key;
 }
 
 /** The share of judged runs of a column that passed; null if none was judged. */

@@ -3,8 +3,9 @@ import { caseCards } from "./cards.js";
 import { el, show } from "./dom.js";
 import { gridRow } from "./gridrow.js";
 import { isNarrow, leastWidth, rowTops, sharesOf } from "./gridlayout.js";
-import { casesIn, differs, listOf, listValues, narrow, showsBaseline } from "./listing.js";
+import { casesIn, listOf, listValues, narrow, showsBaseline } from "./listing.js";
 import { newRowsChip } from "./newrows.js";
+import { differsOnPair } from "./pair.js";
 import { passRate } from "./reportindex.js";
 import { parseSearch, wordsOf } from "./search.js";
 import { count, wholePercent } from "./text.js";
@@ -142,6 +143,9 @@ function gridKeys(rows, current) {
     mark(rows.reveal(Math.max(0, Math.min(last, place))), key);
   }
 
+  const cases = () => current().cases;
+  const differing = (each) => differsOnPair(current().index, each, current().view.list);
+  const toDiffering = (place) => place >= 0 && to(place);
   const step = (by) => () => to(at() === null ? rows.inSight() : at() + by);
   const aside = (by) => () => {
     if (at() === null) return to(rows.inSight());
@@ -156,11 +160,8 @@ function gridKeys(rows, current) {
   return {
     j: step(1), k: step(-1), n: step(1), p: step(-1), ArrowDown: step(1), ArrowUp: step(-1),
     h: aside(-1), l: aside(1), ArrowLeft: aside(-1), ArrowRight: aside(1),
-    x() {
-      const { cases, view } = current();
-      const next = cases.findIndex((each, place) => place > (at() ?? -1) && differs(each, view.list));
-      if (next >= 0) to(next);
-    },
+    x: () => toDiffering(cases().findIndex((each, place) => place > (at() ?? -1) && differing(each))),
+    X: () => toDiffering(cases().findLastIndex((each, place) => place < (at() ?? 0) && differing(each))),
     f: () => change({ show: CYCLE[current().view.list.show] ?? "all" }),
     d() {
       const { mark: shown, ref } = current().view.list;

@@ -95,7 +95,7 @@ function runKeys(app, place, steps) {
   const label = Object.entries(LABEL_KEYS).map(([key, verdict]) => [key, () => document.querySelector(`[data-label="${verdict}"]`)?.click()]);
   const beside = runHref(app.index, place.run, { ...place.values, side: place.side ? "" : "1" });
   return {
-    n: to(steps.next), p: to(steps.previous), j: to(steps.next), k: to(steps.previous), x: to(steps.differs),
+    n: to(steps.next), p: to(steps.previous), j: to(steps.next), k: to(steps.previous), x: to(steps.differs), X: to(steps.differed),
     h: column(-1), l: column(1), d: to(place.columns.length > 1 ? beside : null), Escape: to(steps.list), ...Object.fromEntries(label),
   };
 }

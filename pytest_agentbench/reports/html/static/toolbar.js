@@ -3,7 +3,10 @@ import { choice } from "./choice.js";
 import { saveCsv } from "./csv.js";
 import { el, show } from "./dom.js";
 import { icon } from "./icons.js";
-import { BASELINE, LINES, ORDERS, SEVERAL, SHOWS, listOf, listValues, references } from "./listing.js";
+import { LINES, ORDERS, SEVERAL, SHOWS, listOf, listValues } from "./listing.js";
+import { defaultOther } from "./pair.js";
+import { pairLine } from "./pairline.js";
+import { picker } from "./picker.js";
 import { count, plural } from "./text.js";
 
 const CHOICES = { tag: "All tags", dataset: "All datasets", field: "All fields" };
@@ -21,23 +24,35 @@ export function toolbar(app) {
   const shows = el("div", { class: "modes", role: "group", "aria-label": "Show" });
   const choices = Object.entries(CHOICES).map(([name, all]) => [name, choice(name, all, (values) => change({ [name]: values }))]);
   const columns = choice("cols", "All columns", (keys) => change({ columns: app.index.columns.filter(({ key }) => keys.includes(key)) }));
-  const reference = picker("ref", "Reference", (value) => change({ ref: value }));
   const mark = picker("mark", "Mark", (value) => change({ mark: value }));
   const order = picker("sort", "Order", (value) => change({ sort: value }));
   const lines = picker("lines", "Rows", (value) => change({ lines: value }));
   const told = el("p", { class: "told", role: "status" });
   const csv = el("button", { type: "button", class: "plain", title: "These cases with question, expected and answers" }, "CSV");
   const chips = el("span", { class: "chips" });
+  let buttonOf = null;
+  const pair = pairLine(app, choosePair, (...of) => buttonOf(...of));
   const node = el(
     "section",
     { class: "toolbar", "aria-label": "Filters" },
     el("div", { class: "line" }, el("span", { class: "searchbox" }, icon("search"), search, el("kbd", { "aria-hidden": "true" }, "/")), shows),
-    el("div", { class: "line second" }, choices.map(([, each]) => each.node), reference.node, mark.node, order.node, lines.node, columns.node, chips, told, csv),
+    el("div", { class: "line second" }, choices.map(([, each]) => each.node), mark.node, order.node, lines.node, columns.node, chips, told, csv),
+    pair.node,
   );
 
   function change(values, replace = false) {
     const list = listOf(readAddress().params, app.index);
-    go(href("results", [], listValues({ ...list, ...values }, app.index)), { replace });
+    const next = { ...list, ...values };
+    if (list.vs === defaultOther(app.index, list) && !("vs" in values)) next.vs = defaultOther(app.index, next);
+    go(href("results", [], listValues(next, app.index)), { replace });
+  }
+
+  /** Both columns of a chosen pair are shown. A column that was the other side changes its side. */
+  function choosePair(values) {
+    const list = listOf(readAddress().params, app.index);
+    const { ref, vs } = { ...list, ...values };
+    const pair = ref === vs ? { ref: list.vs, vs: list.ref } : { ref, vs };
+    change({ ...pair, columns: app.index.columns.filter((each) => list.columns.includes(each) || Object.values(pair).includes(each.key)) });
   }
 
   return {
@@ -46,11 +61,12 @@ export function toolbar(app) {
       const { index } = app;
       if (search.value !== list.q && document.activeElement !== search) search.value = list.q;
       const focused = document.activeElement?.dataset?.show;
-      show(shows, Object.entries(SHOWS).map(([name, each]) => showButton(index, name, each, list, narrowed.cases, change)));
-      if (focused) shows.querySelector(`[data-show="${focused}"]`)?.focus();
+      buttonOf = (name, text) => showButton(index, name, text, list, narrowed.cases, change);
+      show(shows, Object.entries(SHOWS).filter(([, { pair }]) => !pair).map(([name, { text }]) => buttonOf(name, text)));
+      pair.update(list);
+      if (focused) node.querySelector(`[data-show="${focused}"]`)?.focus();
       for (const [name, each] of choices) each.update(optionsOf(narrowed.counts[name]), list[name]);
       columns.update(index.columns.map(({ key, name, what }) => [key, name, what]), list.columns.length === index.columns.length ? [] : list.columns.map(({ key }) => key));
-      reference.update(references(index).map((key) => [key, key === BASELINE ? "baseline" : index.columns.find((each) => each.key === key).name]), list.ref);
       mark.update([["", "nothing"], ...(cases.some((each) => each.expected !== null) ? [["expected", "expected words"]] : []), ...(list.ref === "" ? [] : [["ref", "difference to reference"]])], list.mark);
       order.update([...Object.entries(ORDERS), ...scoreOrders(index)], list.sort);
       lines.update(Object.entries(LINES), list.lines);
@@ -63,24 +79,8 @@ export function toolbar(app) {
   };
 }
 
-/** A choice of one value with its title; hidden if there is only one. Gives `{ node, update(options, value) }`. */
-function picker(name, title, changed) {
-  const select = el("select", { id: `pick-${name}`, on: { change: () => changed(select.value) } });
-  const node = el("label", { class: "pick" }, el("span", {}, title), select);
-  let known = "";
-  return {
-    node,
-    update(options, value) {
-      const now = JSON.stringify(options);
-      if (now !== known) show(select, options.map(([each, text]) => el("option", { value: each }, text)));
-      known = now;
-      node.hidden = options.length < 2;
-      select.value = value;
-    },
-  };
-}
-
-function showButton(index, name, { text, title, test, offered }, list, cases, change) {
+function showButton(index, name, text, list, cases, change) {
+  const { title, test, offered } = SHOWS[name];
   if (!offered(index) && list.show !== name) return null;
   const number = cases.reduce((sum, each) => sum + (test(each, list, index) ? 1 : 0), 0);
   return el(

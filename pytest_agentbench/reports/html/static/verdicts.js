@@ -1,6 +1,6 @@
 import { href } from "./address.js";
 import { columnKey } from "./columns.js";
-import { BASELINE } from "./listing.js";
+import { BASELINE } from "./baseline.js";
 
 /**
  * The tested differences of pass rates: each column against the baseline report, or against its reference column.

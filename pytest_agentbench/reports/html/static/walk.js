@@ -1,7 +1,8 @@
 import { href, wellFormed } from "./address.js";
 import { el } from "./dom.js";
 import { icon } from "./icons.js";
-import { SHOWS, casesIn, differs, listOf, listValues, runHref } from "./listing.js";
+import { SHOWS, casesIn, listOf, listValues, runHref } from "./listing.js";
+import { differsOnPair } from "./pair.js";
 import { clip, count } from "./text.js";
 
 const RAIL = 60;
@@ -25,15 +26,17 @@ export function placeOf(app, { rest: [name, key, repetition], params }) {
   return { list, values, columns, each, cell, run, cases, at: cases.indexOf(each), side: params.get("side") === "1" && columns.length > 1 };
 }
 
-/** The addresses around a place: `{list, previous, next, differs}`, null at the ends. A column stays the same where the case has it. */
+/** The addresses around a place: `{list, previous, next, differs, differed}`, the last two of cases on which the pair differs, null at the ends. A column stays the same where the case has it. */
 export function stepsFrom(app, place) {
   const { cases, at, list, values, cell } = place;
+  const differing = (each) => differsOnPair(app.index, each, list);
   const to = (each) => (each === undefined ? null : runHref(app.index, (each.cells.get(cell.column) ?? each.cells.values().next().value).shown, values));
   return {
     list: href("results", [], listValues(list, app.index)),
     previous: to(at < 0 ? cases.at(-1) : cases[at - 1]),
     next: to(cases[at + 1]),
-    differs: to(cases.slice(at + 1).find((each) => differs(each, list))),
+    differs: to(cases.slice(at + 1).find(differing)),
+    differed: to(cases.slice(0, Math.max(0, at)).findLast(differing)),
   };
 }
 
