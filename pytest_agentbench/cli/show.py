@@ -93,6 +93,7 @@ def _render_row(row: Mapping[str, Any], output: Path) -> Iterator[Line]:
         yield from render_title("Why")
         # The message is the first line of these, and stands alone for a run without a verdict
         yield from [*_render_faults(stored.evaluation)] or render_text(row["message"] or "no reason is known")
+    yield from _render_criteria(stored.evaluation)
     for title, name in (("Question", "question"), ("Expected", "expected")):
         if row.get(name):
             yield from render_title(title)
@@ -144,3 +145,16 @@ def _render_faults(evaluation: Evaluation | None) -> Iterator[Line]:
     if (judge := evaluation.judge) is not None and not judge.passed:
         score, minimum = format_apart(judge.overall, 10 * judge.pass_threshold, digits=1)
         yield from render_text(f"judge: scored {score}, expected at least {minimum} of 10: {judge.summary.strip()}")
+
+
+def _render_criteria(evaluation: Evaluation | None) -> Iterator[Line]:
+    """Yield the rubric's own criteria with the judge's scores and evidence."""
+    from pytest_agentbench.cli.review_text import render_text, render_title
+
+    if evaluation is None or evaluation.judge is None or not evaluation.judge.criteria:
+        return
+    yield from render_title("Criteria, of 10")
+    for name, scored in evaluation.judge.criteria.items():
+        yield from render_text(f"{name}: {scored.score:.3g}")
+        for text in scored.evidence:
+            yield from render_text(f"- {text}", indent="    ")

@@ -129,11 +129,14 @@ answer that the target describes; efficiency = no wasted steps or words; spark =
 
 _FORM = """{"summary": "...", "dimensions": {"task": {"evidence": ["..."], "score": 0}, "process": {...}, \
 "autonomy": {...}, "closeness": {...}, "efficiency": {...}, "spark": {...}}, \
-"overall": {"evidence": ["..."], "score": 0}%s}"""
+"overall": {"evidence": ["..."], "score": 0}%s%s}"""
 _FORM_EXPECTATIONS = ', "expectations": [{"kind": "hard", "index": 0, "evidence": "...", "met": 0}]'
+_FORM_CRITERIA = ', "criteria": [{"name": "...", "evidence": ["..."], "score": 0}]'
 _EXPECTATIONS_RULE = """
 - `expectations` answers each listed expectation once, by its kind and index: `met` is 0 (not met) to 1 (fully met). \
 Hard ones are critical requirements; soft ones earn partial credit; weights count within the list."""
+_CRITERIA_RULE = """
+- `criteria` scores each criterion of the rubric once, by its name."""
 
 _Parts = Iterator[str | Block]
 
@@ -154,12 +157,17 @@ def judge_messages(
     parts = [*_target(case), *_measure(case, profile), *evidence, *_check_results(checks, artifact)]
     boundary = compute_boundary(parts)
     has_expectations = bool(numbered(case.expectations))
-    form = _FORM % (_FORM_EXPECTATIONS if has_expectations else "")
+    has_criteria = bool(_criterion_names(case))
+    form = _FORM % (_FORM_EXPECTATIONS if has_expectations else "", _FORM_CRITERIA if has_criteria else "")
     contract = f"{HOW_TO_READ}\n\n{_HOW_TO_REPLY}".replace("{boundary}", boundary).replace("{form}", form)
-    rule = _EXPECTATIONS_RULE if has_expectations else ""
-    system = f"{profile.system_prompt or _DEFAULT_SYSTEM_PROMPT}\n\n{contract}{rule}"
+    rules = (_EXPECTATIONS_RULE if has_expectations else "") + (_CRITERIA_RULE if has_criteria else "")
+    system = f"{profile.system_prompt or _DEFAULT_SYSTEM_PROMPT}\n\n{contract}{rules}"
     user = render_parts([*parts, "\n# Your verdict\nReply with the JSON object now."], boundary)
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+
+def _criterion_names(case: Case) -> tuple[str, ...]:
+    return () if case.rubric is None else case.rubric.criterion_names
 
 
 # -- the target ------------------------------------------------------------
@@ -416,10 +424,11 @@ def assessment(
 ) -> Assessment:
     """Judging by the case's rubric and expectations, six dimensions from 0 to 10. `texts` are as in judge_messages."""
     messages = redact(judge_messages(case, artifact, checks, profile, texts))
+    criteria = redact([*_criterion_names(case)])  # as in the messages
     return Assessment(
         messages=lambda iteration: messages,
-        response_format=response_format(case.expectations),
-        parse=partial(parse_verdict, expectations=case.expectations),
+        response_format=response_format(case.expectations, criteria),
+        parse=partial(parse_verdict, expectations=case.expectations, criteria=criteria),
         aggregate=partial(
             aggregate,
             method=profile.aggregation.method,

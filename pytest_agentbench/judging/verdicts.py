@@ -86,11 +86,11 @@ def aggregate(
 
     overall = over(lambda verdict: verdict.overall.score)
     dimensions = {name: over(partial(_dimension, name)) for name in names}
+    verdicts = [verdict for group in groups for verdict in group]
     met = [
         (kind, expectation, over(partial(_met, kind, index), threshold))
         for kind, index, expectation in numbered(expectations or Expectations())
     ]
-    verdicts = [verdict for group in groups for verdict in group]
     return JudgeResult(
         method=method,
         pass_threshold=threshold,
@@ -100,12 +100,26 @@ def aggregate(
         passed=overall >= bar,
         expectations=_weighted_mean([(expectation.weight, value) for _, expectation, value in met]),
         unmet_hard=tuple(expectation.text for kind, expectation, value in met if kind == "hard" and value < 1),
+        criteria=_combine_criteria(groups, partial(combine, method, bar=bar)),
         # A mean has no text, so the summary of the nearest verdict is taken.
         summary=min(verdicts, key=lambda verdict: abs(verdict.overall.score - overall)).summary,
         sampled=len(verdicts),
         iterations=tuple(iterations),
         usage=total_usage(iterations),
     )
+
+
+def _combine_criteria(
+    groups: Sequence[Sequence[JudgeVerdict]], combine_scores: Callable[[Sequence[float]], float]
+) -> dict[str, Scored]:
+    """Return the score of each criterion over the verdicts that have it, with the evidence of the nearest one."""
+    criteria = {}
+    for name in dict.fromkeys(name for group in groups for verdict in group for name in verdict.criteria):
+        scored = [[verdict.criteria[name] for verdict in group if name in verdict.criteria] for group in groups]
+        score = combine_scores([combine_scores([each.score for each in group]) for group in scored if group])
+        nearest = min((each for group in scored for each in group), key=lambda each: abs(each.score - score))
+        criteria[name] = Scored(score=score, evidence=nearest.evidence)
+    return criteria
 
 
 def numbered(expectations: Expectations) -> list[tuple[Literal["hard", "soft"], int, Expectation]]:
@@ -163,15 +177,18 @@ _SCHEMA_NAME = "judge_verdict"
 """The name of the response schema, by which scripted endpoints recognise a judge's request."""
 
 
-def response_format(expectations: Expectations) -> dict[str, Any]:
+def response_format(expectations: Expectations, criteria: Sequence[str] = ()) -> dict[str, Any]:
     """Return the `response_format` of a request for a verdict: a strict JSON Schema, evidence before each score.
+
+    `criteria` are the names of the rubric's, which are values and not keys: some endpoints restrict names of keys.
 
     Ranges are in descriptions: not every endpoint accepts `minimum` and `maximum`, and replies are validated anyway.
     """
-    scored = _object(
-        evidence={"type": "array", "items": {"type": "string"}, "description": "Short observations."},
-        score={"type": "number", "description": "0 to 10."},
-    )
+    score = {
+        "evidence": {"type": "array", "items": {"type": "string"}, "description": "Short observations."},
+        "score": {"type": "number", "description": "0 to 10."},
+    }
+    scored = _object(**score)
     parts: dict[str, Any] = {
         "summary": {"type": "string", "description": "One concise overall assessment."},
         "dimensions": _object(**dict.fromkeys(DIMENSIONS, scored)),
@@ -185,14 +202,18 @@ def response_format(expectations: Expectations) -> dict[str, Any]:
             met={"type": "number", "description": "0 (not met) to 1 (fully met)."},
         )
         parts["expectations"] = {"type": "array", "items": verdict}
+    if criteria:
+        criterion = _object(name={"type": "string", "enum": [*criteria]}, **score)
+        parts["criteria"] = {"type": "array", "items": criterion}
     return structured(_SCHEMA_NAME, parts)
 
 
-def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
+def parse_verdict(text: str, expectations: Expectations, criteria: Sequence[str] = ()) -> JudgeVerdict:
     """Return the verdict in a judge's reply: a JSON object that `read_json` finds.
 
     Raises InvalidReply unless every score exists and is a real number in its range, the overall score fits the
-    dimensions, and every expectation of the case has exactly one answer. Other keys are ignored.
+    dimensions, and every expectation of the case has exactly one answer. Other keys are ignored. A criterion without a
+    score is accepted, because criteria explain the verdict and do not decide it; an unknown one is a mistake.
     """
     reply = read_json(text, _Reply)
     answered: tuple[_Met, ...] = ()
@@ -201,6 +222,7 @@ def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
     problems = [f"dimensions.{name}: missing" for name in DIMENSIONS if name not in reply.dimensions]
     problems = problems or _misfits(reply)
     problems += _expectation_problems(answered, expectations)
+    scored = _match_criteria(reply.criteria if criteria else (), criteria, problems)
     if problems:
         raise make_invalid_reply(problems)
     return JudgeVerdict(
@@ -208,6 +230,7 @@ def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
         dimensions={name: Scored(**reply.dimensions[name].model_dump()) for name in DIMENSIONS},
         overall=Scored(**reply.overall.model_dump()),
         expectations=tuple(ExpectationVerdict(**item.model_dump()) for item in answered),
+        criteria={name: Scored(score=item.score, evidence=item.evidence) for name, item in scored.items()},
     )
 
 
@@ -223,11 +246,16 @@ class _Met(ReplyPart):
     evidence: str = ""
 
 
+class _CriterionScore(_Score):
+    name: str
+
+
 class _Reply(ReplyPart):
     summary: str
     dimensions: dict[str, _Score]
     overall: _Score
     expectations: tuple[_Met, ...] = ()
+    criteria: tuple[_CriterionScore, ...] = ()
 
 
 def structured(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,6 +276,23 @@ def _misfits(reply: _Reply) -> list[str]:
         return []
     message = f"found {overall:g}, and the dimensions' scores go from {low:g} to {high:g}"
     return [f"overall.score: {message}; all are on one scale, 0 to 10, and expected to fit each other"]
+
+
+def _match_criteria(
+    answered: Iterable[_CriterionScore], names: Sequence[str], problems: list[str]
+) -> dict[str, _CriterionScore]:
+    """Return the scores by the rubric's names, in its order; add unknown and repeated names to `problems`."""
+    own_names = {name.casefold(): name for name in names}
+    scored: dict[str, _CriterionScore] = {}
+    for item in answered:
+        name = own_names.get(" ".join(item.name.split()).casefold())
+        if name is None:
+            problems.append(f"criteria: there is no {item.name!r}; the rubric has {', '.join(map(repr, names))}")
+        elif name in scored:
+            problems.append(f"criteria: {name!r} is answered twice")
+        else:
+            scored[name] = item
+    return {name: scored[name] for name in names if name in scored}
 
 
 def _expectation_problems(answered: Iterable[_Met], expectations: Expectations) -> list[str]:

@@ -187,6 +187,8 @@ def _write_verdict(verdict: ScriptedVerdict) -> str:
     }
     if verdict.expectations:
         answer["expectations"] = [expectation.model_dump() for expectation in verdict.expectations]
+    if verdict.criteria:
+        answer["criteria"] = verdict.scored_criteria()
     return json.dumps(answer, ensure_ascii=False)
 
 

@@ -274,6 +274,8 @@ class ScriptedVerdict(Record):
     """Scores by dimension; default: the overall one."""
     expectations: tuple[ScriptedExpectation, ...] = ()
     """How far expectations are met."""
+    criteria: dict[str, Score | ScriptedScore] = Field(default_factory=dict)
+    """Scores of the rubric's own criteria, by name."""
     summary: str = "A scripted verdict."
     """The judge's summary, a sentence."""
     content: str | None = None
@@ -293,10 +295,17 @@ class ScriptedVerdict(Record):
 
     def scored(self, dimension: str | None = None) -> ScriptedScore:
         """Return the score of a dimension, or the overall one."""
-        score = self.dimensions.get(dimension or "", self.overall)
-        if isinstance(score, ScriptedScore):
-            return score
-        return ScriptedScore(score=score)
+        return _with_evidence(self.dimensions.get(dimension or "", self.overall))
+
+    def scored_criteria(self) -> list[dict[str, Any]]:
+        """Return the scores of criteria as a judge's reply has them."""
+        return [{"name": name, **_with_evidence(score).model_dump()} for name, score in self.criteria.items()]
+
+
+def _with_evidence(score: float | ScriptedScore) -> ScriptedScore:
+    if isinstance(score, ScriptedScore):
+        return score
+    return ScriptedScore(score=score)
 
 
 def _tag_count(said: Any) -> str:

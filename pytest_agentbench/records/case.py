@@ -446,9 +446,14 @@ class Rubric(Record):
     scale: RubricScale = Field(default_factory=RubricScale)
     """Range of the scores, and their meanings."""
     criteria: tuple[Criterion, ...] = ()
-    """Criteria for the judge."""
+    """Criteria for the judge, who scores each of them with evidence. The overall score is the verdict."""
     scoring_instructions: str | None = None
     """Further instructions for the judge."""
+
+    @property
+    def criterion_names(self) -> tuple[str, ...]:
+        """Return the names by which a judge scores the criteria: each once, with single blanks."""
+        return tuple(dict.fromkeys(" ".join(criterion.name.split()) for criterion in self.criteria))
 
 
 COMPARING_METRICS = frozenset(

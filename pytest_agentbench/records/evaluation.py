@@ -64,12 +64,16 @@ class ExpectationVerdict(Record):
 
 
 class JudgeVerdict(Record):
-    """One reply of a judge that keeps the contract. Scores are 0-10; `met` of an expectation is 0-1."""
+    """One reply of a judge that keeps the contract. Scores are 0-10; `met` of an expectation is 0-1.
+
+    `criteria` are those of the rubric that the judge scored, by name.
+    """
 
     summary: str
     dimensions: dict[str, Scored]
     overall: Scored
     expectations: tuple[ExpectationVerdict, ...] = ()
+    criteria: dict[str, Scored] = Field(default_factory=dict)
 
 
 class JudgeIteration(Record):
@@ -99,7 +103,7 @@ class JudgeResult(Record):
     texts of hard expectations below 1. `sampled` counts the aggregated iterations. `dimensions` are DIMENSIONS, or
     those of a grader's judge; then `spread` is the population standard deviation of each over the iterations, and
     `cv_percent` is sigma / mu of task completion over the iterations of one judge, in percent (averaged over the
-    judges).
+    judges). `criteria` are those of the rubric by name, with the evidence of the verdict nearest to the score.
     """
 
     method: Literal["median", "mean", "majority_vote", "all_pass"]
@@ -112,6 +116,7 @@ class JudgeResult(Record):
     passed: bool
     expectations: float | None = None
     unmet_hard: tuple[str, ...] = ()
+    criteria: dict[str, Scored] = Field(default_factory=dict)
     summary: str = ""
     sampled: int
     iterations: tuple[JudgeIteration, ...]

@@ -26,6 +26,7 @@ Row = Mapping[str, Any]
 
 MESSAGE_LIMIT = 1000
 CHECK_MESSAGE_LIMIT = 300
+_MOST_EVIDENCE = 3
 GRADED = ("apart", "beside", "in process")
 """Place of the solution during a verifier's run: another sandbox, the same sandbox, or the process of the tests."""
 
@@ -100,6 +101,7 @@ def run_row(
         "checks": [_check_row(result, redact) for result in checks],
         **_metric_scores(metrics),
         "judge": _judge_scores(evaluation),
+        **_criteria(evaluation),
         **_votes(case, "" if predictions is not None else model, evaluation, metrics),
         **row_sections(case, evaluation),
         "final_score": evaluation and finite(evaluation.final_score),
@@ -194,6 +196,21 @@ def _judge_scores(evaluation: Evaluation | None) -> dict[str, float | None] | No
         **{dimension: finite(score) for dimension, score in judge.dimensions.items()},
         "expectations": finite(judge.expectations),
     }
+
+
+def _criteria(evaluation: Evaluation | None) -> dict[str, Any]:
+    """Return the scores of the rubric's own criteria with the evidence; {} if the judge scored none."""
+    if evaluation is None or evaluation.judge is None or not evaluation.judge.criteria:
+        return {}
+    criteria = [
+        {
+            "name": sendable(name, CHECK_MESSAGE_LIMIT),
+            "score": finite(scored.score),
+            "evidence": [sendable(text, CHECK_MESSAGE_LIMIT) for text in scored.evidence[:_MOST_EVIDENCE]],
+        }
+        for name, scored in evaluation.judge.criteria.items()
+    ]
+    return {"judge_criteria": criteria}
 
 
 def user_properties(row: Row) -> list[tuple[str, object]]:

@@ -354,6 +354,10 @@ def _render_judge(judge: JudgeResult, escape: _Escape) -> Iterator[str]:
     yield "| dimension | score | |\n|---|---|---|"
     for dimension, score in judge.dimensions.items():
         yield f"| {dimension} | {score:.4g} | {'below' if dimension in judge.failed_dimensions else ''} |"
+    if judge.criteria:
+        yield "\n| criterion | score | evidence |\n|---|---|---|"
+        for name, scored in judge.criteria.items():
+            yield f"| {escape(name)} | {scored.score:.4g} | {escape('; '.join(scored.evidence))} |"
     if judge.expectations is not None:
         yield f"\nExpectations met: {judge.expectations:.0%}"
     yield from (f"- not met: {escape(text)}" for text in judge.unmet_hard)

@@ -9,7 +9,7 @@ from judging_samples import EXPECTATIONS, reply
 
 from pytest_agentbench.judging.verdicts import aggregate, bar_of, combine, parse_verdict
 from pytest_agentbench.records.case import Expectations
-from pytest_agentbench.records.evaluation import JudgeIteration
+from pytest_agentbench.records.evaluation import JudgeIteration, Scored
 from pytest_agentbench.records.run import Usage
 
 METHODS = ("median", "mean", "majority_vote", "all_pass")
@@ -171,3 +171,14 @@ def test_usage_adds_up_over_all_replies_and_unknown_stays_unknown():
     usage = aggregate(made).usage
     assert (usage.input_tokens, usage.cost_usd) == (20, 1.0)
     assert aggregate([*made, iteration(8, 4)]).usage.cost_usd is None
+
+
+def test_criteria_are_aggregated_with_the_evidence_of_the_nearest_verdict_that_has_them():
+    votes = [iteration(8, number) for number in (1, 2, 3, 4)]
+    scores = [Scored(score=score, evidence=(f"because of {score}",)) for score in (2, 7, 9)]
+    judged = [
+        vote.model_copy(update={"verdict": vote.verdict.model_copy(update={"criteria": {"Truth": score}})})
+        for vote, score in zip(votes, scores, strict=False)
+    ]
+    assert aggregate([*judged, votes[3]]).criteria == {"Truth": Scored(score=7, evidence=("because of 7",))}
+    assert aggregate(votes).criteria == {}

@@ -232,3 +232,37 @@ def test_a_fence_ends_where_a_line_does(reply_text):
     verdict = reply(8) | {"summary": "It used ```python print()``` and\ud800 more"}
     parsed = parse_verdict(reply_text.replace("{}", json.dumps(verdict)), NONE)
     assert (parsed.overall.score, parsed.summary) == (8, "It used ```python print()``` and? more")
+
+
+CRITERIA = ("Truth", "Short and clear")
+
+
+def criterion(name, score=6, *evidence):
+    return {"name": name, "score": score, "evidence": [*evidence]}
+
+
+def test_criteria_of_the_rubric_are_scored_by_name_in_its_order():
+    answer = {**reply(8), "criteria": [criterion("short  and CLEAR", 4.5, "40 lines"), criterion("Truth", 9)]}
+    jsonschema.validate(
+        {**answer, "criteria": [criterion(name) for name in CRITERIA]},
+        response_format(NONE, CRITERIA)["json_schema"]["schema"],
+    )
+    criteria = parse_verdict(json.dumps(answer), NONE, CRITERIA).criteria
+    assert [*criteria] == [*CRITERIA]
+    assert (criteria["Short and clear"].score, criteria["Short and clear"].evidence) == (4.5, ("40 lines",))
+    assert parse_verdict(json.dumps(answer), NONE).criteria == {}, "nobody asked for them"
+    assert parse_verdict(json.dumps(reply(8)), NONE, CRITERIA).criteria == {}, "they do not decide"
+
+
+@pytest.mark.parametrize(
+    ("criteria", "problem"),
+    [
+        ([criterion("Beauty")], "criteria: there is no 'Beauty'; the rubric has 'Truth', 'Short and clear'"),
+        ([criterion("Truth"), criterion("truth")], "criteria: 'Truth' is answered twice"),
+        ([criterion("Truth", 11)], "criteria.0.score"),
+    ],
+)
+def test_mistakes_in_criteria_are_asked_again_with_the_mistake(criteria, problem):
+    with pytest.raises(InvalidReply) as caught:
+        parse_verdict(json.dumps({**reply(8), "criteria": criteria}), NONE, CRITERIA)
+    assert problem in str(caught.value)

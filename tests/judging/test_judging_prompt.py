@@ -121,6 +121,9 @@ def test_a_rubric_of_ten_needs_no_mapping():
     for expected in ("- 10: Perfect.", "Criterion: Truth", "good: True.", "bad: False.", "Cap at 4"):
         assert expected in text
     assert "stands for" not in text
+    system, _ = shown(make_case(rubric=rubric))
+    assert "- `criteria` scores each criterion of the rubric once, by its name." in system
+    assert '"criteria"' not in shown(make_case(rubric=Rubric(scoring_instructions="Be kind.")))[0]
 
 
 def test_another_scale_is_shown_with_its_mapping():

@@ -20,9 +20,10 @@ from reports_samples import (
 )
 
 from pytest_agentbench.records.case import Thresholds
-from pytest_agentbench.records.evaluation import MetricResult
+from pytest_agentbench.records.evaluation import MetricResult, Scored
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.reports.ends import end_warnings
+from pytest_agentbench.reports.reading import run_mistake
 from pytest_agentbench.reports.rows import MESSAGE_LIMIT, run_row, user_properties
 
 NOTHING = {
@@ -268,3 +269,14 @@ def test_a_row_has_agreement_only_with_several_votes(agreement):
     row = run_row("x::c[m]", make_case(), MODEL, 1, make_run(), evaluation, outcome="failed", **NOTHING)
     assert row["agreement"] == {"llm_judgement": 1 / 3}
     assert "agreement" not in make_row(metric=1.0)
+
+
+def test_criteria_of_the_rubric_are_in_the_row_with_short_evidence():
+    criteria = {"Truth": Scored(score=7, evidence=("seen " * 200, "b", "c", "d"))}
+    evaluation = make_evaluation(judge=make_judge(criteria=criteria))
+    row = run_row("a.yaml::a[m]", make_case(), MODEL, 1, make_run(), evaluation, outcome="failed", **NOTHING)
+    [criterion] = row["judge_criteria"]
+    assert (criterion["name"], criterion["score"]) == ("Truth", 7)
+    assert [len(text) for text in criterion["evidence"]] == [300, 1, 1]
+    assert "judge_criteria" not in full_row()
+    assert run_mistake(row) is None

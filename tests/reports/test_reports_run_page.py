@@ -27,6 +27,7 @@ from support.stored_runs import (
 )
 
 from pytest_agentbench.records.case import Message
+from pytest_agentbench.records.evaluation import Scored
 from pytest_agentbench.reports.html.page import read_static, write_page
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
@@ -44,7 +45,11 @@ def page(tmp_path_factory):
         "failed",
         checks=CHECKS,
         metrics=METRICS,
-        judge=judged([5.0, 6.0, 5.5], unmet_hard=("ß is ss",)),
+        judge=judged(
+            [5.0, 6.0, 5.5],
+            unmet_hard=("ß is ss",),
+            criteria={"Size of the <b>change</b>": Scored(score=7, evidence=("Four lines.",))},
+        ),
         final_score=5.5,
     )
     stored.add(
@@ -126,7 +131,7 @@ def test_metrics_and_judges_show_why(program, page):
         assert "json_match – the reference is no JSON" in rows[2].replace("≥", "")
         assert texts(shown, ".judged thead tr") == ["Criterion Score Evidence"]
         task = "task 5.5 ± 0.8 It ran the tests after the change. The test for umlauts still fails."
-        assert texts(shown, ".judged tbody tr")[0] == task
+        assert texts(shown, ".judged tbody tr")[:2] == ["Size of the <b>change</b> 7 Four lines.", task]
         assert "ß is ss" in texts(shown, ".part.verdicts .verdict.failed")[0]
         vote = shown.page.locator(".iteration").nth(1)
         vote.locator("summary").click()

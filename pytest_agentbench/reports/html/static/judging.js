@@ -29,26 +29,33 @@ function listOfTexts(title, texts) {
   return el("div", { class: "verdict failed" }, el("p", {}, `${title}:`), el("ul", {}, texts.map((text) => el("li", {}, textOf(text).text))));
 }
 
-/** One row a criterion: the score that counts, its spread, and the evidence of the vote that is nearest to it. */
+/** One row a criterion, the rubric's own first: the score that counts, its spread, and the evidence of the vote that is nearest to it. */
 function scoresTable(judge, iterations) {
   const verdicts = iterations.map(({ verdict }) => verdict).filter((verdict) => verdict != null);
   const names = [...new Set([...Object.keys(judge.dimensions ?? {}), ...verdicts.flatMap((verdict) => Object.keys(verdict.dimensions ?? {}))])];
-  if (names.length === 0) return null;
+  const criteria = Object.entries(judge.criteria ?? {});
+  if (names.length === 0 && criteria.length === 0) return null;
   const failed = new Set(judge.failed_dimensions ?? []);
   const spread = verdicts.length > 1;
+  const own = criteria.map(([name, scored]) => scoreRow(textOf(name).text, scored?.score, scored));
   const rows = [...names, "overall"].map((name) => {
     const value = name === "overall" ? judge.overall : judge.dimensions?.[name];
-    return el(
-      "tr",
-      { class: name === "overall" ? "sum" : null },
-      el("th", { scope: "row" }, name.replaceAll("_", " ")),
-      el("td", { class: `number${failed.has(name) ? " outcome failed" : ""}` }, score(value), spread && judge.spread?.[name] != null ? el("span", { class: "faint" }, ` ± ${score(judge.spread[name])}`) : null),
-      el("td", {}, scoreBar(value)),
-      el("td", {}, evidenceOf(nearest(verdicts, name, value))),
-    );
+    const around = spread && judge.spread?.[name] != null ? el("span", { class: "faint" }, ` ± ${score(judge.spread[name])}`) : null;
+    return scoreRow(name.replaceAll("_", " "), value, nearest(verdicts, name, value), { sum: name === "overall", failed: failed.has(name), around });
   });
   const head = ["Criterion", "Score", "", "Evidence"].map((title, at) => (title === "" ? el("td") : el("th", { scope: "col", class: at === 1 ? "number" : null }, title)));
-  return scrolled("Judge's scores", el("table", { class: "judged" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows)));
+  return scrolled("Judge's scores", el("table", { class: "judged" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, own, rows)));
+}
+
+function scoreRow(title, value, scored, { sum = false, failed = false, around = null } = {}) {
+  return el(
+    "tr",
+    { class: sum ? "sum" : null },
+    el("th", { scope: "row" }, title),
+    el("td", { class: `number${failed ? " outcome failed" : ""}` }, score(value), around),
+    el("td", {}, scoreBar(value)),
+    el("td", {}, evidenceOf(scored)),
+  );
 }
 
 function scoredIn(verdict, name) {
@@ -93,11 +100,8 @@ function iterationItem(iteration, at, of, places) {
 
 function evidenceList(verdict) {
   const names = [...Object.keys(verdict.dimensions ?? {}), "overall"].filter((name) => scoredIn(verdict, name) != null);
-  return el(
-    "dl",
-    { class: "evidence" },
-    names.map((name) => el("div", {}, el("dt", {}, `${name.replaceAll("_", " ")} `, el("strong", {}, score(scoredIn(verdict, name).score))), el("dd", {}, evidenceOf(scoredIn(verdict, name))))),
-  );
+  const entries = [...Object.entries(verdict.criteria ?? {}).map(([name, scored]) => [textOf(name).text, scored]), ...names.map((name) => [name.replaceAll("_", " "), scoredIn(verdict, name)])];
+  return el("dl", { class: "evidence" }, entries.map(([title, scored]) => el("div", {}, el("dt", {}, `${title} `, el("strong", {}, score(scored?.score))), el("dd", {}, evidenceOf(scored)))));
 }
 
 function expectationsList(expectations) {
