@@ -282,10 +282,24 @@ def _compare_model(old: Cases, new: Cases, old_model: str, new_model: str, model
 
 
 def compare_rates(old: Cases, new: Cases) -> Measure:
-    """Return the tested difference of pass rates of two columns, as in their `ModelComparison`, without a verdict."""
+    """Return the tested difference of pass rates of two columns, as in their `ModelComparison`, and nothing else."""
     judged_pairs = _pair_judged([(old[key], new[key]) for key in sorted(old.keys() & new.keys())])
-    rates = [(before.first(runs).pass_rate, after.first(runs).pass_rate) for (before, after), runs in judged_pairs]
-    return _test_difference(rates, paired.ALPHA, rate=True, single=all(runs == 1 for _, runs in judged_pairs))
+    if not judged_pairs:
+        return Measure(cases=0)
+    differences = [after.first(runs).pass_rate - before.first(runs).pass_rate for (before, after), runs in judged_pairs]
+    if all(runs == 1 for _, runs in judged_pairs):
+        test, p_value = _test_single_runs(differences)
+        ends = single_run_interval(differences, p_value)
+    else:
+        test, p_value = sign_flip(differences)
+        ends = rate_interval(differences)
+    return Measure(
+        cases=len(differences),
+        difference=paired.mean_difference(differences),
+        ci95=ends,
+        test=test,
+        p_value=p_value,
+    )
 
 
 def _pair_judged(both: Sequence[tuple[CaseRuns, CaseRuns]]) -> list[tuple[tuple[CaseRuns, CaseRuns], int]]:
@@ -345,9 +359,7 @@ def _test_difference(
         return measure
     differences = [after - before for before, after in values]
     if single:
-        worse = sum(difference < 0 for difference in differences)
-        better = sum(difference > 0 for difference in differences)
-        test, p_value = paired.MCNEMAR, paired.mcnemar(worse, better)
+        test, p_value = _test_single_runs(differences)
         ends = single_run_interval(differences, p_value)
     else:
         test, p_value = sign_flip(differences)
@@ -360,6 +372,13 @@ def _test_difference(
         detectable=(paired.smallest_rate_difference if rate else paired.smallest_difference)(differences, alpha),
         cases_needed=paired.cases_needed(differences, alpha),
     )
+
+
+def _test_single_runs(differences: Sequence[float]) -> tuple[str, float]:
+    """Return the name and the p value of the test for cases with one run on each side."""
+    worse = sum(difference < 0 for difference in differences)
+    better = sum(difference > 0 for difference in differences)
+    return paired.MCNEMAR, paired.mcnemar(worse, better)
 
 
 def _rank_change(change: Change) -> tuple[bool, float]:

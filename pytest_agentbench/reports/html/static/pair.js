@@ -37,12 +37,10 @@ export function differsOnPair(index, each, pair) {
  * A p value of `data.pairs` is that of its pair alone.
  */
 export function pairFigures({ data, index }, verdicts, { ref, vs }) {
-  const tested = verdicts.find(({ reference, column }) => reference === ref && column === vs)?.rate;
-  if (tested !== undefined) return { ...tested, p: tested.p_adjusted ?? tested.p_value };
-  const alone = (one, other) => data.pairs?.find(({ reference, column }) => reference === one && column === other)?.rate;
-  const [forth, back] = [alone(ref, vs), alone(vs, ref)];
-  if (forth !== undefined) return { ...forth, p: forth.p_value };
-  if (back !== undefined) return { ...back, difference: -back.difference, ci95: back.ci95 && [-back.ci95[1], -back.ci95[0]], p: back.p_value };
+  const find = (one, other) => [...verdicts, ...(data.pairs ?? [])].find(({ reference, column }) => reference === one && column === other)?.rate;
+  const [forth, back] = [find(ref, vs), find(vs, ref)];
+  if (forth !== undefined) return { ...forth, p: forth.p_adjusted ?? forth.p_value };
+  if (back !== undefined) return { ...back, difference: -back.difference, ci95: back.ci95 && [-back.ci95[1], -back.ci95[0]], p: back.p_adjusted ?? back.p_value };
   const shares = index.cases.map((each) => pairShares(index, each, { ref, vs })).filter(Boolean);
   if (shares.length === 0) return null;
   const sum = shares.reduce((total, [then, now]) => total + now - then, 0);
