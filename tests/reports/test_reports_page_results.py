@@ -82,7 +82,7 @@ def test_a_row_has_the_question_the_expected_answer_and_each_columns_answer(prog
         assert two == f"1/2 better 4 $0.0123 1.5 s {why} I do not know."
         heads = [" ".join(text.split()) for text in shown.page.locator("thead th").all_inner_texts()]
         assert heads[:2] == ["Question", "Expected"]
-        assert heads[2] == "One reference 0 % one score · cost · time"
+        assert heads[2] == "One reference 0/1 0 % one score · cost · time"
         other = rows_of(shown).filter(has_text="503")
         assert "no answer" in other.inner_text()
         refund.locator("td.ans").nth(1).locator(".text").click()

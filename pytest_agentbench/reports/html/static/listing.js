@@ -85,6 +85,7 @@ function differs(each, list) {
 export const SHOWS = {
   all: { text: "All", test: () => true, offered: () => true },
   failed: { text: "Failed", title: "every judged repetition failed", test: some((cell) => cell.verdict === "failed"), offered: () => true },
+  passed: { text: "Passed", title: "every judged repetition passed", test: some((cell) => cell.verdict === "passed"), offered: () => true },
   differs: { text: "Differs", title: "the columns have several verdicts", test: differs, offered: (index) => index.columns.length > 1 },
   regressed: { text: "Regressed", title: "worse than the reference; a single change may be chance", test: moved(-1), offered: (index) => references(index).length > 0 },
   improved: { text: "Improved", title: "better than the reference; a single change may be chance", test: moved(1), offered: (index) => references(index).length > 0 },
@@ -96,7 +97,6 @@ export const SHOWS = {
   errors: { text: "Errors", title: "a run could not be judged", test: some((cell) => cell.errors > 0), offered: () => true },
   must: { text: "Must pass", title: "the gate fails if one of these fails", test: (each) => each.must, offered: (index) => index.cases.some(({ must }) => must) },
   labelled: { text: "Labelled", title: "you labelled a run of it", test: (each) => each.runs.some(({ row }) => labelOf(row) !== null), offered: hasLabels },
-  passed: { text: "Passed", title: "every judged repetition passed", test: some((cell) => cell.verdict === "passed"), offered: () => false },
   skipped: { text: "Skipped", title: "no repetition ran", test: some((cell) => cell.verdict === "skipped"), offered: () => false },
 };
 

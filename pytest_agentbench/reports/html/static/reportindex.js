@@ -59,13 +59,19 @@ function firstReference(report, columns) {
 }
 
 /** The share of judged runs of a column that passed; null if none was judged. */
-export function passRate(cases, key) {
+function passRate(cases, key) {
+  const { passed, judged } = countPassed(cases, key);
+  return judged === 0 ? null : passed / judged;
+}
+
+/** How many runs of a column were `judged`, and how many of these `passed`. */
+export function countPassed(cases, key) {
   let [passed, judged] = [0, 0];
   for (const each of cases) {
     passed += each.cells.get(key)?.passed ?? 0;
     judged += each.cells.get(key)?.judged ?? 0;
   }
-  return judged === 0 ? null : passed / judged;
+  return { passed, judged };
 }
 
 /** The final score, or the metric that most runs have. */

@@ -6,7 +6,7 @@ import { isNarrow, leastWidth, rowTops, sharesOf } from "./gridlayout.js";
 import { casesIn, listOf, listValues, narrow, showsBaseline } from "./listing.js";
 import { newRowsChip } from "./newrows.js";
 import { differsOnPair } from "./pair.js";
-import { passRate } from "./reportindex.js";
+import { countPassed } from "./reportindex.js";
 import { parseSearch, wordsOf } from "./search.js";
 import { count, wholePercent } from "./text.js";
 import { toolbar } from "./toolbar.js";
@@ -99,12 +99,12 @@ function columnWidth(share) {
 
 /** A column's name, its pass rate among the cases that the filters leave, and what it is. */
 function columnHead(app, column, list, cases) {
-  const rate = passRate(cases, column.key);
+  const { passed, judged } = countPassed(cases, column.key);
   const figure = app.index.figure === null ? "" : `${app.index.figure.title} · `;
   return el(
     "th",
     { scope: "col" },
-    el("span", { class: "colhead" }, el("b", {}, column.name), column.key === list.ref ? el("span", { class: "tagline" }, "reference") : null, el("span", { class: "colrate" }, rate === null ? "" : wholePercent(rate))),
+    el("span", { class: "colhead" }, el("b", {}, column.name), column.key === list.ref ? el("span", { class: "tagline" }, "reference") : null, judged === 0 ? null : el("span", { class: "colrate" }, el("span", { class: "faint" }, `${count(passed)}/${count(judged)}`), ` ${wholePercent(passed / judged)}`)),
     el("span", { class: "colsub" }, el("span", {}, column.what), el("span", {}, `${figure}cost · time`)),
   );
 }
