@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pytest_agentbench.cli.commands import Command, find_commands
+from pytest_agentbench.cli.commands import Command, find_commands, list_ignored
 
 TYPE_CHECKING = False  # see commands.py
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ _SUMMARIES = {
 }
 COMMANDS = {name: Command(summary, f"{__name__}.{name}") for name, summary in _SUMMARIES.items()}
 """The package's own; packs add theirs."""
+OPEN_GROUPS = ("mcp",)
+"""The package's commands with commands below them, to which packs may add."""
 _GARBAGE = 100_000
 """How many new objects a look for garbage waits for: modules are none, and else it is a tenth of a short command."""
 
@@ -103,6 +105,8 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     else:
         for name, command in commands.items():
             subparsers.add_parser(name, help=command.summary)
+        if ignored := list_ignored(COMMANDS, OPEN_GROUPS):
+            parser.epilog = f"ignored commands of plugins, whose names this package has: {', '.join(ignored)}"
     return parser
 
 

@@ -16,11 +16,12 @@ from pytest_agentbench.config.folders import visited_folders, walk_folders
 
 _CONFTEST = "conftest.py"
 _DISTRIBUTION = "pytest-agentbench"
-_HOOKS = ("runners", "tools", "checks", "metrics", "judges", "graders")
+_PREFIX = "pytest_agentbench_"
+_HOOKS = ("runners", "tools", "checks", "metrics", "judges", "graders", "case_sources", "file_kinds")
 AGENT, SERVERS = "agentbench_runner", "agentbench_mcp_servers"
 """Fixtures that a conftest may override."""
 _WORDS = {
-    **{f"pytest_agentbench_{name}": name for name in _HOOKS},
+    **{f"{_PREFIX}{name}": name for name in _HOOKS},
     "metric": "metrics",  # the decorator registers one wherever it is imported
     AGENT: AGENT,
     SERVERS: SERVERS,
@@ -30,17 +31,17 @@ _EVERYTHING = frozenset(_WORDS.values())
 
 @cache
 def additions_for(folder: Path) -> frozenset[str]:
-    """Return which names a session may know more of for cases in a folder: fields of Known, `graders`, fixtures.
+    """Return which names a session may know more of for cases in a folder: fields of Known, hooks, fixtures.
 
     They come from conftest files there and above, up to the project's folder, and from installed plugins.
     """
-    return _of_plugins() | _of_files(_conftests_above(folder))
+    return _of_plugins() | _of_files(conftests_above(folder))
 
 
 @cache
 def additions_below(root: Path) -> frozenset[str]:
     """Return the same for a whole config root: of conftest files below it too."""
-    return additions_for(root) | _of_files(_find_conftests(root))
+    return additions_for(root) | _of_files(conftests_below(root))
 
 
 def verified_names(known: Known, additions: frozenset[str]) -> Known:
@@ -63,23 +64,24 @@ def add_declared(known: Known, folder: Path) -> Known:
 def _declared_for(folder: Path) -> dict[str, frozenset[str]]:
     """Return the registered names by field of Known."""
     declared: dict[str, frozenset[str]] = {}
-    for path in _conftests_above(folder):
-        for field, names in _read_declared(path).items():
-            declared[field] = declared.get(field, frozenset()) | names
+    for path in conftests_above(folder):
+        for hook, names in list_declared(path).items():
+            if (field := _WORDS.get(hook, "")) in Known._fields:
+                declared[field] = declared.get(field, frozenset()) | names
     return declared
 
 
 @cache  # a project of 10,000 case folders has one conftest above them all
-def _read_declared(path: Path) -> dict[str, frozenset[str]]:
-    """Return the names that one conftest file registers, by field of Known."""
+def list_declared(path: Path) -> dict[str, frozenset[str]]:
+    """Return the names that one conftest file registers in plain sight, by hook."""
     try:
         tree = ast.parse(read_file(path, MAX_TEXT))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return {}  # there is no such file, or pytest reports its error
     return {
-        field: frozenset(_list_returned_keys(node))
+        node.name: frozenset(_list_returned_keys(node))
         for node in tree.body
-        if isinstance(node, ast.FunctionDef) and (field := _WORDS.get(node.name, "")) in Known._fields
+        if isinstance(node, ast.FunctionDef) and node.name.startswith(_PREFIX)
     }
 
 
@@ -91,12 +93,14 @@ def _list_returned_keys(function: ast.FunctionDef) -> Iterator[str]:
                     yield key.value
 
 
-def _conftests_above(folder: Path) -> list[Path]:
+def conftests_above(folder: Path) -> list[Path]:
+    """Return the places of conftest files for a folder: there and above, up to the project's folder."""
     top = project_folder(folder)
     return [each / _CONFTEST for each in (folder, *folder.parents) if each == top or each.is_relative_to(top)]
 
 
-def _find_conftests(root: Path) -> Iterator[Path]:
+def conftests_below(root: Path) -> Iterator[Path]:
+    """Yield the conftest files below a folder."""
     for place, folders, files in walk_folders(root):
         folders[:] = visited_folders(folders)
         if _CONFTEST in files:

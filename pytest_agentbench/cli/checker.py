@@ -157,6 +157,8 @@ class Checker:
             yield path, None
         elif (kind := kind_of(path)) is not None or find_source(path) is not None or _is_described(path):
             yield path, kind
+        elif {"case_sources", "file_kinds"} & additions_for(path.parent):
+            self._warn(f"{path}:1:1: not checked: no kind of file that is known here; only a session loads conftest.py")
         elif is_table(path.name):
             self._refuse(describe_expected_rows(str(path)))
         else:

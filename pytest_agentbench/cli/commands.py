@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import namedtuple
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 
 from pytest_agentbench.extensions import extension_names, find_extension
@@ -38,18 +38,52 @@ class Parts(namedtuple("Parts", ("add_parser", "run"))):
     __slots__ = ()
 
 
+class _Group(Command):
+    """A group that has commands by entry points `command GROUP NAME` alone. `module` is its name."""
+
+    __slots__ = ()
+
+    def load(self) -> Any:
+        """Return itself: it has `add_parser` and `run`."""
+        return self
+
+    def add_parser(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+        """Add the group with its commands."""
+        parser = subparsers.add_parser(self.module, help=self.summary)
+        add_commands(parser, self.module, find_commands({}, self.module))
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Run the chosen command of the group."""
+        return run_chosen(find_commands({}, self.module), args)
+
+
 def find_commands(own: Mapping[str, Command], group: str = "") -> dict[str, Command]:
-    """Return all commands: the package's, and packs' entry points `command NAME` or `command GROUP NAME`."""
+    """Return all commands: the package's, and packs' entry points `command NAME` or `command GROUP NAME`.
+
+    Without `group`, a GROUP that is no command itself is one of the commands.
+    """
     prefix = f"{group} " if group else ""
     names = sorted(name for name in extension_names("command") if name.startswith(prefix))
     added = {short: name for name in names if " " not in (short := name.removeprefix(prefix))}
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        word, _, rest = name.removeprefix(prefix).partition(" ")
+        if rest and not group and word not in own.keys() | added.keys():
+            groups.setdefault(word, []).append(rest)
     found: dict[str, Command | None] = {
         # Our own win: a plugin cannot take the name of a command that scripts rely on.
         short: find_extension("command", name)
         for short, name in added.items()
         if short not in own
     }
-    return {**own, **{name: command for name, command in found.items() if command is not None}}
+    made = {name: _Group(f"commands: {', '.join(names)}", name) for name, names in groups.items()}
+    return {**own, **{name: command for name, command in found.items() if command is not None}, **made}
+
+
+def list_ignored(own: Mapping[str, Command], open_groups: Collection[str]) -> list[str]:
+    """Return the commands of packs that nobody can call: the package has the name, or a group that takes none."""
+    closed = own.keys() - {*open_groups}
+    return sorted(name for name in extension_names("command") if name in own or name.partition(" ")[0] in closed)
 
 
 def add_commands(parser: argparse.ArgumentParser, group: str, commands: Mapping[str, Command]) -> None:

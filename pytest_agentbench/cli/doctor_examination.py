@@ -19,9 +19,11 @@ from pytest_agentbench.cli.doctor_needs import Cases, Needs, cases_below, find_n
 from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.cli.output import list_first
 from pytest_agentbench.cli.places import session_roots
+from pytest_agentbench.cli.stand_ins import known_from_conftests
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.root_search import holds_configuration
 from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.engine.services import Registry, build_registry
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
@@ -40,6 +42,13 @@ async def examine(
     started.
     """
     roots = session_roots([path])
+    with known_from_conftests([path], roots):
+        return await _examine(path, roots, profile, output, announce)
+
+
+async def _examine(
+    path: Path, roots: SessionRoots, profile: str | None, output: Path, announce: Callable[[Sequence[str]], None] | None
+) -> list[Finding]:
     root = roots.around(path)
     if not holds_configuration(str(root.path)):
         root = roots.main

@@ -80,14 +80,16 @@ def _check_golds(cases: Iterator[Case], problems: list[str], *, strict: bool) ->
 def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
     """Yield the cases of files and folders. Errors of files that cannot be loaded are added to `problems`."""
     from pytest_agentbench.cli.places import list_case_files, session_roots
+    from pytest_agentbench.cli.stand_ins import known_from_conftests
 
     roots = session_roots(paths)
-    for place in paths:
-        try:
-            for path in list_case_files(place):
-                yield from _read_cases(path, roots.of(path), problems)
-        except ConfigError as error:  # of folders that cannot be read
-            problems.append(str(error))
+    with known_from_conftests(paths, roots):
+        for place in paths:
+            try:
+                for path in list_case_files(place):
+                    yield from _read_cases(path, roots.of(path), problems)
+            except ConfigError as error:  # of folders that cannot be read
+                problems.append(str(error))
 
 
 def _read_cases(path: Path, root: ConfigRoot, problems: list[str]) -> Iterator[Case]:
@@ -124,12 +126,15 @@ def _make_row(case: Case) -> dict[str, Any]:
 
 
 def decided_by(case: Case) -> list[str]:
-    """Return the names of the checks, metrics and judges that can fail the case, with their thresholds."""
+    """Return the names of the checks, metrics, graders and judges that can fail the case, with their thresholds."""
+    from pytest_agentbench.engine.grading import list_deciding_graders
+
     if own := [name for part in case.case_parts for name in part.deciders]:
         return own
     expectations = case.expectations.hard_expectations or case.expectations.soft_expectations
     deciders = [check.kind for check in case.checks] + ["verify"] * bool(case.verify)
     deciders += [f"{metric.name}>={metric.threshold:g}" for metric in case.metrics if metric.threshold is not None]
+    deciders += list_deciding_graders(case)
     if case.rubric is not None or expectations or any(part.measure for part in case.case_parts):
         deciders.append("judge")
     if deciders and case.thresholds is not None:  # over the repetitions, which something has to decide

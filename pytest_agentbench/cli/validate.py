@@ -44,12 +44,19 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Print every error, every warning and a summary. Return 1 if there is an error, else 0."""
-    from pytest_agentbench.cli.checker import Checker
-    from pytest_agentbench.cli.findings import sort_problems, write_lines
     from pytest_agentbench.cli.places import require_existing, session_roots
+    from pytest_agentbench.cli.stand_ins import known_from_conftests
 
     paths = require_existing(args.paths)
     roots = session_roots(paths)
+    with known_from_conftests(paths, roots):
+        return _validate(paths, roots, args)
+
+
+def _validate(paths: list[Path], roots: SessionRoots, args: argparse.Namespace) -> int:
+    from pytest_agentbench.cli.checker import Checker
+    from pytest_agentbench.cli.findings import sort_problems, write_lines
+
     if args.show_request is not None:
         return _show_request(paths, roots, args)
     for option in ("model", "suite", "json"):

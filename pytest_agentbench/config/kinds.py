@@ -132,21 +132,27 @@ def find_config_files(folder: Path) -> Iterator[tuple[Path, type[ConfigFile]]]:
 def json_schemas() -> dict[str, dict[str, Any]]:
     """Return names with JSON Schemas (draft 2020-12). Descriptions are the docstrings of models and their fields.
 
-    Files with cases that packs read have theirs by entry points `schema NAME`.
+    Files with cases that packs read have theirs by entry points `schema NAME`. Raises ConfigError if such an entry
+    point is no model.
     """
-    return {name: _schema(name, kind) for name, kind in {**all_kinds(), **load_extensions("schema")}.items()}
+    added = load_extensions("schema")
+    for name, model in added.items():
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            raise ConfigError(f"the entry point 'schema {name}' is {model!r}, expected a pydantic model")
+    return {name: _schema(name, kind) for name, kind in {**all_kinds(), **added}.items()}
 
 
-def described_schema(kind: type[ConfigFile]) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a kind of file, with the docstrings of fields as their descriptions."""
-    kind = kind.with_sections()
+def described_schema(kind: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a file's model, with the docstrings of fields as their descriptions."""
+    if issubclass(kind, ConfigFile):
+        kind = kind.with_sections()
     schema = kind.model_json_schema(schema_generator=_DescribedSchema)
     if issubclass(kind, SectionedFile):  # which lets sections pass, and nothing else
         schema["additionalProperties"] = False
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _schema(name: str, kind: type[ConfigFile]) -> dict[str, Any]:
+def _schema(name: str, kind: type[BaseModel]) -> dict[str, Any]:
     schema = described_schema(kind)
     definitions: dict[str, Any] = schema.get("$defs", {})
     known = BUILTIN_KINDS | _describe_added_checks(definitions)
@@ -159,11 +165,8 @@ def _schema(name: str, kind: type[ConfigFile]) -> dict[str, Any]:
         env = definitions["RunnerSpec"]["properties"]["env"]
         env["description"] += " A mapping: variables of the program that `command` or `agent` starts."
         env["anyOf"].insert(1, {"type": "object"})
-    if kind in (
-        TestCaseFile,
-        DatasetDescriptor,
-        *load_extensions("schema").values(),
-    ):  # which may not say where their servers run
+    files_of_cases = (TestCaseFile, DatasetDescriptor, *load_extensions("schema").values())
+    if kind in files_of_cases and "McpServer" in definitions:  # cases do not choose where their servers run
         del definitions["McpServer"]["properties"]["sandbox"], definitions["SandboxSettings"]
     for layer in _layers(schema):
         _complete(layer)
@@ -187,7 +190,7 @@ def _describe_added_checks(definitions: dict[str, Any]) -> frozenset[str]:
 
 def _layers(schema: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the schemas of the runner settings in a run profile."""
-    properties = schema["properties"]
+    properties = schema.get("properties", {})
     if "runner_defaults" not in properties:
         return []
     return [properties["runner_defaults"], properties["model_overrides"]["additionalProperties"]]

@@ -319,3 +319,12 @@ def graders_of(case: Case, added: Mapping[str, Grader] | None = None) -> tuple[G
     named = [grader for name in case.parts if (grader := find_extension("grader", name)) is not None]
     graders = dict.fromkeys((*named, *(added or {}).values()))  # a plugin's may have the name of a part, too
     return tuple(grader for grader in graders if grader.applies(case))
+
+
+def list_deciding_graders(case: Case) -> list[str]:
+    """Return the names of the case's parts whose graders can fail its runs.
+
+    Raises ConfigError for a grader that cannot be imported.
+    """
+    graders = {name: find_extension("grader", name) for name in case.parts}
+    return [name for name, grader in graders.items() if grader and grader.applies(case) and grader.decides(case)]

@@ -120,8 +120,8 @@ class Recorder:
             duration_seconds=duration_seconds,
         )
 
-    def event(self, name: str, **data: Any) -> None:
-        """Record an action of the runner; `data` is JSON-like."""
+    def event(self, name: str, /, **data: Any) -> None:
+        """Record an action of the runner; `data` is JSON-like, with any names, `name` too."""
         self._add(RunnerEvent, name=name, data=clean(data))
 
     def final_output(self, text: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.bounded.schemas import bounded_schema
+from pytest_agentbench.cli import COMMANDS
 from pytest_agentbench.cli.commands import Command
 from pytest_agentbench.cli.doctor_needs import PackNeeds
 from pytest_agentbench.config.profiles import RunProfile
@@ -214,6 +215,7 @@ def _check_figures(section: ReportSection, model: Mapping[str, Any]) -> None:
 def check_command(name: str, command: Command, *arguments: str, status: int = 0) -> str:
     """Run `agentbench NAME ARGUMENTS` in this process; return its output. It exits with `status`."""
     expect(isinstance(command, Command), f"found {command!r}, expected a Command")
+    expect(name not in COMMANDS, f"name: the package has a command {name!r}, which is called in its place")
     expect_line(command.summary, "summary")
     expect(not command.summary.endswith("."), "summary: it ends with a full stop, others do not")
     # By the parser of the commands, but with this one alone: another's options could hide that it adds none.

@@ -55,7 +55,7 @@ Search = Callable[[str], Awaitable[Sequence[SearchResult]]]
 """A web search from a query to hits, best first."""
 
 
-def _no_trace(name: str, **data: Any) -> None:
+def _no_trace(name: str, /, **data: Any) -> None:
     """Do nothing. For tools that are called outside of a run."""
 
 

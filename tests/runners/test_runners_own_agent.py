@@ -187,6 +187,13 @@ def test_text_that_no_file_can_hold_is_made_so() -> None:
     assert '"?":"é"' in trace.events[0].model_dump_json()
 
 
+def test_data_of_an_event_may_be_called_name() -> None:
+    trace = Recorder()
+    trace.event("step", name="plan", self=1)
+    [event] = trace.events
+    assert (event.name, event.data) == ("step", {"name": "plan", "self": 1})
+
+
 def test_deeply_nested_values_are_cut_off() -> None:
     """JSON of 200 levels is written, but never read back; of 255 it is not even written."""
     deep: list[object] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -83,11 +83,13 @@ async def open_way(
 
     assert context.model is not None
     if alone:
-        try:
-            async with gateway.serving(folder / SOCKET):
-                yield GatewayAddress(f"http://127.0.0.1:{PORT}", gateway.key, context.model.requested_model)
-        except OSError as error:
-            raise SandboxError(f"cannot listen for the agent's requests to its model: {error}") from error
+        async with AsyncExitStack() as stack:
+            # Not around the yield: an OSError of the run itself is not about listening
+            try:
+                await stack.enter_async_context(gateway.serving(folder / SOCKET))
+            except OSError as error:
+                raise SandboxError(f"cannot listen for the agent's requests to its model: {error}") from error
+            yield GatewayAddress(f"http://127.0.0.1:{PORT}", gateway.key, context.model.requested_model)
         return
     if context.listen_for is None:
         raise UnavailableError("a program that runs on this machine itself needs a session's listener")

@@ -227,3 +227,42 @@ def test_a_check_of_portable_tools_needs_a_runner_that_names_them(bench: Bench) 
     finished = run(bench)
     assert finished.outcomes == {"two[demo]": "error"}
     assert "names no portable tools" in finished.text
+
+
+BROKEN_FARM = """
+from pytest_agentbench import SandboxProvider, SandboxSession
+
+class Broken:
+    kind = "farm"
+    def __init__(self, workspace):
+        self.workspace = workspace
+    async def exec(self, *args, **more):
+        raise ConnectionResetError("the farm hung up")
+    async def stop(self):
+        pass
+
+class Session(SandboxSession):
+    async def start(self, request):
+        if {starts}:
+            return Broken(request.workspace)
+        raise ConnectionResetError("the farm hung up")
+
+class Farm(SandboxProvider):
+    isolates_like = "docker"
+    def open(self):
+        return Session()
+
+def pytest_agentbench_sandboxes():
+    return {{"farm": Farm()}}
+"""
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_an_error_of_a_provider_is_not_blamed_on_the_gateway(bench: Bench, starts: bool) -> None:
+    case(bench, "Write it.")
+    bench.agent(BROKEN_FARM.format(starts=starts))
+    bench.profile("farm", sandbox="farm")
+    finished = run(bench, "--agentbench-run-profile=farm")
+    assert finished.outcomes == {"one[demo]": "error"}, finished.text
+    assert "ConnectionResetError: the farm hung up" in finished.text
+    assert "cannot listen" not in finished.text

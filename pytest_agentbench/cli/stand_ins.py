@@ -1,0 +1,81 @@
+"""Stand-ins for the case parts, profile sections and sandboxes of conftest files, which commands do not import.
+
+Without them, a command would report a file that a session reads: its field or its sandbox would be unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict
+
+from pytest_agentbench.cli.additions import conftests_above, conftests_below, list_declared
+from pytest_agentbench.config.sections import ProfileSection
+from pytest_agentbench.config.session_roots import SessionRoots
+from pytest_agentbench.extensions import SessionExtensions, extension_names
+from pytest_agentbench.records.base import CasePart
+from pytest_agentbench.workspaces.sandboxes.base import SandboxProvider
+
+_SECTIONS = ("run_profile", "evaluation_profile", "suite")
+_SEAMS = {
+    "pytest_agentbench_case_parts": ("case_part",),
+    "pytest_agentbench_profile_sections": _SECTIONS,  # only a session knows which of them
+    "pytest_agentbench_sandboxes": ("sandbox",),
+}
+
+
+class UnreadPart(CasePart):
+    """A part of a case with any fields, which a session validates."""
+
+    model_config = ConfigDict(extra="allow")
+    is_section: ClassVar[bool] = True
+
+
+class UnreadSandbox(SandboxProvider):
+    """A sandbox that no command can start."""
+
+    def problem(self) -> str:
+        """Return that it is unknown here."""
+        return "a conftest.py adds it, which only a session loads"
+
+
+@contextmanager
+def known_from_conftests(paths: Sequence[Path], roots: SessionRoots) -> Iterator[None]:
+    """Accept inside the block the names that conftest files above and below the paths add in plain sight.
+
+    That is a hook that returns mappings with literal keys: `return {"card": Card}`. Conftest files of guests are left
+    out, because a session does not ask them either.
+    """
+    extensions = SessionExtensions()
+    try:
+        for conftest in dict.fromkeys(_list_conftests(paths)):
+            if conftest.is_file() and roots.of(conftest).guest is None:
+                _add_stand_ins(extensions, conftest)
+        yield
+    finally:
+        extensions.close()
+
+
+def _list_conftests(paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
+        yield from conftests_above(path if path.is_dir() else path.parent)
+        if path.is_dir():
+            yield from conftests_below(path)
+
+
+def _add_stand_ins(extensions: SessionExtensions, conftest: Path) -> None:
+    for hook, names in list_declared(conftest).items():
+        for seam in _SEAMS.get(hook, ()):
+            for name in names - extension_names(seam):
+                extensions.add(seam, name, _make_stand_in(seam, name), what=seam)
+
+
+def _make_stand_in(seam: Any, name: str) -> object:
+    if seam == "case_part":
+        return UnreadPart
+    if seam == "sandbox":
+        return UnreadSandbox()
+    return ProfileSection(name, seam, Any, "", default=lambda: None, excess=lambda section, most, guest: ())

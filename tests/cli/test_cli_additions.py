@@ -1,0 +1,150 @@
+"""Commands of `agentbench` with the additions of an installed distribution, and of conftest files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_agentbench import extensions
+from pytest_agentbench.cli import main
+
+PACKAGE = '''
+from pytest_agentbench import CasePart, Command, Grader
+
+class Deck(CasePart):
+    """A deck of cards."""
+
+    is_section = True
+    words: int = 3
+    """The most words."""
+
+class DeckGrader(Grader):
+    def decides(self, case):
+        return True
+
+GRADER = DeckGrader()
+COMMAND = Command("deal cards", __name__)
+
+def add_parser(subparsers):
+    subparsers.add_parser("deal").add_argument("number", type=int)
+
+def run(args):
+    print(f"{args.number} cards")
+    return 0
+'''
+ENTRIES = """[pytest_agentbench.packs]
+case_part deck = added_deck:Deck
+grader deck = added_deck:GRADER
+schema deck = added_deck:Deck
+command cards deal = added_deck:COMMAND
+command store deal = added_deck:COMMAND
+"""
+CASE = """\
+schema_version: 1
+case_id: one
+title: A case
+runner: {type: llm_probe}
+input: Hello.
+"""
+CHECKED = CASE + "deterministic_checks: [{check_id: a, declarative: {kind: final_response_present}}]\n"
+CONFTEST = """
+def pytest_agentbench_case_parts():
+    return {"note": Note}
+
+def pytest_agentbench_profile_sections():
+    return {"tempo": TEMPO}
+
+def pytest_agentbench_sandboxes():
+    return {"farm": Farm()}
+"""
+PROFILE = "schema_version: 1\nrun_profile_id: p\ntitle: P\nsandbox: farm\ntempo: {speed: 2}\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(project: Path, name: str, text: str) -> None:
+    (project / name).parent.mkdir(parents=True, exist_ok=True)
+    (project / name).write_text(text)
+
+
+@pytest.fixture
+def installed(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Install the distribution with additional entry points."""
+
+    def install(more: str = "") -> None:
+        write(project, "site/added_deck-1.0.dist-info/METADATA", "Name: added-deck\nVersion: 1.0\n")
+        write(project, "site/added_deck-1.0.dist-info/entry_points.txt", ENTRIES + more)
+        write(project, "site/added_deck.py", PACKAGE)
+        monkeypatch.syspath_prepend(str(project / "site"))
+        extensions._table.cache_clear()
+        extensions._forget()
+
+    yield install
+    monkeypatch.undo()
+    extensions._table.cache_clear()
+    extensions._forget()
+
+
+def test_the_schema_of_a_case_part_is_printed(installed, capsys):
+    installed()
+    assert main(["schema", "deck"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert schema["properties"]["words"]["description"] == "The most words."
+
+
+def test_a_schema_that_is_no_model_is_an_error(installed, capsys):
+    installed("schema grader = added_deck:GRADER\n")
+    assert main(["schema", "grader"]) == 1
+    assert "the entry point 'schema grader' is <added_deck.DeckGrader object" in capsys.readouterr().err
+
+
+def test_a_group_of_commands_needs_no_command_of_its_name(installed, capsys):
+    installed()
+    assert main(["cards", "deal", "3"]) == 0
+    assert capsys.readouterr().out == "3 cards\n"
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert "commands: deal" in text
+    assert "ignored commands of plugins, whose names this package has: store deal" in " ".join(text.split())
+
+
+def test_list_names_the_grader_that_decides_a_case(installed, project, capsys):
+    installed()
+    write(project, "cases/test.yaml", CASE + "deck: {words: 2}\n")
+    assert main(["list", "cases"]) == 0
+    assert capsys.readouterr().out.split("\t")[3] == "deck"
+
+
+def test_names_of_a_conftest_in_plain_sight_are_no_errors(project, capsys):
+    write(project, "conftest.py", CONFTEST)
+    write(project, "cases/test.yaml", CHECKED + "note: {text: x}\n")
+    write(project, "run_profiles/p.yaml", PROFILE)
+    assert main(["validate"]) == 0
+    assert capsys.readouterr().out == "2 files checked, 1 case: 0 errors, 0 warnings\n"
+    assert main(["list"]) == 0
+    write(project, "cases/test.yaml", CHECKED + "note: {text: x}\nnot: {}\n")
+    assert main(["validate"]) == 1
+    assert "not: unknown field; did you mean 'note'?" in capsys.readouterr().out
+
+
+def test_names_of_a_conftest_elsewhere_are_errors(project, capsys):
+    write(project, "others/conftest.py", CONFTEST)
+    write(project, "cases/test.yaml", CHECKED + "note: {text: x}\n")
+    assert main(["validate", "cases"]) == 1
+    assert "note: unknown field" in capsys.readouterr().out
+
+
+def test_a_file_that_only_a_conftest_knows_is_a_warning(project, capsys):
+    write(project, "conftest.py", "def pytest_agentbench_case_sources():\n    return {'cards *.cards ~cards': CARDS}\n")
+    write(project, "cases/a.cards", "cards\n")
+    assert main(["validate", "cases/a.cards"]) == 0
+    assert "warning: not checked: no kind of file that is known here" in capsys.readouterr().out
