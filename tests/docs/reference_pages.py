@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from api_pages import api_pages
+from public_api import public_names
+
 from pytest_agentbench import cli, fixtures, hookspecs
 from pytest_agentbench.cli.commands import find_commands
 from pytest_agentbench.config.kinds import json_schemas
@@ -40,6 +43,13 @@ NAMES = {
     "dataset_demo": "*.demo.yaml",
 }
 """What a kind of file is called, by its schema."""
+_FILE_MODELS = {
+    "test_case": "TestCaseFile",
+    "run_profile": "RunProfile",
+    "evaluation_profile": "EvaluationProfile",
+    "suite": "SuiteFile",
+}
+"""The public models of whole files."""
 _LONGEST_LIST = 12
 _EXPLAINED = (
     "How figures are computed: [results](../results.md), [statistics](../statistics.md), [comparing](../comparing.md), "
@@ -58,18 +68,29 @@ def pages() -> dict[str, str]:
     made["fixtures.md"] = "\n".join(_functions("Fixtures", "agentbench_", fixtures))
     made["hooks.md"] = "\n".join(_functions("Hooks", "pytest_agentbench_", hookspecs))
     made["index.md"] = "\n".join(_index(schemas))
-    return made
+    return made | api_pages(documented_models(schemas))
+
+
+def documented_models(schemas: Mapping[str, Any]) -> dict[str, str]:
+    """The public models whose fields a page of files explains, each with the place on the page."""
+    public = {each.name for each in public_names()}
+    found = {_FILE_MODELS[name]: f"{name.replace('_', '-')}.md" for name in _FILE_MODELS}
+    for name, schema in schemas.items():
+        for model in schema.get("$defs", {}).keys() & public:
+            found.setdefault(model, f"{name.replace('_', '-')}.md#{model.lower()}")
+    return found
 
 
 def _index(schemas: Mapping[str, Any]) -> Iterator[str]:
-    yield from ("# Reference", "", "Made from the code: every field, command, fixture and hook.", "")
+    yield from ("# Reference", "", "Made from the code: every field, command, fixture, hook and public name.", "")
     yield from ("| of | page |", "|---|---|")
     for name in schemas:
         yield f"| `{NAMES[name]}` | [{name.replace('_', '-')}.md]({name.replace('_', '-')}.md) |"
     yield "| `report.json` | [report.md](report.md) |"
     yield "| records of `--agentbench-json-lines` | [json-lines.md](json-lines.md) |"
     yield "| pytest's options | [running.md](../running.md#options) |"
-    for name, page in (("the command `agentbench`", "commands.md"), ("fixtures", "fixtures.md"), ("hooks", "hooks.md")):
+    code = (("fixtures", "fixtures.md"), ("hooks", "hooks.md"), ("names of `pytest_agentbench`", "api.md"))
+    for name, page in (("the command `agentbench`", "commands.md"), *code):
         yield f"| {name} | [{page}]({page}) |"
     yield ""
 

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from api_pages import TOPICS
 from docs_pages import blocks
-from reference_pages import TABLES, options_table
+from public_api import FOR_THE_ENGINE, PASSED_ON, find_member, missing_names, public_names
+from reference_pages import TABLES, documented_models, options_table
 
 from pytest_agentbench.checks.run import BUILTIN_CHECKS
+from pytest_agentbench.config.kinds import json_schemas
 from pytest_agentbench.metrics.registry import BUILTIN_METRICS
+from pytest_agentbench.models.script_files import script_schemas
 from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +52,19 @@ def test_the_case_with_every_check_has_every_check() -> None:
 def test_every_built_in_name_is_explained(page: str, names: dict[str, object]) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     assert [name for name in names if f"`{name}`" not in text] == []
+
+
+@pytest.mark.slow
+def test_every_class_in_a_public_signature_is_public() -> None:
+    documented = frozenset(documented_models({**json_schemas(), **script_schemas()}))
+    assert missing_names(documented) == {}, "export them, or list the members in public_api.FOR_THE_ENGINE"
+    assert {public.room for public in public_names()} == {*TOPICS}
+
+
+@pytest.mark.slow
+def test_each_member_that_pages_leave_out_exists() -> None:
+    assert [name for name in FOR_THE_ENGINE if find_member(name) is None] == []
+    assert {public.name for public in public_names()} >= PASSED_ON
 
 
 def test_the_index_links_every_page() -> None:
