@@ -145,6 +145,8 @@ from pytest_agentbench.testing.outputs import check_report_format as check_repor
 from pytest_agentbench.testing.outputs import check_report_section as check_report_section
 from pytest_agentbench.testing.outputs import check_tool as check_tool
 from pytest_agentbench.testing.outputs import check_web_search as check_web_search
+from pytest_agentbench.testing.samples import sample_case as sample_case
+from pytest_agentbench.testing.samples import sample_run as sample_run
 from pytest_agentbench.testing.sandboxes import check_sandbox_provider as check_sandbox_provider
 from pytest_agentbench.testing.sandboxes import check_sandbox_session as check_sandbox_session
 from pytest_agentbench.tools.base import Search as Search

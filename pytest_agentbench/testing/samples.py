@@ -69,7 +69,7 @@ def expect_identity(make: Callable[[], Any], what: str) -> None:
 
 
 def sample_case(**fields: Any) -> Case:
-    """Return a case with one question."""
+    """Return a case with one question, for kits. `fields` replace its own."""
     defaults: dict[str, Any] = {
         "case_id": "sample",
         "title": "Sample",
@@ -81,7 +81,7 @@ def sample_case(**fields: Any) -> Case:
 
 
 def sample_run(output: str | None = "Jupiter", **fields: Any) -> RunArtifact:
-    """Return a run that ended with that answer, or without one."""
+    """Return a run that ended with the answer `output`, None: without one. For kits; `fields` replace its own."""
     trace = () if output is None else (FinalOutputEvent(sequence=0, at=0.5, content=output),)
     defaults: dict[str, Any] = {
         "run_id": "r1",

@@ -14,6 +14,8 @@ from uuid import uuid4
 import pytest
 
 from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.extensions import SessionExtensions, extension_names
+from pytest_agentbench.records.base import SANDBOXES
 from pytest_agentbench.records.case import SandboxSettings
 from pytest_agentbench.testing.samples import expect, expect_line, sample_case
 from pytest_agentbench.workspaces.confined import PathRefusedError
@@ -75,7 +77,8 @@ def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None
     expect(is_model, f"settings: found {model!r}, expected a subclass of SandboxSettings")
     known = {*get_args(Need)}
     expect(set(provider.takes) <= known, f"takes: found {sorted(provider.takes)}, expected some of {sorted(known)}")
-    check_sandbox_session(provider.open(), spec, isolates_like=provider.isolates_like)
+    with _declared(spec.kind, provider):
+        check_sandbox_session(provider.open(), spec, isolates_like=provider.isolates_like)
     # One process runs several sessions (pytester, an IDE's test runner): the end of one must not end another
     first, second = provider.open(), provider.open()
     expect(first is not second, "open: two sessions share an object, which the end of the first would close")
@@ -91,13 +94,25 @@ def check_sandbox_session(session: SandboxSession, spec: SandboxSpec, *, isolate
     """Check the return value of a provider's `open`, and close it: the larger part of `check_sandbox_provider`."""
     workspaces = Workspaces()
     try:
-        with _secret() as secret:
+        with _declared(spec.kind, SandboxProvider()), _secret() as secret:
             guarded = GuardedSession(session, spec.kind)
             asyncio.run(_check_all(_Bench(guarded, spec, workspaces, isolates_like), secret))
     except SandboxError as error:  # the guard's, with the method that raised another exception, or the provider's own
         raise AssertionError(str(error)) from error
     finally:
         workspaces.close()
+
+
+@contextmanager
+def _declared(kind: str, provider: SandboxProvider) -> Iterator[None]:
+    """Let the kind be a known one inside the block, also if only a conftest.py declares it, which no test asks."""
+    extensions = SessionExtensions()
+    try:
+        if kind not in {*SANDBOXES, *extension_names("sandbox")}:
+            extensions.add("sandbox", kind, provider, what="sandbox")
+        yield
+    finally:
+        extensions.close()
 
 
 @contextmanager

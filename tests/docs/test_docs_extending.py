@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 
+from docs_pages import blocks
 from sample_pages import PAGE, ROOT, SAMPLE, quoted_files, with_files
 
 import pytest_agentbench
@@ -42,3 +43,9 @@ def test_the_table_has_each_seam_of_entry_points() -> None:
 def test_the_table_has_each_kit() -> None:
     kits = {name for name in pytest_agentbench.__all__ if name.startswith("check_")}
     assert kits == named(r"`(check_\w+)`")
+
+
+def test_each_kit_is_called_in_an_example() -> None:
+    pages = [blocks((ROOT / "docs" / name).read_text(encoding="utf-8")) for name in ("extending.md", "plugin.md")]
+    called = {name for page in pages for block in page for name in re.findall(r"\b(check_\w+)\(", block.text)}
+    assert {name for name in pytest_agentbench.__all__ if name.startswith("check_")} == called

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, get_args
 
-from pytest_agentbench.errors import SandboxError, UnavailableError
+from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
@@ -123,10 +123,7 @@ class Sandboxes:
         self, spec: SandboxSpec, workspace: Workspace, *, role: Role = "run", case: Case | None = None
     ) -> Sandbox:
         """Return a sandbox in the workspace, by a SandboxRequest. Raises SandboxError if it cannot be started."""
-        try:
-            return await self._of(spec).start(SandboxRequest(spec, workspace, role, case))
-        except OSError as error:  # of a plugin's provider
-            raise SandboxError(f"the sandbox {spec.kind!r} did not start: {type(error).__name__}: {error}") from error
+        return await self._of(spec).start(SandboxRequest(spec, workspace, role, case))
 
     def release(self, workspace: Workspace) -> None:
         """Report that the run of this workspace has ended. Its unused container is removed."""
