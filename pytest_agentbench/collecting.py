@@ -265,7 +265,7 @@ def may_contain_cases(path: Path, parent: pytest.Collector) -> bool:
         return is_yaml or path.suffix == ".jsonl"  # the collector reports why the file cannot be read
     # A row with a misspelt `question` still has an `answer`: its collector reports the misspelling
     has_answer = path.suffix == ".jsonl" and b"answer" in head.lower()
-    return has_answer or any(word in head for name in names for word in name.words)
+    return has_answer or any(name.may_hold(head) for name in names)
 
 
 def _is_recorded(path: Path, parent: pytest.Collector) -> bool:

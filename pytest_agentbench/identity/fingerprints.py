@@ -158,7 +158,11 @@ def run_fingerprint_input(
     """
     # Values of JSON types are inserted unchanged: to convert each takes four times as long.
     # Left out if empty, so that adding parts to the format changes no fingerprint.
-    parts = {name: part for name, part in case.parts.items() if isinstance(part, CasePart) and part.is_section}
+    parts = {
+        name: identity
+        for name, part in case.parts.items()
+        if isinstance(part, CasePart) and ((identity := part.identity(case.path.parent)) or part.is_section)
+    }
     return Plain(
         **({"parts": plain(parts)} if parts else {}),
         schema_version=SCHEMA_VERSION,

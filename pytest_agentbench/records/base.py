@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
@@ -231,13 +232,20 @@ class CasePart(Record):
     """Part of a case that a pack adds, and its answers for the engine. Subclasses override methods."""
 
     is_section: ClassVar[bool] = False
-    """Whether a test.yaml may have the part, as a section of its name, which is then in the run's fingerprint.
-
-    Otherwise only the source of the case makes it.
-    """
+    """Whether a test.yaml may have the part, as a section of its name. Otherwise only a case's source makes it."""
 
     has_own_id: ClassVar[bool] = False
     """Whether the id of its case is as its file has it, without the dataset's name before it."""
+
+    def identity(self, folder: Path) -> Mapping[str, Any]:
+        """Return everything of the part that can change a run: it is in the run's fingerprint. {}: nothing of it.
+
+        By default all fields. A `Path` counts by the content of its file or folder, and so does a text that names a
+        file in `folder`, the case's. Raises ConfigError for a file that cannot be read.
+        """
+        from pytest_agentbench.records.part_identity import describe_part
+
+        return describe_part(self, folder)
 
     @property
     def measure(self) -> tuple[str, str] | None:

@@ -95,7 +95,8 @@ def _find_holder(path: Path, names: Sequence[SourceName]) -> CaseSource | None:
     head = _read_head(path)
     if path.suffix in DATA_SUFFIXES and head is not None:
         # Scripts and attachments of cases are JSON too. Without this check each would import the readers of questions.
-        names = [name for name in names if any(word.decode() in head for word in name.words)]
+        begin = head.encode()
+        names = [name for name in names if name.may_hold(begin)]
     return next((source for source in map(load_source, names) if source.holds_cases(path, head)), None)
 
 

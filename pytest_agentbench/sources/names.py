@@ -1,8 +1,9 @@
 """Find the files that may contain cases by their names and first bytes. Imports no source, so other files cost nothing.
 
 A source is named by one text, `NAME PATTERN... ~WORD...`: patterns of file names, and words. Each file of cases has one
-of the words, in its first 64 KB if it is data. A pack uses the text as the name of its entry point, after `source`; a
-conftest or plugin as a key in the result of the hook `pytest_agentbench_case_sources`::
+of the words, in its first 64 KB if it is data; without words, each file that a pattern matches is opened. A pack uses
+the text as the name of its entry point, after `source`; a conftest or plugin as a key in the result of the hook
+`pytest_agentbench_case_sources`::
 
     'source notes *.notes.yaml ~schema_version' = "my_package.notes:NOTES"
 """
@@ -37,6 +38,10 @@ class SourceName(NamedTuple):
     patterns: tuple[str, ...]
     words: tuple[bytes, ...]
     text: str
+
+    def may_hold(self, head: bytes) -> bool:
+        """Return whether a file that begins so may have cases: it has one of the words, or the name has no words."""
+        return not self.words or any(word in head for word in self.words)
 
 
 def source_names(file_name: str) -> list[SourceName]:

@@ -132,15 +132,16 @@ def check_case_parts(case: Case) -> None:
     """Check the parts that a case carries: by names that are declared, unchanged by being written and read."""
     for name, part in case.parts.items():
         expect(name in extension_names(Case.seam), f"the part {name!r} is not declared: `case_part {name}`")
-        check_case_part(part)
+        check_case_part(part, affects_runs=isinstance(part, CasePart) and bool(part.identity(case.path.parent)))
     expect(
         Case.model_validate_json(case.model_dump_json()) == case, "the case changes when it is written and read back"
     )
 
 
-def check_case_part(part: Any) -> None:
-    """Check one part of a case: it is frozen and strict, survives dumping and validation, and has the engine's
-    fields.
+def check_case_part(part: Any, *, affects_runs: bool = True) -> None:
+    """Check one part of a case: it is frozen and strict, survives dumping and validation, and has an identity.
+
+    `affects_runs` False: no field of the part can change a run, so that its identity is empty.
     """
     expect(isinstance(part, CasePart), f"found {part!r}, expected a CasePart")
     model = type(part)
@@ -155,6 +156,13 @@ def check_case_part(part: Any) -> None:
     expect(
         model.model_json_schema()["type"] == "object",
         f"{model.__name__}: its JSON Schema is not the schema of an object",
+    )
+    expect_identity(lambda: part.identity(Path()), f"{model.__name__}.identity")
+    identity = part.identity(Path())
+    expect(
+        bool(identity) == affects_runs or not model.model_fields,
+        f"{model.__name__}.identity: found {dict(identity)!r}, expected "
+        + ("what can change a run, else an edited part reuses stored runs" if affects_runs else "an empty mapping"),
     )
     measure = part.measure
     expect(measure is None or len(measure) == 2, f"measure: found {measure!r}, expected a title and a text, or None")

@@ -26,6 +26,34 @@ def test_cases_of_a_plugin_are_items(quiz):
     assert finished.outcomes == {"sums.2[demo]": "passed", "sums.3[demo]": "failed"}
 
 
+def test_a_source_without_words_reads_each_file_of_its_name(quiz):
+    conftest = quiz.path / "conftest.py"
+    conftest.write_text(conftest.read_text().replace("quiz *.quiz ~quiz", "quiz *.quiz"))
+    assert quiz.run("cases", "--model", "demo").outcomes == {"sums.2[demo]": "passed", "sums.3[demo]": "failed"}
+
+
+def test_an_edited_file_of_a_part_makes_a_new_run(quiz):
+    conftest = quiz.path / "conftest.py"
+    part = """
+from pathlib import Path
+from pytest_agentbench import CasePart
+
+class Task(CasePart):
+    image: Path
+
+def pytest_agentbench_case_parts():
+    return {"task": Task}
+"""
+    with_part = conftest.read_text().replace(
+        'tags=("quiz",),', 'tags=("quiz",), parts={"task": Task(image=self.path)},'
+    )
+    conftest.write_text(part + with_part)
+    quiz.run("cases", "--model", "demo")
+    assert quiz.run("cases", "--model", "demo").runs["sums.2[demo]"]["reused"]
+    quiz.write("cases/sums.quiz", "quiz\n1 + 1 = 2\n2 + 2 = 4\n\n")
+    assert not quiz.run("cases", "--model", "demo").runs["sums.2[demo]"]["reused"]
+
+
 def test_a_bad_row_is_an_error_with_its_line(quiz):
     quiz.write("cases/sums.quiz", "quiz\n1 + 1 = 2\n2 + 2\n")
     finished = quiz.run("cases", "--model", "demo")

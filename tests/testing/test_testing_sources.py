@@ -108,3 +108,15 @@ def test_a_part_that_changes_when_it_is_read_back_is_noticed() -> None:
         ab.check_case_part(Loose())
     with pytest.raises(AssertionError, match="expected a CasePart"):
         ab.check_case_part(object())
+
+
+def test_a_part_with_fields_and_without_identity_is_noticed() -> None:
+    class Unseen(ab.CasePart):
+        words: int = 3
+
+        def identity(self, folder: Path) -> dict[str, object]:
+            return {}
+
+    with pytest.raises(AssertionError, match="else an edited part reuses stored runs"):
+        ab.check_case_part(Unseen())
+    ab.check_case_part(Unseen(), affects_runs=False)

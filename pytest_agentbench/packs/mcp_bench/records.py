@@ -5,6 +5,7 @@ A session loads this module as soon as a profile or a case has one of these: it 
 
 import random
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, StrictInt, model_validator
@@ -217,6 +218,10 @@ class McpTask(CasePart):
     dependencies: dict[str, tuple[str, ...]] | None = None
     combination_name: str | None = None
     combination_type: str | None = None
+
+    def identity(self, folder: Path) -> Mapping[str, Any]:
+        """Return nothing: the run's fingerprint has the messages and the servers, and the rest is for judges."""
+        return {}
 
     @property
     def measure(self) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """Records of research reports: their tasks, and the results of the parts of POET (seed 003)."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -190,6 +191,10 @@ class ResearchTask(CasePart):
     criteria: RowPlace | None = None
     reference: RowPlace | None = None
     scoring: ResearchScoring
+
+    def identity(self, folder: Path) -> Mapping[str, Any]:
+        """Return nothing: the run's fingerprint has the prompt as a message, and the rest decides the verdict."""
+        return {}
 
     @property
     def deciders(self) -> tuple[str, ...]:
