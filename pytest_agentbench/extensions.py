@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 GROUP = "pytest_agentbench.packs"
+SEAMS = frozenset(
+    {
+        *("agent", "case_part", "check", "command", "doctor", "evaluation_part"),
+        *("evaluation_profile", "file", "grader", "image", "judge", "metric"),
+        *("model_provider", "report_format", "report_section", "run_profile", "runner", "sandbox"),
+        *("schema", "script", "scripted_verdict", "source", "suite", "tool"),
+    }
+)
+"""The seams that the package looks up. Others are ignored: a plugin may name seams of a later version."""
 
 
 _sessions: list[SessionExtensions] = []
@@ -71,6 +80,11 @@ def extension_names(seam: str) -> frozenset[str]:
 def installed_names(seam: str) -> frozenset[str]:
     """Return the names that packs claim under a seam, without a session's plugins. Raises as `find_extension`."""
     return frozenset(_table().get(seam, ()))
+
+
+def ignored_entry_points() -> list[EntryPoint]:
+    """Return the entry points of seams that this version does not look up. Raises ConfigError as `find_extension`."""
+    return [entry for seam, entries in _table().items() if seam not in SEAMS for entry in entries.values()]
 
 
 def find_extension(seam: str, name: str) -> Any | None:

@@ -127,6 +127,7 @@ def _make_row(case: Case) -> dict[str, Any]:
 
 def decided_by(case: Case) -> list[str]:
     """Return the names of the checks, metrics, graders and judges that can fail the case, with their thresholds."""
+    from pytest_agentbench.cli.additions import additions_for
     from pytest_agentbench.engine.grading import list_deciding_graders
 
     if own := [name for part in case.case_parts for name in part.deciders]:
@@ -139,7 +140,13 @@ def decided_by(case: Case) -> list[str]:
         deciders.append("judge")
     if deciders and case.thresholds is not None:  # over the repetitions, which something has to decide
         deciders += [f"{name}>={value:g}" for name, value in case.thresholds.model_dump(exclude_none=True).items()]
-    return list(dict.fromkeys(deciders)) or ["report only" if case.report_only else "nothing"]
+    if deciders:
+        return list(dict.fromkeys(deciders))
+    if case.report_only:
+        return ["report only"]
+    if "graders" in additions_for(case.path.parent):
+        return ["nothing unless a plugin's grader"]
+    return ["nothing"]
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:

@@ -57,13 +57,20 @@ _PROFILES = {
 }
 HOOKS = (
     Hook("runners", "runner", "runner", ("pytest_agentbench.runners.base:BUILTIN_RUNNERS",), of_users=False),
-    Hook("tools", "tool", "tool", ("pytest_agentbench.tools.builtin:BUILTIN_TOOLS",), of_users=False),
+    Hook(
+        "tools",
+        "tool",
+        "tool",
+        ("pytest_agentbench.tools.builtin:BUILTIN_TOOLS",),
+        "pytest_agentbench.tools.base:Tool",
+        of_users=False,
+    ),
     Hook("checks", "check", "check kind", ("pytest_agentbench.checks.run:BUILTIN_CHECKS",), of_users=False),
     Hook("metrics", "metric", "metric", ("pytest_agentbench.metrics.registry:METRICS",), of_users=False),
     Hook("judges", "judge", "judge type", of_users=False),
-    Hook("graders", "grader", "grader", of_users=False),
+    Hook("graders", "grader", "grader", kind="pytest_agentbench.engine.grading:Grader", of_users=False),
     Hook("model_providers", "model_provider", "model provider", of_users=False),
-    Hook(SOURCES, "source", "case source", of_users=False),
+    Hook(SOURCES, "source", "case source", kind="pytest_agentbench.sources.case_source:CaseSource", of_users=False),
     Hook(
         "case_parts",
         "case_part",
@@ -159,7 +166,7 @@ def _add(extensions: SessionExtensions, hook: Hook, given: Any) -> None:
 def _misfit(hook: Hook, name: str, thing: Any) -> str | None:
     """Return the actual and the expected type of an invalid thing; None if it is valid."""
     if hook.kind is None:
-        return None
+        return None if callable(thing) else f"{type(thing).__name__}, expected a callable"
     kind = _find(hook.kind)
     fits, expected = isinstance(thing, kind), f"a {kind.__name__}"
     if hook.is_model:

@@ -124,6 +124,21 @@ def test_list_names_the_grader_that_decides_a_case(installed, project, capsys):
     assert capsys.readouterr().out.split("\t")[3] == "deck"
 
 
+def test_list_leaves_the_decision_to_a_conftests_grader(project, capsys):
+    write(project, "conftest.py", "def pytest_agentbench_graders():\n    return {'mine': MINE}\n")
+    write(project, "cases/test.yaml", CASE)
+    assert main(["list", "cases"]) == 0
+    assert capsys.readouterr().out.split("\t")[3] == "nothing unless a plugin's grader"
+
+
+def test_the_doctor_names_an_entry_point_of_an_unknown_seam(installed, project, capsys):
+    installed("runer mine = added_deck:COMMAND\n")
+    write(project, "cases/test.yaml", CHECKED)
+    main(["doctor", "cases"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "the entry point 'runer mine' has an unknown seam 'runer'; did you mean 'runner'?" in text
+
+
 def test_names_of_a_conftest_in_plain_sight_are_no_errors(project, capsys):
     write(project, "conftest.py", CONFTEST)
     write(project, "cases/test.yaml", CHECKED + "note: {text: x}\n")

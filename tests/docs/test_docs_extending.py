@@ -10,6 +10,7 @@ from sample_pages import PAGE, ROOT, SAMPLE, quoted_files, with_files
 
 import pytest_agentbench
 from pytest_agentbench import hookspecs
+from pytest_agentbench.extensions import SEAMS
 
 TABLE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 
@@ -37,7 +38,9 @@ def test_the_table_has_each_seam_of_entry_points() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     sample = tomllib.loads((SAMPLE / "pyproject.toml").read_text())["project"]["entry-points"]
     entries = {*settings["pytest_agentbench.packs"], *sample["pytest_agentbench.packs"]}
-    assert {entry.split()[0] for entry in entries} - named(r"`(\w+)(?: [A-Z][^`]*)`") == set()
+    documented = named(r"`(\w+)(?: [A-Z][^`]*)`")
+    assert {entry.split()[0] for entry in entries} - documented == set()
+    assert documented - {"agentbench"} == SEAMS  # `agentbench NAME` is the command
 
 
 def test_the_table_has_each_kit() -> None:

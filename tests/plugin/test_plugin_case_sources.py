@@ -62,7 +62,8 @@ def test_a_bad_row_is_an_error_with_its_line(quiz):
 
 
 def test_a_name_that_is_taken_is_a_usage_error(quiz):
-    quiz.write("conftest.py", "def pytest_agentbench_case_sources():\n    return {'cases *.quiz ~quiz': object()}\n")
+    conftest = quiz.path / "conftest.py"
+    conftest.write_text(conftest.read_text().replace("quiz *.quiz ~quiz", "cases *.quiz ~quiz"))
     finished = quiz.run("cases", "--model", "demo")
     assert finished.exit == 4
     assert "the case source 'cases' is added twice" in finished.text

@@ -177,6 +177,9 @@ def test_errors_in_sections_of_a_conftest_name_the_field(project: Bench) -> None
         ("profile_sections", "{'pace': OTHER}", "as one of 'case_part', expected one of run_profile, evaluation_"),
         ("file_kinds", "{'agents': 1}", "a plugin adds the kind of file 'agents' as int, expected a FileKind"),
         ("tools", "{'a': None}", "a plugin adds the tool 'a' as None"),
+        ("tools", "{'a': print}", "a plugin adds the tool 'a' as print, expected a Tool"),
+        ("runners", "{'a': 5}", "a plugin adds the runner 'a' as int, expected a callable"),
+        ("graders", "{'a': Part}", "a plugin adds the grader 'a' as Part, expected a Grader"),
         ("report_sections", "{'a': None}", "a plugin adds the section of reports 'a' as None"),
     ],
 )
