@@ -6,6 +6,7 @@ from pytest_agentbench.benchmark.benchmark import create_benchmark as create_ben
 from pytest_agentbench.benchmark.results import EvaluationResult as EvaluationResult
 from pytest_agentbench.benchmark.results import Prediction as Prediction
 from pytest_agentbench.checks.base import CheckContext as CheckContext
+from pytest_agentbench.checks.base import CheckKind as CheckKind
 from pytest_agentbench.checks.base import CheckSpec as CheckSpec
 from pytest_agentbench.checks.base import Unmet as Unmet
 from pytest_agentbench.checks.base import Verdict as Verdict
@@ -48,6 +49,7 @@ from pytest_agentbench.metrics.registry import MetricContext as MetricContext
 from pytest_agentbench.metrics.registry import metric as metric
 from pytest_agentbench.metrics.scoring import score as score
 from pytest_agentbench.models.client import ChatClient as ChatClient
+from pytest_agentbench.models.client import Provider as Provider
 from pytest_agentbench.models.messages import ChatReply as ChatReply
 from pytest_agentbench.models.messages import StreamTimes as StreamTimes
 from pytest_agentbench.models.messages import ToolCall as ToolCall

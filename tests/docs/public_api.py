@@ -186,10 +186,22 @@ def missing_names(documented: frozenset[str] = frozenset()) -> dict[str, list[st
     `documented` are names of models whose fields other pages explain: theirs are not looked at.
     """
     missing: dict[str, list[str]] = {}
-    for public in public_names():
-        members = public.members() if public.name not in documented else iter(())
-        for member in (public.definition, *members):
-            for annotation in annotations(member):
-                for path in show(annotation).paths - public_paths():
-                    missing.setdefault(path, []).append(f"{public.name}.{member.name}")
+    for place, member in _signatures(documented):
+        for annotation in annotations(member):
+            for path in show(annotation).paths - public_paths():
+                missing.setdefault(path, []).append(place)
     return missing
+
+
+def _signatures(documented: frozenset[str]) -> Iterator[tuple[str, griffe.Object]]:
+    for public in public_names():
+        yield public.name, public.definition
+        if public.name not in documented:
+            yield from ((f"{public.name}.{member.name}", member) for member in public.members())
+    for module, prefix in (("hookspecs", "pytest_agentbench_"), ("fixtures", "agentbench_")):
+        yield from functions_of(module, prefix).items()
+
+
+def functions_of(module: str, prefix: str) -> dict[str, griffe.Function]:
+    """The functions of a module of the package whose names begin so, in order."""
+    return {name: each for name, each in package()[module].functions.items() if name.startswith(prefix)}

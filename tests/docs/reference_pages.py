@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from api_pages import api_pages
-from public_api import public_names
+from public_api import functions_of, public_names, show
 
 from pytest_agentbench import cli, fixtures, hookspecs
 from pytest_agentbench.cli.commands import find_commands
@@ -223,10 +223,12 @@ def _functions(title: str, prefix: str, module: Any) -> Iterator[str]:
     yield from (f"# {title}", "")
     if module.__doc__:
         yield from (inspect.cleandoc(module.__doc__), "")
+    signatures = functions_of(module.__name__.rpartition(".")[2], prefix)
     for name in (name for name in vars(module) if name.startswith(prefix)):
         found = getattr(module, name)
         function = getattr(found, "__wrapped__", getattr(found, "_fixture_function", found))
-        yield from (f"## {name}", "", *_prose(inspect.getdoc(function) or ""), "")
+        result = show(signatures[name].returns).text
+        yield from (f"## {name}", "", f"Type: `{result}`", "", *_prose(inspect.getdoc(function) or ""), "")
 
 
 def _prose(text: str) -> Iterator[str]:
