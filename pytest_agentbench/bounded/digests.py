@@ -22,7 +22,7 @@ def digest_path(path: Path) -> str:
     if not path.is_dir():
         return _digest_file(path, MAX_RECORD)
     left, entries = MAX_RECORD, list[str]()
-    for place, folders, names in os.walk(path):
+    for place, folders, names in os.walk(path, onerror=_raise):
         # os.walk names links to folders among the folders
         links = [name for name in folders if os.path.islink(f"{place}/{name}")]
         for name in (*names, *links):
@@ -36,6 +36,10 @@ def digest_path(path: Path) -> str:
                 left -= file.stat().st_size
             entries.append(f"{file.relative_to(path).as_posix()}\0{digest}\0")
     return hashlib.sha256("".join(sorted(entries)).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _digest_file(path: Path, limit: int) -> str:

@@ -16,7 +16,7 @@ from pytest_agentbench.cli.additions import conftests_above, conftests_below, li
 from pytest_agentbench.config.sections import ProfileSection
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.extensions import SessionExtensions, extension_names
-from pytest_agentbench.records.base import CasePart
+from pytest_agentbench.records.base import SANDBOXES, CasePart
 from pytest_agentbench.workspaces.sandboxes.base import SandboxProvider
 
 _SECTIONS = ("run_profile", "evaluation_profile", "suite")
@@ -69,7 +69,8 @@ def _list_conftests(paths: Iterable[Path]) -> Iterator[Path]:
 def _add_stand_ins(extensions: SessionExtensions, conftest: Path) -> None:
     for hook, names in list_declared(conftest).items():
         for seam in _SEAMS.get(hook, ()):
-            for name in names - extension_names(seam):
+            own = {*SANDBOXES} if seam == "sandbox" else set[str]()  # a session refuses these
+            for name in names - extension_names(seam) - own:
                 extensions.add(seam, name, _make_stand_in(seam, name), what=seam)
 
 

@@ -29,7 +29,7 @@ def _describe(value: Any, folder: Path) -> Any:
     if isinstance(value, Path):
         path = folder / value
         # Relative, so that stored runs are found in another clone
-        return _digest(path, os.path.relpath(path, folder)) if path.exists() else str(value)
+        return _digest(path, os.path.relpath(path, folder)) if os.path.exists(path) else str(value)
     if isinstance(value, str) and _names_file(value, folder):
         return _digest(folder / value, value)
     return value
