@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, StrictInt, field_validator, model_validator
@@ -191,6 +192,10 @@ class PluginEval(CasePart):
     graders: tuple[GraderSpec, ...] = ()
     mock_tools: tuple[str, ...] = ()
     """The case's mocked tools, as `mcp__SERVER__TOOL`."""
+
+    def identity(self, folder: Path) -> Mapping[str, Any]:
+        """Return nothing: graders decide the verdict and change no run."""
+        return {}
 
     @property
     def looks_at_files(self) -> bool:
