@@ -551,8 +551,8 @@ def _some_plugin_overrides(plugins: pytest.PytestPluginManager) -> bool:
     """Return whether a plugin overrides the runner: of plugins' fixtures, pytest takes the one that was registered
     last.
     """
-    others = (plugin for name, plugin in plugins.list_name_plugin() if not name.endswith("conftest.py"))
-    *_, last = filter(overrides_runner, others)  # ours is one of them
+    others = (plugin for name, plugin in reversed(plugins.list_name_plugin()) if not name.endswith("conftest.py"))
+    last = next(filter(overrides_runner, others))  # ours is one of them
     return getattr(last, "__name__", "") != "pytest_agentbench.plugin"
 
 

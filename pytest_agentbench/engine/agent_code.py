@@ -133,7 +133,7 @@ class CodeReader:
         digests: dict[str, str] = {}
         values: dict[str, Any] = {}
         versions = {name: _version_of(name) for name in packages}
-        namespaces = {**_loaded_files(), **start}
+        namespaces = start
         seen: set[str] = set()
         loaded, late, late_files = sorted(start), list(later), []
         while loaded or late:
@@ -144,6 +144,8 @@ class CodeReader:
             name, (digest, imports) = _name_of_file(file), self._source(file)
             # Two conftest.py may have the same name
             digests[name] = "+".join(sorted({digest, *filter(None, digests.get(name, "").split("+"))}))
+            if is_loaded and file not in namespaces:  # most agents are one conftest.py, which `start` has
+                namespaces = {**_loaded_files(), **start}
             is_loaded = is_loaded and file in namespaces
             if is_loaded:
                 held = self._values.of_module(namespaces[file])
