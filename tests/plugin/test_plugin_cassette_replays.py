@@ -36,7 +36,9 @@ def endpoint(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "how", [(), ("--agentbench-concurrency=1",), pytest.param(("-n2",), marks=pytest.mark.slow)], ids=" ".join
+    "how",
+    [(), *(pytest.param((option,), marks=pytest.mark.slow) for option in ("--agentbench-concurrency=1", "-n2"))],
+    ids=" ".join,
 )
 def test_a_replay_is_its_recording_without_keys_and_endpoint(bench, endpoint, monkeypatch, how):
     model(bench, endpoint)

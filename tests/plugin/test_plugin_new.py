@@ -22,6 +22,7 @@ def test_a_new_case_passes_offline(project, capsys):
     assert project.run("--model", "demo", "--agentbench-strict").outcomes == {"leap_year[demo]": "passed"}
 
 
+@pytest.mark.slow
 def test_a_new_judge_scores_a_case_with_expectations(project):
     main(["new", "case", "leap_year"])
     main(["new", "judge", "strict"])

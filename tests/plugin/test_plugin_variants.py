@@ -169,6 +169,7 @@ def test_variants_are_compared_with_the_reference_case_by_case(bench):
     assert "<code>agent&#58;base</code> | 8 | 0.0 % | 100.0 % | +100.0 points |" in comment
 
 
+@pytest.mark.slow
 def test_workers_and_merged_shards_report_variants_too(project):
     project.case("two")
     suite(project, SHORT)

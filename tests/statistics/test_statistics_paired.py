@@ -209,7 +209,10 @@ def test_three_changed_cases_of_seventeen_do_not_exclude_0():
         assert low < 0 < 3 * change / 17 < high
 
 
-@pytest.mark.parametrize(("better", "cases"), [(0, 1), (0, 12), (1, 12), (3, 17), (5, 100), (2, 10_000)])
+@pytest.mark.parametrize(
+    ("better", "cases"),
+    [(0, 1), (0, 12), (1, 12), (3, 17), (5, 100), pytest.param(2, 10_000, marks=pytest.mark.slow)],
+)
 def test_the_interval_of_few_gains_ends_where_the_exact_binomial_does(better, cases):
     _, high = rate_interval([1.0] * better + [0.0] * (cases - better))
     assert high == pytest.approx(beta.ppf(0.975, better + 1, cases - better), rel=1e-9)  # Clopper and Pearson 1934

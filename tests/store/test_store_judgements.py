@@ -65,7 +65,7 @@ def test_secrets_are_not_kept(tmp_path):
     assert "hunter2" not in found
 
 
-@pytest.mark.parametrize("length", [5_000, 50_000])
+@pytest.mark.parametrize("length", [5_000, pytest.param(50_000, marks=pytest.mark.slow)])
 def test_several_writers_leave_one_whole_document(tmp_path, length):
     def write(number: int) -> AnswerVerdict | None:
         kept = Judgements(tmp_path)

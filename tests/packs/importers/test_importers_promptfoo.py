@@ -157,22 +157,27 @@ def test_tests_name_their_prompts_as_promptfoo_does(importing: Importing):
     assert "2 case files" in found.out
 
 
+TWO_PROMPTS = ["Say hi to {{name}} {{ n }} times.\n", {"raw": "Greet {{name}}.", "label": "short one"}]
+GREETS = {
+    "description": "greets",
+    "vars": {"name": "Ann", "n": 2},
+    "options": {"prefix": "To {{name}}: "},
+    "assert": [{"type": "contains", "value": "{{name}}"}],
+}
+
+
 def test_prompts_are_variants_of_one_case(importing: Importing):
-    tests = [
-        {
-            "description": "greets",
-            "vars": {"name": "Ann", "n": 2},
-            "options": {"prefix": "To {{name}}: "},
-            "assert": [{"type": "contains", "value": "{{name}}"}],
-        },
-        {"description": "lacks", "vars": {"name": "Cy"}},
-    ]
-    prompts = ["Say hi to {{name}} {{ n }} times.\n", {"raw": "Greet {{name}}.", "label": "short one"}]
-    found = config(importing, prompts=prompts, tests=tests)
+    tests = [GREETS, {"description": "lacks", "vars": {"name": "Cy"}}]
+    found = config(importing, prompts=TWO_PROMPTS, tests=tests)
     case = found.case("greets")
     assert case["input"]["messages"] == [{"role": "user", "content": "To Ann: {{ prompt }}"}]
     assert [*case["variants"]] == ["prompt-1", "short-one"]
     assert "lacks-prompt-1: found {{ n }}, but no variable of that name" in found.err
+
+
+@pytest.mark.slow
+def test_a_session_asks_each_prompt(importing: Importing):
+    config(importing, prompts=TWO_PROMPTS, tests=[GREETS])
     importing.write("cases/it/greets/demo.yaml", json.dumps({"schema_version": 1, "replies": [{"content": "Hi Ann"}]}))
     importing.run("--model", "demo", "-k", "greets")
     report = json.loads((importing.project / "outputs" / "report.json").read_text())

@@ -203,7 +203,15 @@ def test_a_full_disk_costs_the_next_session_only(tmp_path: Path, caplog: pytest.
     assert [record.message.rpartition(": ")[2] for record in caplog.records] == ["No space left on device"]
 
 
-@pytest.mark.parametrize("planted", ["a pipe", "a folder", "a link to itself", "another's words", "no page at all"])
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "a pipe",
+        "another's words",
+        "no page at all",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("a folder", "a link to itself")),
+    ],
+)
 def test_a_planted_file_in_place_of_a_page_is_not_used(tmp_path: Path, planted: str) -> None:
     with page_site() as site:
         [first] = contents(tmp_path, f"{site.url}/owls")
