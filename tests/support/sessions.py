@@ -52,7 +52,7 @@ def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Bench:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of a conftest.py that a test changes within a second
     read_installed_packages_once(monkeypatch)
-    # pytest looks at all 2,300 names of its plugins for fixtures: 12 of a session's 50 ms
+    # pytest looks at all 2,300 names of its plugins for fixtures. With the above it is 13 % of a session of one case
     monkeypatch.setattr("_pytest.fixtures.dir", _list_fixtures, raising=False)
     return Bench(pytester)
 
