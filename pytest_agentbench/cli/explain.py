@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 12
 """Lines of differences per piece of evidence."""
-_MOST_NAMES = 10
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,7 +31,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Explain why the outcome of a case differs between two reports: the agent, the case file, the "
         "judge, the provider, or chance, with the evidence for it.",
     )
-    parser.add_argument("case", metavar="CASE", help="the case's id, or its node id with or without the model")
+    parser.add_argument("case", metavar="CASE", help="the case's id, or any part of its node id that no other has")
     for name in ("a", "b"):
         help_text = "REPORT.json, REPORT.json#MODEL for one of its models, or an output folder"
         parser.add_argument(name, metavar=name.upper(), help=help_text)
@@ -128,19 +127,14 @@ def _read_verdicts(output: Path, begun: Collection[str | None]) -> Iterator[Verd
 def _select_case(rows: list[Any], case: str, source: str) -> list[Any]:
     """Return the rows of the only case of this name. Raises ConfigError if there is none, or more than one."""
     from pytest_agentbench.reports.gate import case_key
+    from pytest_agentbench.reports.run_names import describe_mismatch, match_runs
 
-    def names(row: Any) -> tuple[str, ...]:
-        place = case_key(row)[0]
-        return row["nodeid"], place, *(name.partition("::")[2] for name in (row["nodeid"], place)), row["case_id"]
-
-    matches = [row for row in rows if case in names(row)]
-    cases = {case_key(row)[0] for row in matches}
-    if len(cases) == 1:
-        return matches
-    if not cases:
-        raise ConfigError(f"{source}: found no run of a case {case!r}; `agentbench show --report {source}` lists runs")
-    listed = "".join(f"\n  {place}" for place in sorted(cases)[:_MOST_NAMES])
-    raise ConfigError(f"{source}: found {len(cases)} cases {case!r}, expected one; give its node id:{listed}")
+    matches = set(match_runs(case, {row["nodeid"]: row["case_id"] for row in rows}))
+    places = list(dict.fromkeys(case_key(row)[0] for row in rows if row["nodeid"] in matches))
+    if len(places) == 1:
+        return [row for row in rows if row["nodeid"] in matches]
+    known = list(dict.fromkeys(case_key(row)[0] for row in rows))
+    raise ConfigError(f"{source}: {describe_mismatch(case, places, known, 'case')}")
 
 
 def _write(terminal: Standard, explanation: Explanation) -> None:

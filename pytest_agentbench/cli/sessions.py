@@ -14,7 +14,7 @@ from pytest_agentbench.cli.output import printable, refuse_usage
 from pytest_agentbench.errors import ConfigError
 
 _RUNS_LISTED = 50
-_RUN_HELP = "the run's node id, the part of it after `::`, or its case id"
+_RUN_HELP = "the run's node id, its case id, or any part of the node id that no other has"
 _POLL_SECONDS = 1.0
 _NO_SESSION = 3
 """Exit status if no session runs, so that scripts can tell it from a refused request."""

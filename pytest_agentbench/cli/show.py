@@ -32,7 +32,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "nodeid",
         metavar="NODEID",
         nargs="?",
-        help="the run's node id as pytest prints it, the part of it after `::`, or the id of its case",
+        help="the run's node id as pytest prints it, the id of its case, or any part of the node id that no other has",
     )
     add_report_options(parser)
 
@@ -66,19 +66,13 @@ def _list_runs(terminal: Standard, rows: list[Any]) -> None:
 
 def _find_row(rows: list[Any], name: str, source: Path) -> Mapping[str, Any]:
     """Return the only row of this name. Raises ConfigError if there is none, or more than one."""
-    exact = [row for row in rows if row["nodeid"] == name]
-    matches = exact or [row for row in rows if name in (row["nodeid"].partition("::")[2], row["case_id"])]
+    from pytest_agentbench.reports.run_names import describe_mismatch, match_runs
+
+    by_nodeid: dict[str, Mapping[str, Any]] = {row["nodeid"]: row for row in rows}
+    matches = match_runs(name, {nodeid: row["case_id"] for nodeid, row in by_nodeid.items()})
     if len(matches) == 1:
-        row: Mapping[str, Any] = matches[0]
-        return row
-    if not matches:
-        raise ConfigError(f"{source}: found no run {name!r}; `agentbench show` lists the runs that did not pass")
-    lines = [f"  {row['outcome']:>7}  {row['nodeid']}" for row in matches[:_LISTED]]
-    if len(matches) > _LISTED:
-        lines.append(f"  ... and {len(matches) - _LISTED:,} more")
-    raise ConfigError(
-        "\n".join([f"{source}: found {len(matches)} runs {name!r}, expected one; give its node id:", *lines])
-    )
+        return by_nodeid[matches[0]]
+    raise ConfigError(f"{source}: {describe_mismatch(name, matches, [*by_nodeid])}")
 
 
 def _render_row(row: Mapping[str, Any], output: Path) -> Iterator[Line]:

@@ -15,12 +15,11 @@ from typing import Any
 
 from pytest_agentbench.distributed.control_socket import RequestRefused
 from pytest_agentbench.engine.budget import Budget
+from pytest_agentbench.reports.run_names import describe_mismatch, match_runs
 
 DRAINED = "ended by the user (agentbench sessions drain)"
 """The reason of runs that were not started because the user drained the session."""
 
-_MOST_LISTED = 20
-"""How many runs in flight an error names."""
 _MOST_TIMES = 4
 """How many times the concurrency of the start a session may be given."""
 _MOST_REASON = 500
@@ -147,16 +146,11 @@ class LiveSession:
     def _find_running(self, name: str) -> str:
         """Return the node id of a run in flight by its short name. Raises RequestRefused."""
         running: list[str] = [run["nodeid"] for each in self.ask({"do": "state"}) for run in each["runs"]]
-        matches = [nodeid for nodeid in running if nodeid == name] or [
-            nodeid for nodeid in running if _is_short_name(name, nodeid)
-        ]
+        matches = match_runs(name, dict.fromkeys(running, ""))
         if len(matches) == 1:
             return matches[0]
-        listed = ", ".join((matches or running)[:_MOST_LISTED]) or "none"
-        if matches:
-            found = f"found {len(matches)} runs in flight {name!r}"
-            raise RequestRefused("ambiguous", f"{found}, expected one; give its node id: {listed}")
-        raise RequestRefused("not_found", f"found no run {name!r} in flight; in flight are: {listed}")
+        problem = f"in flight: {describe_mismatch(name, matches, running)}"
+        raise RequestRefused("ambiguous" if matches else "not_found", problem)
 
     def _cancel(self, request: Mapping[str, Any]) -> dict[str, Any]:
         name, cancels_all = request.get("run"), request.get("all") is True
@@ -230,9 +224,3 @@ def describe_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a reported run, without texts of an agent."""
     state = "error" if row["outcome"] == "error" else "done"
     return {"state": state, **{name: row[name] for name in _ROW_FIELDS}}
-
-
-def _is_short_name(name: str, nodeid: str) -> bool:
-    """Return whether the name is the node id's part after `::`, or its case id."""
-    item = nodeid.rpartition("::")[2]
-    return name in (item, item.partition("[")[0])

@@ -144,7 +144,7 @@ def test_a_missing_case_and_an_ambiguous_one_are_errors(folder, capsys):
     row = save(folder, "a.json", "passed", cases=2)[0]
     rows = [{**row, "nodeid": f"{name}/test.yaml::same[gpt4o]", "case_id": "same"} for name in "xy"]
     (folder / "b.json").write_text(json.dumps(build_report(rows, {})), encoding="utf-8")
-    assert "a.json: found no run of a case 'same'" in explain(capsys, "same", "a.json", "b.json")[2]
+    assert "a.json: found no case 'same', expected a part of" in explain(capsys, "same", "a.json", "b.json")[2]
     code, _, err = explain(capsys, "same", "b.json", "b.json")
     assert code == 1
     assert "b.json: found 2 cases 'same', expected one; give its node id:\n  x/test.yaml::same\n  y/" in err
