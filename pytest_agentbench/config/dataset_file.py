@@ -24,6 +24,7 @@ from pytest_agentbench.config.base import Scope, complain, known_of, resolve_pat
 from pytest_agentbench.config.case_context import CaseContext
 from pytest_agentbench.config.case_file import (
     CaseVerifier,
+    HookField,
     KnownRunner,
     Metrics,
     OfferedServers,
@@ -315,6 +316,10 @@ class DatasetDescriptor(CasesWithVariants):
     """`v1`: the metrics as the original benchmark defines them; `v2`: as its rewrite for rollouts does."""
     verify: Later[RowVerifier] | None = None
     """Hidden tests or a command that decide each row; `metrics` then decide only if they are named."""
+    setup: HookField | None = None
+    """A command in each run's workspace before the agent starts, or lines for /bin/sh; if it fails, the item errors."""
+    teardown: HookField | None = None
+    """A command in each run's workspace after the verdict, or lines for /bin/sh; if it fails, the session warns."""
     runner: KnownRunner = RunnerSpec(type="llm_probe")
     """The runner's type and settings that win over the run profile's."""
     context: CaseContext = Field(default_factory=dict)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.engine.attempt import Attempt
 from pytest_agentbench.engine.run_plan import sandbox_spec
 from pytest_agentbench.errors import AgentbenchError, ConfigError
@@ -20,8 +21,10 @@ from pytest_agentbench.workspaces.workspace import TreeError, Workspace
 
 _MOST_OUTPUT = 16_384
 """Bytes of a command's output that are kept."""
-_MOST_SHOWN = 2_000
-"""Characters of a failed command's output in an error."""
+_SHOWN_LINES = 20
+"""Last lines of a failed command's output in an error. An item's report cuts longer errors and lines at their ends."""
+_SHOWN_CHARACTERS = 200
+"""Last characters of each of these lines."""
 _MOST_WARNED = 300
 """Characters of a failed command's output in a warning."""
 
@@ -45,24 +48,23 @@ async def set_up(attempt: Attempt, context: RunContext, lent: AsyncExitStack) ->
     `lent` removes the copy of the workspace. Raises ConfigError if the command fails, so that no agent is started;
     UnavailableError and SandboxError as sandboxes do.
     """
-    case, workspace = attempt.case, context.workspace
-    if case.setup is None:
+    case, workspace, command = attempt.case, context.workspace, attempt.case.setup
+    if command is None:
         return None
     if attempt.run_plan.prepared.sandbox is None:
         # The agent's own sandbox: it finds files outside of the workspace and services as the setup left them
-        ended = await _execute(await context.sandbox(), case.setup)
+        ended = await _execute(await context.sandbox(), command)
     else:
-        ended = await _execute_apart(attempt, workspace, case.setup)
-    place = f"{case.path}:{case.line}:1: setup"
-    if (problem := _describe_failure(ended, case.setup)) is not None:
-        raise ConfigError(f"{place}: {problem}; it printed: {_last(ended, _MOST_SHOWN)}")
+        ended = await _execute_apart(attempt, workspace, command)
+    if (problem := _describe_failure(ended, command)) is not None:
+        raise _located(command, "setup", f"{problem}; {_quote_end(ended)}")
     workspaces, threads = attempt.services.workspaces(), attempt.services.threads
     copy = workspaces.create(case.case_id)
     lent.push_async_callback(threads.run, partial(workspaces.remove, copy))
     try:
         before = await threads.run(partial(_copy, workspace, copy))
     except (TreeError, OSError) as error:
-        raise ConfigError(f"{place}: the workspace that it left cannot be copied: {error}") from error
+        raise _located(command, "setup", f"the workspace that it left cannot be copied: {error}") from error
     return SetUp(ended, before, copy.path)
 
 
@@ -77,18 +79,22 @@ async def tear_down(attempt: Attempt, command: CaseCommand) -> None:
     try:
         ended = await _execute_apart(attempt, workspace, command)
     except (AgentbenchError, OSError) as error:
-        _warn(attempt, str(error))
+        _warn(attempt, command, str(error))
         return
     if ended.output:
-        attempt.result.texts.add("teardown", ended.output)
+        # pytest prints a section twice if its name has the word teardown
+        attempt.result.texts.add("cleanup", ended.output)
     if (problem := _describe_failure(ended, command)) is not None:
-        _warn(attempt, f"{problem}; it printed: {_last(ended, _MOST_WARNED)}")
+        _warn(attempt, command, f"{problem}; it printed: {ended.output[-_MOST_WARNED:].strip() or 'nothing'}")
 
 
-def _warn(attempt: Attempt, problem: str) -> None:
+def _warn(attempt: Attempt, command: CaseCommand, problem: str) -> None:
     text = visible_line(attempt.services.redactor.text(problem))
-    case = attempt.case
-    attempt.plan.model_store.warn(f"{case.path}:{case.line}: teardown: {shorten_text(text, 2 * _MOST_WARNED)}")
+    attempt.plan.model_store.warn(str(_located(command, "teardown", shorten_text(text, 2 * _MOST_WARNED))))
+
+
+def _located(command: CaseCommand, field: str, problem: str) -> ConfigError:
+    return make_located_error(command.file, [((field,), problem)])
 
 
 async def _execute_apart(attempt: Attempt, workspace: Workspace, command: CaseCommand) -> ExecResult:
@@ -115,9 +121,12 @@ def _describe_failure(ended: ExecResult, command: CaseCommand) -> str | None:
     return None
 
 
-def _last(ended: ExecResult, characters: int) -> str:
-    """Return the end of the command's output."""
-    return ended.output[-characters:].strip() or "nothing"
+def _quote_end(ended: ExecResult) -> str:
+    """Return the end of the command's output, which has the reason of a failure."""
+    lines = [line[-_SHOWN_CHARACTERS:] for line in ended.output.strip().splitlines()[-_SHOWN_LINES:]]
+    if len(lines) < 2:
+        return f"it printed: {''.join(lines) or 'nothing'}"
+    return "\n  ".join(["it printed at the end:", *lines])
 
 
 def _copy(workspace: Workspace, target: Workspace) -> Snapshot:

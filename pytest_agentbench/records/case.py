@@ -316,10 +316,11 @@ class Verifier(Record):
 
 
 class CaseCommand(Record):
-    """A command around a run of the case, by its argv."""
+    """A command around a run of the case, by its argv. `file` declares it, and its errors name the place there."""
 
     command: tuple[str, ...]
     timeout_seconds: float = 60.0
+    file: Path
 
 
 Role = Literal["system", "user", "assistant", "tool"]

@@ -64,7 +64,7 @@ from pytest_agentbench.sources.items import (
     typed_answer_of,
 )
 from pytest_agentbench.sources.recipe import Recipe, place_in_file
-from pytest_agentbench.sources.test_yaml import make_verifier, named_tools
+from pytest_agentbench.sources.test_yaml import make_command, make_verifier, named_tools
 from pytest_agentbench.terminal_text import shorten_text, visible
 
 _EVALUATOR = frozenset({"func", "args"})
@@ -457,6 +457,8 @@ def _described(dataset: Dataset, recipe: Recipe, item: dict[str, Any]) -> dict[s
         "context": recipe.context(item),
         "tools": named_tools(descriptor.context),
         "verify": _verifiers(recipe, item),
+        "setup": make_command(descriptor.setup, recipe.path),
+        "teardown": make_command(descriptor.teardown, recipe.path),
         "mcp_servers": map_servers(descriptor.mcp_servers),
         "skill": descriptor.skill,
     }

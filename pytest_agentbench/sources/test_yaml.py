@@ -115,8 +115,8 @@ def _make_case(path: Path, file: TestCaseFile, parts: AgentParts | None, root: C
         metrics=file.metrics,
         reference=file.reference,
         verify=tuple(make_verifier(verifier, scope) for verifier in named_verifiers(file.verify)),
-        setup=_command(file.setup),
-        teardown=_command(file.teardown),
+        setup=make_command(file.setup, path),
+        teardown=make_command(file.teardown, path),
         metadata=file.metadata,
         must_pass=file.must_pass,
         report_only=file.report_only,
@@ -165,13 +165,14 @@ def _sandbox(sandbox: CaseSandbox | None, scope: Scope) -> SandboxNeeds | None:
     return SandboxNeeds(image=sandbox.image, dockerfile=dockerfile, compose=compose)
 
 
-def _command(hook: CaseHook | None) -> CaseCommand | None:
+def make_command(hook: CaseHook | None, file: Path) -> CaseCommand | None:
+    """Return the command of a file's `setup` or `teardown`: lines run in /bin/sh and end at the first that fails."""
     if hook is None:
         return None
     command = hook.command
     if isinstance(command, str):
         command = ("/bin/sh", "-ec", command)
-    return CaseCommand(command=command, timeout_seconds=hook.timeout_seconds)
+    return CaseCommand(command=command, timeout_seconds=hook.timeout_seconds, file=file)
 
 
 def make_verifier(verifier: CaseVerifier, scope: Scope) -> Verifier:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.bench import HEAD
-from support.docker_here import needs_bubblewrap
+from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
 
 AGENT = (
     HEAD
@@ -58,11 +58,22 @@ def test_a_failed_setup_is_an_error_of_the_case_and_starts_no_agent(project):
     hooked(project, setup="echo no such table >&2; false; echo never")
     finished = run(project)
     assert finished.outcomes == {"one[agent]": "error"}
-    assert "test.yaml:1:1: setup: the command ended with exit code 1, expected 0; it printed: no such table" in (
+    assert "test.yaml:15:8: setup: the command ended with exit code 1, expected 0; it printed: no such table" in (
         finished.text
     )
     assert "never" not in finished.text
     assert project.lines("runs.txt") == []
+
+
+@pytest.mark.slow
+def test_the_error_of_a_setup_that_prints_megabytes_shows_the_end_of_its_output(project):
+    hooked(project, "lines", setup="seq 100000; printf '\\033[2Jno space left'; exit 1")
+    hooked(project, "line", setup="head -c 2000000 /dev/zero | tr '\\0' x; echo ' no memory left'; exit 1")
+    text = run(project).text
+    assert "it printed at the end:\n  99982\n" in text
+    assert "\n  100000\n  \\x1b[2Jno space left\n" in text
+    assert "xxx no memory left" in text
+    assert len(text) < 10_000
 
 
 def test_a_slow_setup_is_stopped_at_its_time_limit(project):
@@ -79,7 +90,35 @@ def test_teardown_runs_after_the_verdict_and_cannot_change_it(project, tmp_path_
     assert (finished.exit, finished.outcomes) == (0, {"one[agent]": "passed"})
     assert left.read_text() == "seed\nby the agent\n"
     [warning] = [text for text in finished.report["session"]["warnings"] if "teardown" in text]
-    assert "exit code 3, expected 0; it printed: could not release it" in warning
+    assert "cases/one/test.yaml:16:11: teardown: the command ended with exit code 3" in warning
+    assert "it printed: could not release it" in warning
+
+
+@pytest.mark.slow
+def test_the_output_of_teardown_is_shown_once_if_the_run_failed(project):
+    hooked(project, setup="true", teardown="echo released the table")
+    finished = run(project, "--agentbench-strict")
+    assert finished.text.count("released the table") == 1
+
+
+@pytest.mark.slow
+def test_hooks_of_a_dataset_run_for_each_of_its_rows(project, tmp_path_factory):
+    ended = tmp_path_factory.mktemp("left") / "ended"
+    descriptor = {"schema_version": 1, "files": ["rows.jsonl"], "metrics": [{"name": "exact_match", "threshold": 1}]}
+    hooks = {"setup": "echo seed > seed.txt", "teardown": f"cat seed.txt >> {ended}; exit 3"}
+    project.write("cases/dataset.yaml", descriptor | hooks)
+    rows = [{"id": name, "question": f"{name}?", "answer": "done"} for name in ("one", "two")]
+    project.rows("cases/rows.jsonl", *rows)
+    finished = run(project)
+    assert finished.outcomes == {"rows.one[agent]": "passed", "rows.two[agent]": "passed"}
+    assert ended.read_text() == "seed\nby the agent\n" * 2
+    assert stored_run(project, finished.runs["rows.two[agent]"])["trace"][0]["name"] == "setup"
+    # Both rows have the same warning, which is printed once
+    assert finished.text.count("cases/dataset.yaml:8:11: teardown: the command ended with exit code 3") == 1
+    project.write("cases/dataset.yaml", descriptor | {"setup": "exit 1"})
+    finished = run(project)
+    assert set(finished.outcomes.values()) == {"error"}
+    assert "cases/dataset.yaml:7:8: setup: the command ended with exit code 1" in finished.text
 
 
 @pytest.mark.slow
@@ -146,13 +185,15 @@ def test_a_case_with_hooks_is_skipped_without_a_sandbox(project):
 def test_hooks_of_a_guest_do_not_run_on_this_machine(project, tmp_path_factory):
     ended = tmp_path_factory.mktemp("left") / "ended"
     project.write("cases/vendor/models.yaml", {"schema_version": 1})
+    project.write("cases/vendor/dataset.yaml", {"schema_version": 1, "files": ["r.jsonl"], "setup": f"touch {ended}"})
+    project.rows("cases/vendor/r.jsonl", {"id": "row", "question": "Go?", "answer": "done"})
     hooked(project, "vendor/one", setup=f"touch {ended}")
     Path(project.path / "cases/vendor/one/test.yaml").write_text(
         (project.path / "cases/vendor/one/test.yaml").read_text().replace("vendor/one", "one")
     )
     finished = run(project, "cases")
-    assert finished.outcomes == {"one[agent]": "error"}
-    assert "found commands of a folder that is not trusted" in finished.text
+    assert finished.outcomes == {"one[agent]": "error", "r.row[agent]": "error"}
+    assert finished.text.count("found commands of a folder that is not trusted") == 2
     assert not ended.exists()
 
 
@@ -192,3 +233,72 @@ def test_hooks_see_nothing_but_the_workspace_in_a_sandbox(project, tmp_path_fact
     diff = stored_run(project, finished.runs["one[agent]"])["changes"][0]["diff"]
     assert "\n /workspace\n+by the agent" in diff
     assert not left.exists()
+
+
+SHOP = """
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+stock = [b"nothing"]
+
+class Shop(BaseHTTPRequestHandler):
+    def do_POST(self):
+        stock[0] = self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(stock[0])
+
+HTTPServer(("", 8000), Shop).serve_forever()
+"""
+"""A service that answers with the last text that it was sent."""
+
+
+@needs_docker
+@pytest.mark.slow
+def test_hooks_run_in_containers_of_the_image_the_dockerfile_and_the_services(bench):
+    """The agent has the container of its setup, and teardown another one with the same /tmp and new services."""
+    health = {"test": ["CMD", "python3", "-c", CONNECT], "interval": "1s"}
+    bench.write("cases/services/services.yaml", {"services": {"shop": {"build": "./shop", "healthcheck": health}}})
+    bench.write("cases/services/shop/shop.py", SHOP)
+    bench.write("cases/services/shop/Dockerfile", f'FROM {IMAGE}\nCOPY shop.py /\nCMD ["python3", "/shop.py"]\n')
+    bench.write("cases/built/image/Dockerfile", f"FROM {IMAGE}\nRUN echo built > /made\n")
+    in_container(bench, "image", "echo prepared > /tmp/made", "cat /tmp/made", "ls /tmp/made")
+    in_container(
+        bench, "built", "cp /made seed.txt", "cat seed.txt", "cat /made seed.txt", dockerfile="image/Dockerfile"
+    )
+    fetch = f'python3 -c "{ASK}"'
+    in_container(bench, "services", f"{fetch} apples", fetch, fetch, compose="services.yaml")
+    bench.profile("contained", sandbox={"type": "docker", "image": IMAGE})
+    finished = bench.run("--model", "demo", "--agentbench-run-profile", "contained")
+    assert set(finished.outcomes.values()) == {"passed"}
+    answers = {row["case_id"]: command_output(stored_run(bench, row)) for row in finished.runs.values()}
+    assert answers == {"image": "prepared", "built": "built", "services": "apples"}
+    warnings = "\n".join(finished.report["session"]["warnings"])
+    assert "it printed: /tmp/made" in warnings
+    assert r"it printed: built\nbuilt" in warnings
+    assert "it printed: nothing" in warnings
+
+
+CONNECT = "import socket; socket.create_connection(('127.0.0.1', 8000))"
+ASK = (
+    "import sys, urllib.request as web; sent = ''.join(sys.argv[1:]).encode() or None; "
+    "print(web.urlopen('http://shop:8000', sent, timeout=20).read().decode())"
+)
+"""A program that sends its argument to the service, if it has one, and prints the answer."""
+
+
+def in_container(bench, name, setup, command, teardown, **sandbox):
+    """Write a case whose agent runs the command, and whose teardown fails, so that a warning shows its output."""
+    asked = {"messages": [{"role": "user", "content": "Go on."}], "context": {"llm_probe": {"tools": ["exec_shell"]}}}
+    hooks = {"setup": setup, "teardown": f"{teardown}; exit 3"}
+    bench.case(name, input=asked, sandbox=sandbox or None, **hooks)
+    call = {"tool_calls": [{"name": "exec_shell", "arguments": {"command": command}}]}
+    replies = [{"steps": [call, {"content": "Paris"}]}]
+    bench.write(f"cases/{name}/demo.yaml", {"schema_version": 1, "replies": replies})
+
+
+def command_output(artifact):
+    [content] = [event["content"] for event in artifact["trace"] if event["type"] == "tool_result"]
+    return content.removesuffix("[exit code 0]").strip()
