@@ -67,7 +67,7 @@ class Guest(NamedTuple):
         """Return advice how a user can trust the folder."""
         advice = f"read the files of {self.folder} and run: agentbench trust {shlex.quote(str(self.folder))}"
         if self.unnamed:
-            advice = f"name your own config root by agentbench_configs, or {advice}"
+            advice = f"name your own config root as the only path or by agentbench_configs, or {advice}"
         if self.ended:
             advice = f"its grant ended: {self.ended}; {advice}"
         return advice

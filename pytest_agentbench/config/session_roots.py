@@ -29,7 +29,9 @@ _SKIPPED_FOLDERS = frozenset(
 )
 _MAX_DEPTH = 3
 """How many folders below the paths a root is looked for: a command may be run in somebody's home."""
-_UNDECIDED = "several folders may be the user's"
+_UNDECIDED = "several folders may be yours"
+_REMEDY = "name yours as the only path, or by agentbench_configs"
+_MOST_LISTED = 5
 
 
 class HasCases(Protocol):
@@ -65,7 +67,7 @@ class SessionRoots(NamedTuple):
     def describe(self) -> str:
         """Return a description of the session's root: its folder, and why it was chosen."""
         if self.own is None:
-            return f"none, {self.reason}: name yours by agentbench_configs" if self.reason else "none"
+            return f"none, {self.reason}; {_REMEDY}" if self.reason else "none"
         return f"{self.own} ({self.reason})"
 
     def pack(self) -> tuple[Any, ...]:
@@ -150,9 +152,11 @@ def decide_roots(
     search = search_root(paths, start, named)
     own, reason = search.own, search.reason
     if own is None:
-        own, reason = _find_only_root(paths, has_cases)
+        own, reason = _find_only_root(paths, start, has_cases)
         if own is None:
-            own, reason = _find_only_root([Path(find_base(str(paths[0]), str(start), search.tops[0]))], has_cases)
+            own, reason = _find_only_root(
+                [Path(find_base(str(paths[0]), str(start), search.tops[0]))], start, has_cases
+            )
     elif not search.configured and _follows_cases(paths, own, has_cases):
         own, reason = None, _UNDECIDED
     if trust is None:
@@ -187,7 +191,7 @@ def _follows_cases(paths: Sequence[Path], own: Path, has_cases: HasCases) -> boo
     return any(path.exists() and has_cases(path, None) for path in before)
 
 
-def _find_only_root(folders: Sequence[Path], has_cases: HasCases) -> tuple[Path | None, str]:
+def _find_only_root(folders: Sequence[Path], start: Path, has_cases: HasCases) -> tuple[Path | None, str]:
     """Return the only root with cases below folders, and why. With cases outside of it, it may be a guest's."""
     folders = [folder for folder in folders if folder.is_dir()]
     roots = list(dict.fromkeys(root for folder in folders for root in _walk_roots(str(folder))))
@@ -195,7 +199,17 @@ def _find_only_root(folders: Sequence[Path], has_cases: HasCases) -> tuple[Path 
         roots = [root for root in roots if has_cases(root, None)]
     if len(roots) == 1 and not any(has_cases(folder, roots[0]) for folder in folders):
         return roots[0], "the only folder with configuration below the paths, and it holds all cases"
+    if len(roots) > 1:
+        return None, f"{_UNDECIDED} ({_list_folders(roots, start)})"
     return None, _UNDECIDED if roots else ""
+
+
+def _list_folders(folders: Sequence[Path], start: Path) -> str:
+    """Return the first of the folders as paths that a command started in `start` takes, and the number of others."""
+    names = [os.path.relpath(folder, start) for folder in folders[:_MOST_LISTED]]
+    if len(folders) > _MOST_LISTED:
+        names.append(f"{len(folders) - _MOST_LISTED:,} more")
+    return ", ".join(names)
 
 
 def _walk_roots(folder: str, deep: int = _MAX_DEPTH) -> Iterator[Path]:

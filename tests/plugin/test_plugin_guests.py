@@ -154,7 +154,11 @@ def test_of_roots_beside_each_other_the_first_that_is_asked_for_is_the_users(pro
         assert outcomes(finished) == {asked[0]: "passed"}, finished.text
         assert f"agentbench trust {project.path}/{asked[1]}" in finished.text
     finished = project.run("--agentbench-run-profile=wide", "--ignore=cases")
-    assert "name your own config root by agentbench_configs" in finished.text
+    assert "name your own config root as the only path or by agentbench_configs" in finished.text
+    assert (
+        "configuration root: none, several folders may be yours (one, two); name yours as the only path"
+        in finished.text
+    )
     assert not finished.outcomes
 
 
