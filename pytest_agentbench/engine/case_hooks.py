@@ -57,7 +57,7 @@ async def set_up(attempt: Attempt, context: RunContext, lent: AsyncExitStack) ->
     else:
         ended = await _execute_apart(attempt, workspace, command)
     if (problem := _describe_failure(ended, command)) is not None:
-        raise _located(command, "setup", f"{problem}; {_quote_end(ended)}")
+        raise _located(command, "setup", f"{problem}; {_quote_end(attempt.services.redactor.text(ended.output))}")
     workspaces, threads = attempt.services.workspaces(), attempt.services.threads
     copy = workspaces.create(case.case_id)
     lent.push_async_callback(threads.run, partial(workspaces.remove, copy))
@@ -85,7 +85,8 @@ async def tear_down(attempt: Attempt, command: CaseCommand) -> None:
         # pytest prints a section twice if its name has the word teardown
         attempt.result.texts.add("cleanup", ended.output)
     if (problem := _describe_failure(ended, command)) is not None:
-        _warn(attempt, command, f"{problem}; it printed: {ended.output[-_MOST_WARNED:].strip() or 'nothing'}")
+        output = attempt.services.redactor.text(ended.output)
+        _warn(attempt, command, f"{problem}; it printed: {output[-_MOST_WARNED:].strip() or 'nothing'}")
 
 
 def _warn(attempt: Attempt, command: CaseCommand, problem: str) -> None:
@@ -121,9 +122,12 @@ def _describe_failure(ended: ExecResult, command: CaseCommand) -> str | None:
     return None
 
 
-def _quote_end(ended: ExecResult) -> str:
-    """Return the end of the command's output, which has the reason of a failure."""
-    lines = [line[-_SHOWN_CHARACTERS:] for line in ended.output.strip().splitlines()[-_SHOWN_LINES:]]
+def _quote_end(output: str) -> str:
+    """Return the end of a command's output, which has the reason of a failure.
+
+    Secrets must be gone from the output: nothing finds one that is cut.
+    """
+    lines = [line[-_SHOWN_CHARACTERS:] for line in output.strip().splitlines()[-_SHOWN_LINES:]]
     if len(lines) < 2:
         return f"it printed: {''.join(lines) or 'nothing'}"
     return "\n  ".join(["it printed at the end:", *lines])
