@@ -12,7 +12,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.terminal_text import visible
@@ -118,3 +118,16 @@ def _make_refusal(path: AnyPath, found: str, limit: int | None) -> FileRefusedEr
 def find_repeated(names: Iterable[str]) -> str | None:
     """Return the first name that occurs more than once, None if all differ. Takes time linear in their number."""
     return next((name for name, count in Counter(names).items() if count > 1), None)
+
+
+class KeyTwiceError(ValueError):
+    """A JSON object has a key twice: Python's parser takes the last."""
+
+
+def pairs_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of a JSON parser's pairs. Raises KeyTwiceError if two have the same key."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        twice = find_repeated(name for name, _ in pairs)
+        raise KeyTwiceError(f"duplicate key {twice!r}; remove one of them")
+    return members

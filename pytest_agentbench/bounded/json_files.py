@@ -12,7 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
-from pytest_agentbench.bounded.files import MAX_DOCUMENT, FileRefusedError, find_repeated, open_file, read_lines
+from pytest_agentbench.bounded.files import (
+    MAX_DOCUMENT,
+    FileRefusedError,
+    KeyTwiceError,
+    open_file,
+    pairs_without_repeats,
+    read_lines,
+)
 from pytest_agentbench.errors import ConfigError
 
 # Positions of values in JSON text, for files whose values are reported, or run, one by one.
@@ -175,22 +182,10 @@ def _integer(digits: str) -> int | str:
         return digits
 
 
-class KeyTwiceError(ValueError):
-    """An object has a key twice: Python's parser takes the last."""
-
-
-def _take_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    taken = dict(pairs)
-    if len(taken) != len(pairs):
-        twice = find_repeated(name for name, _ in pairs)
-        raise KeyTwiceError(f"duplicate key {twice!r}; remove one of them")
-    return taken
-
-
 FAST = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 """Decoder that `scan_value` tries first."""
 
-_ROWS = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_take_pairs)
+_ROWS = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=pairs_without_repeats)
 
 _LONG = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_integer)
 

@@ -15,7 +15,7 @@ import yaml
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.constructor import SafeConstructor
 
-from pytest_agentbench.bounded.files import MAX_TEXT, FileRefusedError, find_repeated, read_file
+from pytest_agentbench.bounded.files import MAX_TEXT, FileRefusedError, KeyTwiceError, pairs_without_repeats, read_file
 from pytest_agentbench.errors import ConfigError
 
 Loc: TypeAlias = tuple[int | str, ...]
@@ -147,19 +147,12 @@ def parse_yaml(text: bytes, path: Path) -> Document:
 def parse_json(text: bytes, path: Path) -> Document:
     """Return JSON (UTF-8, BOM allowed) without duplicate keys, NaN or Infinity."""
 
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        mapping = dict(items)
-        if len(mapping) != len(items):
-            twice = find_repeated(name for name, _ in items)
-            raise _KeyTwice(f"duplicate key {twice!r}; remove one of them")
-        return mapping
-
     def constant(name: str) -> Any:
         raise ValueError(f"found {name}, expected a finite number")
 
     try:
-        data = json.loads(text.decode("utf-8-sig"), object_pairs_hook=pairs, parse_constant=constant)
-    except _KeyTwice as error:
+        data = json.loads(text.decode("utf-8-sig"), object_pairs_hook=pairs_without_repeats, parse_constant=constant)
+    except KeyTwiceError as error:
         # Nearly every JSON text is YAML, of which the places are known
         twice = parse_yaml(text, path)
         raise twice.error(twice.problems or [Problem(1, 1, f"not valid JSON: {error}")]) from error
@@ -168,10 +161,6 @@ def parse_json(text: bytes, path: Path) -> Document:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}:1:1: not valid JSON: {error}") from error
     return Document(path, text, data)
-
-
-class _KeyTwice(Exception):
-    """A JSON object has a key twice."""
 
 
 class _TooDeep(yaml.MarkedYAMLError):
