@@ -11,7 +11,7 @@ from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.engine.attempt import Attempt
 from pytest_agentbench.engine.run_plan import sandbox_spec
 from pytest_agentbench.errors import AgentbenchError, ConfigError
-from pytest_agentbench.records.case import CaseCommand
+from pytest_agentbench.records.case import Case, CaseCommand
 from pytest_agentbench.runners.base import Recorder, RunContext
 from pytest_agentbench.terminal_text import shorten_text, visible_line
 from pytest_agentbench.workspaces.changes import Snapshot, take_snapshot
@@ -57,14 +57,14 @@ async def set_up(attempt: Attempt, context: RunContext, lent: AsyncExitStack) ->
     else:
         ended = await _execute_apart(attempt, workspace, command)
     if (problem := _describe_failure(ended, command)) is not None:
-        raise _located(command, "setup", f"{problem}; {_quote_end(attempt.services.redactor.text(ended.output))}")
+        raise _located(case, command, "setup", f"{problem}; {_quote_end(attempt.services.redactor.text(ended.output))}")
     workspaces, threads = attempt.services.workspaces(), attempt.services.threads
     copy = workspaces.create(case.case_id)
     lent.push_async_callback(threads.run, partial(workspaces.remove, copy))
     try:
         before = await threads.run(partial(_copy, workspace, copy))
     except (TreeError, OSError) as error:
-        raise _located(command, "setup", f"the workspace that it left cannot be copied: {error}") from error
+        raise _located(case, command, "setup", f"the workspace that it left cannot be copied: {error}") from error
     return SetUp(ended, before, copy.path)
 
 
@@ -91,10 +91,14 @@ async def tear_down(attempt: Attempt, command: CaseCommand) -> None:
 
 def _warn(attempt: Attempt, command: CaseCommand, problem: str) -> None:
     text = visible_line(attempt.services.redactor.text(problem))
-    attempt.plan.model_store.warn(str(_located(command, "teardown", shorten_text(text, 2 * _MOST_WARNED))))
+    attempt.plan.model_store.warn(
+        str(_located(attempt.case, command, "teardown", shorten_text(text, 2 * _MOST_WARNED)))
+    )
 
 
-def _located(command: CaseCommand, field: str, problem: str) -> ConfigError:
+def _located(case: Case, command: CaseCommand, field: str, problem: str) -> ConfigError:
+    if command.file is None:
+        return ConfigError(f"{case.path}:{case.line}:1: {field}: {problem}")
     return make_located_error(command.file, [((field,), problem)])
 
 

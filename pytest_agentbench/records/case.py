@@ -316,11 +316,14 @@ class Verifier(Record):
 
 
 class CaseCommand(Record):
-    """A command around a run of the case, by its argv. `file` declares it, and its errors name the place there."""
+    """A command around a run of the case, by its argv.
+
+    `file` declares it as `setup` or `teardown`, and errors name its line there. None: errors name the case's.
+    """
 
     command: tuple[str, ...]
     timeout_seconds: float = 60.0
-    file: Path
+    file: Path | None = None
 
 
 Role = Literal["system", "user", "assistant", "tool"]
