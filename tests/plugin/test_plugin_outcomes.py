@@ -86,7 +86,10 @@ def pytest_agentbench_checks():
 )
 def test_a_name_that_is_taken_is_one_clear_error(bench, hook, workers):
     name = {"runners": "llm_probe", "tools": "read_file", "checks": "status_is", "metrics": "exact_match"}[hook]
-    bench.agent(f"def pytest_agentbench_{hook}():\n    return {{{name!r}: print}}\n")
+    thing = f"Tool({name!r}, 'Reads.', {{}}, print)" if hook == "tools" else "print"
+    bench.agent(
+        f"from pytest_agentbench import Tool\ndef pytest_agentbench_{hook}():\n    return {{{name!r}: {thing}}}\n"
+    )
     bench.case("one")
     bench.case("two")
     finished = bench.run(*workers)
