@@ -227,7 +227,10 @@ def _sum_spent(parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def _sum_known(parts: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    roles = sorted({name for each in parts for name in each} - {"run", "judge", "at_least"})
     columns = {name: [usd for each in parts if (usd := each.get(name)) is not None] for name in ("run", "judge")}
+    # A session without the role has paid nothing for it
+    columns |= {role: [usd for each in parts if (usd := each.get(role, 0.0)) is not None] for role in roles}
     # fsum, so that the sum does not depend on the order of the parts.
     return {name: fsum(column) if len(column) == len(parts) else None for name, column in columns.items()}
 

@@ -401,9 +401,13 @@ class Planner:
         if variant is not None:
             agent = self._find_agent(root, variant, agent, own_agent=own_agent)
             model = None if model is None else variant.adapt_model(model)
+        suite, run_profile, evaluation = session.suite, session.run_profile, session.evaluation
+        roles = {
+            role: model if model is not None and model.scripted else self._resolve_model(name, root)
+            for role, name in run_profile.roles.items()
+        }
         if model is not None and agent is not None:
             model = model.model_copy(update={"model_id": name_subject(agent, model.model_id)})
-        suite, run_profile, evaluation = session.suite, session.run_profile, session.evaluation
         subject = predictions or model
         model_id = OWN_AGENT if own_agent else NO_MODEL
         if subject:
@@ -432,6 +436,7 @@ class Planner:
             variant=variant,
             variants=session.variants.variants,
             reference=None if variant is None else session.variants.reference,
+            roles=roles,
         )
 
     def _find_agent(self, root: ConfigRoot, variant: Variant, named: str | None, *, own_agent: bool) -> str | None:

@@ -121,6 +121,22 @@ def pinning_problem(image: str) -> str | None:
     )
 
 
+OWN_PARTS = ("run", "judge", "batch")
+"""Names of costs that are no roles."""
+
+
+def _require_role(name: str) -> str:
+    if name in OWN_PARTS or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ValueError(
+            f"found {name!r}, expected a role such as user: a letter, then letters, digits and _, and none of "
+            f"{', '.join(OWN_PARTS)}"
+        )
+    return name
+
+
+RoleName = Annotated[str, AfterValidator(_require_role)]
+
+
 class RunProfile(FileWithVariants, SectionedFile):
     """A run profile: settings of runners, limits, and permissions of runs."""
 
@@ -150,6 +166,9 @@ class RunProfile(FileWithVariants, SectionedFile):
     """Tools that no run is offered: names of tools by server, in addition to the server's own `exclude_tools`."""
     parallel_tools: Literal["always", "never"] | None = None
     """How the calls of one reply run: in parallel, or one by one. Default: in parallel if all their tools only read."""
+    roles: dict[RoleName, Text] = Field(default_factory=dict)
+    """Further models of a run by the role that they play for its runner, such as `user`: ids of models.yaml. A
+    scripted model under test plays all roles itself."""
     run_timeout_seconds: Seconds | None = None
     """Wall-clock limit of a whole run."""
     allow_outside_paths: StrictBool = False
@@ -191,6 +210,13 @@ class RunProfile(FileWithVariants, SectionedFile):
         if isinstance(self.sandbox, SandboxSettings):
             return self.sandbox
         return find_settings(self.sandbox)(type=self.sandbox)
+
+    @property
+    def place(self) -> str:
+        """Return the beginning of errors: the first line of the profile's file, or its id if it has none."""
+        if self.origin is not None and self.origin.path is not None:
+            return f"{self.origin.path}:1:1"
+        return f"run profile {self.run_profile_id!r}"
 
     def own_servers(self) -> Mapping[str, McpServer]:
         """Return its servers if the profile is the user's own, and {} for a guest's profile."""

@@ -24,6 +24,7 @@ class RunPlan:
     `fingerprint` is the hash of `fingerprint_input`, which is canonical JSON. `model` is a placeholder with the name
     of the agent if the user's own agent runs without a model. `servers` maps names to MCP servers of
     the run; it is empty for a runner with its own tools. `prepared` is the runner's part: sandbox, template, data.
+    `roles` maps the roles that the runner needs to their models.
     """
 
     runner: Runner
@@ -34,6 +35,7 @@ class RunPlan:
     fingerprint: str
     servers: Mapping[str, McpServer]
     prepared: Prepared
+    roles: Mapping[str, Model]
 
 
 @dataclass(eq=False, repr=False, slots=True)

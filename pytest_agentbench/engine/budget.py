@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from pytest_agentbench.records.run import Usage
 
 
-Part = Literal["run", "judge", "batch"]
-"""The purpose of a payment: the agent's run, or judges and metrics that ask models.
+Part = str
+"""The purpose of a payment: `run`, the agent's run; `judge`, judges and metrics that ask models; or the role of a
+further model of a run.
 
 `batch` is not spent yet: the expected cost of requests that wait for a batch, booked again as negative when they end.
 """
@@ -89,8 +91,8 @@ class Budget:
     estimated_usd: float = 0.0
     estimated_tokens: int = 0
     _costs: dict[Part, float] = field(default_factory=lambda: {"run": 0.0, "judge": 0.0})
-    _unknown: dict[Part, int] = field(default_factory=lambda: {"run": 0, "judge": 0})
-    _unsettled: dict[Part, int] = field(default_factory=lambda: {"run": 0, "judge": 0})
+    _unknown: Counter[Part] = field(default_factory=Counter)
+    _unsettled: Counter[Part] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def book(self, part: Part, spendings: Iterable[Spending]) -> str | None:
@@ -100,7 +102,7 @@ class Budget:
                 if part == "batch":
                     self.foreseen += cost or 0.0
                     continue
-                self._costs[part] += cost or 0.0
+                self._costs[part] = self._costs.get(part, 0.0) + (cost or 0.0)
                 self.tokens += tokens or 0
                 if estimate:
                     self._book_estimate(part, *estimate[0])
@@ -132,7 +134,7 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """Return the known USD of both parts."""
+        """Return the known USD of all parts."""
         return sum(self._costs.values())
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_agentbench.engine.attempt import Attempt
@@ -43,6 +43,8 @@ def tape_of_run(attempt: Attempt, servers: Iterable[str] = ()) -> Tape | None:
         modes[plan.model_id] = "off"
     elif plan.model is None:
         modes[agent_name(agent)] = services.cassettes.mode
+    roles = attempt.run_plan.roles.values()
+    modes |= {model.model_id: services.cassettes.mode_of(model) for model in roles}
     if {*modes.values(), services.cassettes.mode} == {"off"}:
         return None
     subject = plan.model_id if plan.model is not None or plan.predictions is not None else agent_name(agent)
@@ -54,14 +56,20 @@ def tape_of_run(attempt: Attempt, servers: Iterable[str] = ()) -> Tape | None:
     from pytest_agentbench.models.tape import make_tape
 
     place = plan.name_place(subject)
-    return make_tape(services.cassettes, attempt.case, subject, attempt.job.repetition, modes, place)
+    tape = make_tape(services.cassettes, attempt.case, subject, attempt.job.repetition, modes, place)
+    tape.run_models = (subject, *(model.model_id for model in roles if not model.scripted))
+    return tape
 
 
-def run_cassette(attempt: Attempt, model: Model) -> dict[str, Any]:
-    """Return the cassette's part of the run's fingerprint, {} unless the run is replayed."""
-    if attempt.plan.predictions is not None or attempt.services.cassettes.mode_of(model) not in _READING:
+def run_cassette(attempt: Attempt, models: Sequence[Model]) -> dict[str, Any]:
+    """Return the cassette's part of the run's fingerprint, {} unless the run is replayed.
+
+    `models` are the run's own model and the models of its roles.
+    """
+    modes = {attempt.services.cassettes.mode_of(model) for model in models}
+    if attempt.plan.predictions is not None or not _READING.intersection(modes):
         return {}
-    return {"cassette": _digest(attempt, model.model_id)}
+    return {"cassette": _digest(attempt, models[0].model_id)}
 
 
 def verdict_cassette(attempt: Attempt, artifact: RunArtifact) -> dict[str, Any]:
@@ -78,7 +86,7 @@ def _digest(attempt: Attempt, model_id: str) -> str | None:
 
 def records_run(tape: Tape) -> bool:
     """Return whether the run is made and recorded again, even if it is stored."""
-    return tape.mode(tape.label.model) == "record"
+    return "record" in map(tape.mode, tape.run_models)
 
 
 def records_verdict(attempt: Attempt) -> bool:
@@ -90,17 +98,17 @@ def replays_run(tape: Tape, artifact: RunArtifact) -> bool:
     """Return whether a stored run without its verdict is made again: that costs nothing and a cassette is written
     whole.
     """
-    return artifact.cassette is not None and tape.mode(tape.label.model) in _READING
+    return artifact.cassette is not None and replays(tape)
 
 
 def replays(tape: Tape) -> bool:
-    """Return whether answers of the run's model may come from a cassette, which cost nothing."""
-    return tape.mode(tape.label.model) in _READING
+    """Return whether answers of the run's models may come from a cassette, which cost nothing."""
+    return not _READING.isdisjoint(map(tape.mode, tape.run_models))
 
 
 def run_is_free(tape: Tape) -> bool:
     """Return whether a cassette alone answers the run."""
-    return tape.mode(tape.label.model) == "replay"
+    return {*map(tape.mode, tape.run_models)} == {"replay"}
 
 
 def verdict_is_free(attempt: Attempt) -> bool:

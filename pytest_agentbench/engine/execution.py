@@ -65,6 +65,7 @@ from pytest_agentbench.records.run import (
     SERVERS_NOTE,
     STEADY_ENDS,
     WORKSPACE_NOTE,
+    RoleUse,
     RunArtifact,
     TraceEvent,
     Usage,
@@ -391,6 +392,10 @@ async def _store(attempt: Attempt, ended: _Ended) -> None:
     plan, tape = attempt.plan, attempt.tape
     if plan.predictions is None:  # predictions were paid for elsewhere, at an unknown cost
         services.spend("run", [ended.context.trace.usage], tape)
+        if attempt.run_plan.roles:
+            from pytest_agentbench.engine.roles import spend_roles
+
+            spend_roles(services, ended.context.trace, tape)
     run_id, interrupted = os.urandom(16).hex(), None
     try:
         kept_files = await _keep(attempt, run_id, attempt.result.workspace, ended)
@@ -426,7 +431,7 @@ async def _keep(attempt: Attempt, run_id: str, workspace: Workspace | None, ende
 
 
 def _pay_for_run(attempt: Attempt, context: RunContext) -> AbstractAsyncContextManager[None]:
-    if context.client is None:  # it asks no model
+    if context.client is None and not context.roles:  # it asks no model
         return nullcontext()
     from pytest_agentbench.engine.paying import pay_for_run
 
@@ -441,7 +446,8 @@ async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
     """
     run_plan = attempt.run_plan
     plan, model, tape = attempt.plan, run_plan.model, attempt.tape
-    if any(asked_model.scripted for asked_model in (model, *plan.judges.values(), *attempt.job.judges)):
+    models = (model, *run_plan.roles.values(), *plan.judges.values(), *attempt.job.judges)
+    if any(asked_model.scripted for asked_model in models):
         attempt.services.scripts.load_beside(attempt.case)
     expected = await expected_sandbox(attempt)
     context = _context(attempt, expected)
@@ -508,6 +514,10 @@ def _artifact(attempt: Attempt, ended: _Ended, kept_files: KeptFiles, run_id: st
         request=_request(attempt, trace, offered),
         provider=trace.provider,
         usage=trace.usage,
+        roles={
+            role: RoleUse(model_id=run_plan.roles[role].model_id, usage=usage)
+            for role, usage in trace.role_usages.items()
+        },
         trace=_annotated(trace, offered, plan.model_store.warn),
         output_artifacts=kept_files.outputs,
         error=ended.end.error,
@@ -611,6 +621,10 @@ def _context(attempt: Attempt, expected: SandboxSpec | None) -> RunContext:
         open_gateway=partial(open_gateway_of, services, asyncio.get_running_loop()),
         listen_for=partial(listen_for_gateway, services, asyncio.get_running_loop(), model),
     )
+    if run_plan.roles:
+        from pytest_agentbench.engine.roles import open_clients
+
+        context.roles = open_clients(attempt)
     if WEB_SEARCH in case.tools or WEB_FETCH in case.tools:
         from pytest_agentbench.engine.resources import web_fetch, web_search
 

@@ -97,7 +97,8 @@ class GradingServices:
 
     def spend(self, part: Part, usages: list[Usage], tape: Tape | None = None) -> None:
         """Book the usages, without the answers from the tape, which cost nothing."""
-        self.on_spent(part, usages if tape is None else tape.take_paid(usages))
+        role = None if part in ("run", "judge") else part
+        self.on_spent(part, usages if tape is None else tape.take_paid(usages, role))
 
     def describe_pauses(self) -> str:
         """Return a text about endpoints that runs wait for, empty without any."""

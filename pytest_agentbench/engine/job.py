@@ -79,6 +79,7 @@ class Plan:
     suite, None without one. `agent` is the agent that the session names for cases with the runner `agent`; `model_id`
     then contains both names. `variant` changes each case, None without variants; it is one of `variants`, and is
     compared with the variant `reference`. `parameters` are those of the fixtures, None without parameters.
+    `roles` maps the run profile's roles to models.
     """
 
     root: ConfigRoot
@@ -98,6 +99,7 @@ class Plan:
     variants: tuple[Variant, ...] = ()
     reference: str | None = None
     parameters: FixtureParameters | None = None
+    roles: Mapping[str, Model] = field(default_factory=dict)
 
     @cached_property
     def variant_name(self) -> str | None:
@@ -160,7 +162,8 @@ class Plan:
     @cached_property
     def names_cassettes(self) -> bool:
         """Return whether one of its models sets a cassette mode."""
-        return any(model is not None and model.cassettes for model in (self.model, *self.judges.values()))
+        models = (self.model, *self.judges.values(), *self.roles.values())
+        return any(model is not None and model.cassettes for model in models)
 
     @cached_property
     def judge_hash(self) -> str:

@@ -33,6 +33,10 @@ async def pay_for_run(services: GradingServices, context: RunContext, tape: Tape
         await meter.give_up()
         if (usage := context.trace.usage) != Usage():
             services.spend("run", [usage], tape)
+        if context.roles:
+            from pytest_agentbench.engine.roles import spend_roles
+
+            spend_roles(services, context.trace, tape)
         raise
     finally:
         METER.reset(token)

@@ -362,8 +362,6 @@ def plan_run(attempt: Attempt) -> RunPlan:
     if problem is not None:
         raise ConfigError(f"{case.path}:{case.line}:1: model {model.model_id!r}: temperature: {problem}")
     extra = run_extra(attempt, agent, model)
-    if attempt.services.uses_cassettes(attempt.job):
-        extra |= run_cassette(attempt, model)
     if plan.variant is not None and plan.variant.fields.aa:
         extra["variant"] = plan.variant.name  # its runs must not be those of the equal variant
     if plan.run_profile.parallel_tools is not None:
@@ -388,8 +386,27 @@ def plan_run(attempt: Attempt) -> RunPlan:
         servers, identity = _servers(attempt, attempt.values.servers)
         if servers:
             extra["mcp_servers"] = identity
+    roles: Mapping[str, Model] = {}
+    if names := _list_roles(attempt, runner, prepared):
+        from pytest_agentbench.engine.roles import find_roles, roles_identity
+
+        roles = find_roles(plan, names, runner_type)
+        extra["roles"] = roles_identity(attempt, roles)
+    if attempt.services.uses_cassettes(attempt.job):
+        extra |= run_cassette(attempt, (model, *roles.values()))
     covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, attempt.job.repetition, extra))
-    return RunPlan(runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared)
+    return RunPlan(runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared, roles)
+
+
+def _list_roles(attempt: Attempt, runner: Runner, prepared: Prepared) -> list[str]:
+    """Return the roles of further models that the run's runner or agent declares."""
+    agent = attempt.values.agent
+    if attempt.plan.predictions is not None:
+        return []
+    declared = getattr(runner if isinstance(agent, CaseRunner) else agent, "model_roles", ())
+    if not isinstance(declared, tuple | list):  # a mock or a proxy has every attribute
+        declared = ()
+    return [*dict.fromkeys((*declared, *prepared.model_roles))]
 
 
 def _refuse_request_fields(plan: Plan, runner: Runner, runner_type: str, settings: Mapping[str, Any]) -> None:
@@ -397,11 +414,8 @@ def _refuse_request_fields(plan: Plan, runner: Runner, runner_type: str, setting
     if not isinstance(runner, RunnerKind) or runner.sends_requests:
         return
     if lost := sorted(settings.keys() - RUN_SETTINGS):
-        profile = plan.run_profile
-        at = f"run profile {profile.run_profile_id!r}"
-        if profile.origin is not None and profile.origin.path is not None:
-            at = f"{profile.origin.path}:1:1"
-        raise ConfigError(f"{at}: {', '.join(lost)}: {refuse_request_field(runner_type)}")
+        problem = refuse_request_field(runner_type)
+        raise ConfigError(f"{plan.run_profile.place}: {', '.join(lost)}: {problem}")
 
 
 def require_input(runner: Runner, runner_type: str, case: Case) -> None:

@@ -120,7 +120,9 @@ async def _run_to_end(
     runner: Runner, context: RunContext, limit: float | None, tape: Tape | None, around: Around
 ) -> RunEnd:
     """Return how the run ended by its runner."""
-    if limit is None and tape is None and context.client is None:  # nobody would look at the clock
+    if (
+        limit is None and tape is None and context.client is None and not context.roles
+    ):  # nobody would look at the clock
         return await _conclude(runner, context, around)
     from pytest_agentbench.models.clock import RUN_CLOCK, RunClock
 

@@ -169,7 +169,7 @@ def run_fingerprint_input(
         case_id=case.case_id,
         repetition=repetition,
         runner={"type": runner_type, "settings": plain(drop_transport(settings))},
-        model=_made_once(model, _model),
+        model=_made_once(model, model_input),
         messages=_messages(case.messages),
         turns=_messages(case.turns),
         attachments=[{"name": each.name, "sha256": each.sha256, "size": each.size} for each in case.attachments],
@@ -184,7 +184,8 @@ def drop_transport(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in _TRANSPORT}
 
 
-def _model(model: Model) -> Plain:
+def model_input(model: Model) -> Plain:
+    """Return everything of a model that can change its answers in a run."""
     names = ("model_id", "requested_model", "base_url", "scripted", "parameters", "options")
     return Plain({name: plain(getattr(model, name)) for name in names} | plain(endpoint_input(model)))
 
@@ -228,8 +229,8 @@ def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
 def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     """Return the effective settings of a run profile: not its names, and not how many runs go at once or how often."""
     names = {"run_profile_id", "title", "metadata", "execution_policy", "reuse_unsuccessful"}
-    # The fingerprint of each run covers the effect of its variant, and its skills
-    names |= {"variants", "reference_variant", "skills", "plugins"}
+    # The fingerprint of each run covers the effect of its variant, its skills, and the models of its roles
+    names |= {"variants", "reference_variant", "skills", "plugins", "roles"}
     if not profile.network.model_dump(exclude_defaults=True):
         names.add("network")  # fields at their default are left out, so that a new field changes no fingerprint
     if profile.parallel_tools is None:

@@ -31,7 +31,7 @@ from pytest_agentbench.models.limits import OUTAGE, Admission, Breaker, Passage,
 from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.metering import METER
 from pytest_agentbench.models.replies import RawReply, read_reply
-from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
+from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL, ROLE_HEADER
 from pytest_agentbench.models.spelling import BYTES_PER_TOKEN, Spelling, compose_request, dialect_of, write_request
 from pytest_agentbench.models.standing import Answered, Standing
 from pytest_agentbench.records.case import Limits, Model, Streamed, header_variable
@@ -527,6 +527,8 @@ class ChatClient:
             headers["x-stainless-retry-count"] = str(attempt - 1)
         if self.model.scripted and case_id is not None:
             headers[CASE_HEADER] = quote(case_id)
+        if self.model.scripted and flight.meter is not None and flight.meter.role is not None:
+            headers[ROLE_HEADER] = flight.meter.role
         if not self.model.scripted:  # a session that ends does not wait for requests that cost nothing
             await before_sending()
         began = time.monotonic()

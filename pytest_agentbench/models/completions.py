@@ -23,7 +23,7 @@ from pytest_agentbench.models.json_values import as_object
 from pytest_agentbench.models.messages import ChatReply, take_string
 from pytest_agentbench.models.prompts import ANSWER_SCHEMA, JUDGE_SCHEMA, ONE_WORD, REPETITION_FIELD, message_text
 from pytest_agentbench.models.replies import RawReply, read_reply
-from pytest_agentbench.models.routes import CASE_HEADER
+from pytest_agentbench.models.routes import CASE_HEADER, ROLE_HEADER
 from pytest_agentbench.models.script_files import (
     VERDICT_FORMS,
     ScriptedJudgement,
@@ -80,7 +80,7 @@ async def complete_scripted(
     scripts: Scripts, request: Mapping[str, Any], headers: Mapping[str, str], body: bytes
 ) -> dict[str, Any]:
     """Return the scripted completion for a request. `body` is its JSON. Raises RequestRefused if there is none."""
-    step = _choose_step(scripts, request, headers.get(CASE_HEADER))
+    step = _choose_step(scripts, request, headers.get(CASE_HEADER), headers.get(ROLE_HEADER))
     if step.latency_seconds:
         await asyncio.sleep(step.latency_seconds)
     _raise_scripted_error(step, headers)
@@ -127,9 +127,14 @@ class ScriptedConnection:
         """Do nothing: nothing is open."""
 
 
-def _choose_step(scripts: Scripts, request: Mapping[str, Any], quoted_case_id: str | None) -> Step:
+def _choose_step(
+    scripts: Scripts, request: Mapping[str, Any], quoted_case_id: str | None, role: str | None = None
+) -> Step:
     messages, case_id = request["messages"], quoted_case_id and unquote(quoted_case_id)
+    offers_tools = bool(request.get("tools")) and request.get("tool_choice") != "none"
     try:
+        if role is not None:
+            return scripts.find(case_id, messages).of_role(role).step(messages, offers_tools=offers_tools)
         schema = _find_schema_name(request)
         if schema and (form := _find_form(schema)) is not None:
             verdict = scripts.verdict(case_id, messages, _read_repetition(request))
@@ -146,7 +151,6 @@ def _choose_step(scripts: Scripts, request: Mapping[str, Any], quoted_case_id: s
         if schema == ANSWER_SCHEMA or one_word:
             judgement = scripts.judgement(case_id, messages, _read_repetition(request))
             return Step(content=_write_judgement(judgement, one_word=one_word))
-        offers_tools = bool(request.get("tools")) and request.get("tool_choice") != "none"
         return scripts.find(case_id, messages).step(messages, offers_tools=offers_tools)
     except NoScript as error:
         raise RequestRefused(404, str(error), error.code) from error

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 class Meter:
     """Books the usage of requests whose caller gets no reply, and reads replies on whose caller has gone.
 
-    For one event loop. `book` gets one usage per request.
+    For one event loop. `book` gets one usage per request. `role` is the role in the run that the requests belong to,
+    None for the run's own model and for judges.
     """
 
-    def __init__(self, book: Callable[[Usage], None]) -> None:
-        self.book = book
+    def __init__(self, book: Callable[[Usage], None], role: str | None = None) -> None:
+        self.book, self.role = book, role
         self._open: set[asyncio.Task[ChatReply]] = set()
         self._read_on: set[asyncio.Task[ChatReply]] = set()
 
@@ -32,7 +33,14 @@ class Meter:
             self.book(usage)
             book(usage)
 
-        meter = Meter(both)
+        return self._with_book(both, self.role)
+
+    def for_role(self, role: str, book: Callable[[Usage], None]) -> Meter:
+        """Return a meter that books with `book` instead, for a role; the requests of both are the same."""
+        return self._with_book(book, role)
+
+    def _with_book(self, book: Callable[[Usage], None], role: str | None) -> Meter:
+        meter = Meter(book, role)
         meter._open, meter._read_on = self._open, self._read_on
         return meter
 

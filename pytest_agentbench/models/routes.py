@@ -60,6 +60,9 @@ CASSETTES = "cassettes"
 CASE_HEADER = "X-Agentbench-Case"
 """Names the case (percent-encoded) that a request belongs to. Sent to scripted models only."""
 
+ROLE_HEADER = "X-Agentbench-Role"
+"""Names the role in the run that a request belongs to. Sent to scripted models only."""
+
 _NO_KEY = "none"
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"

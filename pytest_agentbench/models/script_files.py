@@ -19,6 +19,8 @@
       capital of France: [{title: Paris, url: "https://example.org/paris", snippet: The capital.}]
     web_fetch:
       https://example.org/paris: Paris is the capital of France.
+    roles:                                       # a model that plays a role in the run
+      user: [{content: And in French?}]
 
 `<name>.demo.yaml` next to a dataset `<name>.jsonl`, or another file with cases `<name>.json`:
 
@@ -372,6 +374,8 @@ class CaseScript(ConfigFile):
     """Results of the tool web_search by query."""
     web_fetch: dict[str, str] = Field(default_factory=dict)
     """The text of the pages that the tool web_fetch gets, by URL."""
+    roles: dict[str, tuple[Reply, ...]] = Field(default_factory=dict)
+    """The replies of a model that plays a role in the run, such as a simulated user, by the role."""
 
 
 def _tag_form(said: Any) -> str:
@@ -412,6 +416,8 @@ class DatasetScript(ConfigFile):
     """Whether a judge finds the answers correct, by item id."""
     web_fetch: dict[str, str] = Field(default_factory=dict)
     """The pages that reports cite, and that the tool web_fetch gets, by URL; without it the web has them."""
+    roles: dict[str, ScriptedAnswer] = Field(default_factory=dict)
+    """Answers of a model that plays a role in the runs, such as a simulated user, by the role."""
 
     def stages(self, item_id: str | None = None) -> dict[str, ScriptedStages]:
         """Return the judges' staged replies for an item by section; None: for every other item."""

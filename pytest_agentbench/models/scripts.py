@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -53,14 +53,26 @@ class Script:
     web_search: Mapping[str, tuple[ScriptedSearchResult, ...]] = field(default_factory=dict)
     web_fetch: Mapping[str, str] = field(default_factory=dict)
     staged: Mapping[str, ScriptedStages] = field(default_factory=dict)
+    roles: Mapping[str, tuple[Reply, ...]] = field(default_factory=dict)
 
     @cached_property
     def answers_digest(self) -> str:
-        """Return the SHA-256 of the script's answers to an agent: replies, searches and pages."""
+        """Return the SHA-256 of the script's answers in a run: replies, searches, pages and replies of roles."""
         answers: list[object] = [self.replies, self.web_search]
         if self.web_fetch:  # scripts without pages keep the digests that they had before pages existed
             answers.append(self.web_fetch)
+        if self.roles:
+            answers.append({"roles": self.roles})
         return fingerprint(answers)
+
+    def of_role(self, role: str) -> Script:
+        """Return the script by which a model plays the role.
+
+        :raises NoScript: the script has no such role.
+        """
+        if role not in self.roles:
+            raise NoScript(f"no script plays the role {role!r}; add it under `roles:` to {self.path}")
+        return replace(self, replies=self.roles[role])
 
     @cached_property
     def verdict_digest(self) -> str:
@@ -392,7 +404,7 @@ def read_case_script(case_id: str, path: Path) -> FileScripts:
     from pytest_agentbench.models.script_files import CaseScript
 
     file = load(path, CaseScript)
-    script = Script(path, file.replies, file.judge, file.judgement, file.web_search, file.web_fetch)
+    script = Script(path, file.replies, file.judge, file.judgement, file.web_search, file.web_fetch, roles=file.roles)
     return FileScripts(path, {case_id: script})
 
 
@@ -407,16 +419,18 @@ def _load_rows(case: Case) -> FileScripts:
     has_own_id = any(part.has_own_id for part in case.case_parts)
     prefix = "" if has_own_id else f"{case.dataset}."
     default = _make_replies(file.default)
+    roles = {role: _make_replies(answer) for role, answer in file.roles.items()}
     by_case = {}
     for item_id in file.item_ids:
         replies = _make_replies(file.answers.get(item_id, file.default))
         judge = file.judges.get(item_id, file.judge)
         stages = file.stages(item_id)
-        script = Script(path, replies, judge, file.judgements.get(item_id), web_fetch=file.web_fetch, staged=stages)
+        vote = file.judgements.get(item_id)
+        script = Script(path, replies, judge, vote, web_fetch=file.web_fetch, staged=stages, roles=roles)
         by_case[prefix + legal_id(item_id)] = script
     if not (default or any(file.stages().values()) or file.web_fetch):
         return FileScripts(path, by_case)
-    others = Script(path, default, file.judge, web_fetch=file.web_fetch, staged=file.stages())
+    others = Script(path, default, file.judge, web_fetch=file.web_fetch, staged=file.stages(), roles=roles)
     return FileScripts(path, by_case, others)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -209,6 +209,14 @@ class Form(Generic[T]):
     refused: Callable[[Refusal], Exception]
 
 
+def _current_role() -> str | None:
+    """Return the role that the current request belongs to, None for the run's own model and for judges."""
+    meter = METER.get()
+    if meter is None:
+        return None
+    return meter.role
+
+
 _previous: ContextVar[Slot | None] = ContextVar("agentbench_previous_exchange", default=None)
 """The last exchange of the running task: it distinguishes equal requests of parallel tasks."""
 
@@ -217,6 +225,7 @@ class Tape:
     """The exchanges of one run and of its verdict. For one event loop.
 
     `folder` gives the run's workspace, None while it has none; `timer` is the run's time limit while it runs.
+    `run_models` are the ids of the models that make the run: the subject, and the models of its roles.
     """
 
     def __init__(self, path: Path, label: Cassette, modes: Callable[[str], CassetteMode], redactor: Redactor) -> None:
@@ -227,6 +236,7 @@ class Tape:
         self.path, self.label, self.mode = path, label, modes
         self.folder: Callable[[], str | None] = lambda: None
         self.timer: asyncio.Timeout | None = None
+        self.run_models: tuple[str, ...] = (label.model,)
         self._redactor = redactor
         self._stored: Cassette | ConfigError | None = None
         self._loaded = False
@@ -236,8 +246,9 @@ class Tape:
         self._trouble: AgentbenchError | None = None
         self._duration: float | None = None
         self._waited: list[float] = []  # recorded seconds of the answers that came from the tape
-        self._usages: list[Usage] = []
-        self._replayed = self._recorded = self._free = False
+        self._usages: dict[str | None, list[Usage]] = defaultdict(list)  # of paid answers, by the role of METER
+        self._free_roles: set[str | None] = set()  # roles with an answer from the tape
+        self._replayed = self._recorded = False
 
     async def play(self, asked: str, request: dict[str, Any], ask: Callable[[], Awaitable[T]], form: Form[T]) -> T:
         """Return the answer of a model or service (`asked`) to a JSON-like request: the answer on the tape, else that
@@ -277,11 +288,13 @@ class Tape:
         self._recorded = self._replayed = False
         return state
 
-    def take_paid(self, usages: Sequence[Usage]) -> list[Usage]:
-        """Return the paid part of `usages` since the last call: answers from the tape cost nothing."""
-        paid = self._usages if self._free else list(usages)
-        self._usages, self._free = [], False
-        return paid
+    def take_paid(self, usages: Sequence[Usage], role: str | None = None) -> list[Usage]:
+        """Return the paid part of a role's `usages` since the last call: answers from the tape cost nothing."""
+        recorded = self._usages.pop(role, [])
+        if role not in self._free_roles:
+            return list(usages)
+        self._free_roles.discard(role)
+        return recorded
 
     def forget_cut_off(self) -> None:
         """Remove the answers that agents did not wait for: the session was stopped, so they are incomplete."""
@@ -326,7 +339,8 @@ class Tape:
     async def _replay(self, slot: Slot, form: Form[T]) -> T:
         exchange = slot.exchange
         assert exchange is not None
-        self._replayed = self._free = True
+        self._replayed = True
+        self._free_roles.add(_current_role())
         self._waited.append(exchange.seconds)
         _previous.set(slot)
         if exchange.refused is not None:
@@ -400,7 +414,7 @@ class Tape:
 
         metering = None
         if (meter := METER.get()) is not None:
-            metering = METER.set(meter.also(self._usages.append))
+            metering = METER.set(meter.also(self._usages[meter.role].append))
         try:
             value = await ask()
         except asyncio.CancelledError:
@@ -420,7 +434,7 @@ class Tape:
         keep(reply=Answer.model_validate(_neutralize(answer.model_dump(), self.folder(), self._redactor)))
         # Only models report usage; searches, pages and MCP calls have results.
         if answer.results is None:
-            self._usages.append(answer.usage)
+            self._usages[_current_role()].append(answer.usage)
         return value
 
     def save(self) -> None:

@@ -361,6 +361,13 @@ def describe_end(
     return {"refused": "refused", "empty": "blank answer"}.get(reason, reason.replace("_", " "))
 
 
+class RoleUse(Record):
+    """The use of a further model of a run: the model that played the role, and the usage of its requests."""
+
+    model_id: str
+    usage: Later[Usage] = Field(default_factory=Usage)
+
+
 class RunArtifact(Record):
     """The stored record of one run. `error` is set exactly if `status` is not success.
 
@@ -368,7 +375,8 @@ class RunArtifact(Record):
     `workspace` is the archive of the run's folder, relative to the store, None without a folder. `changes` are the
     changes to that folder, sorted by path; None without a folder, or if they are unknown. `sandbox` is the kind of
     sandbox of its commands, None if it had none. `cassette` is set if model replies were recorded, or if the run was
-    replayed from a record without asking a model.
+    replayed from a record without asking a model. `roles` are the further models that the run has asked, by role;
+    `usage` does not include theirs.
     """
 
     schema_version: Literal[2] = 2
@@ -386,6 +394,7 @@ class RunArtifact(Record):
     request: dict[str, Any] = Field(default_factory=dict)
     provider: dict[str, Any] = Field(default_factory=dict)
     usage: Later[Usage] = Field(default_factory=Usage)
+    roles: dict[str, Later[RoleUse]] = Field(default_factory=dict, exclude_if=lambda value: not value)
     trace: tuple[TraceEvent, ...] = ()
     output_artifacts: tuple[Later[OutputArtifact], ...] = ()
     workspace: str | None = None

@@ -75,9 +75,15 @@ def columns(report: Mapping[str, Any]) -> list[Column]:
     names = [name for name in _PLAIN if name != "variant" or "variants" in report]
     table_columns = [Column(name, _PLAIN[name], (name,)) for name in names]
     table_columns += [Column(f"checks.{name}", "texts", ("checks", name)) for name in _CHECKS]
-    table_columns += [Column(f"cost_usd.{part}", "number", ("cost_usd", part)) for part in ("run", "judge")]
+    roles = _list_names(rows, "roles")
+    table_columns += [Column(f"cost_usd.{part}", "number", ("cost_usd", part)) for part in ("run", "judge", *roles)]
     tokens = ("input", "output", "total", "reasoning", "cached", "cache_write")
     table_columns += [Column(f"tokens.{part}", "integer", ("usage", f"{part}_tokens")) for part in tokens]
+    for role in roles:
+        counts = ("input", "output", "total")
+        table_columns += [
+            Column(f"tokens.{role}.{part}", "integer", ("roles", role, f"{part}_tokens")) for part in counts
+        ]
     for title, key in (("metric", "metrics"), ("agreement", "agreement"), ("judge", "judge")):
         table_columns += [Column(f"{title}.{name}", "number", (key, name)) for name in _list_names(rows, key)]
     for key, section in sections_in(rows).items():

@@ -370,7 +370,10 @@ def _require(mistake: str | None) -> None:
 
 
 def _usd(spent: Mapping[str, Any]) -> dict[str, Any]:
-    paid: dict[str, Any] = {part: None if spent[part] is None else float(spent[part]) for part in ("run", "judge")}
+    roles = sorted({*spent} - {"run", "judge", "at_least"})
+    paid: dict[str, Any] = {
+        part: None if spent[part] is None else float(spent[part]) for part in ("run", "judge", *roles)
+    }
     if "at_least" in spent:
         return {**paid, "at_least": _usd(spent["at_least"])}
     return paid

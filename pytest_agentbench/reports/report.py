@@ -63,8 +63,8 @@ def build_report(rows: Sequence[Row], session: Mapping[str, Any], spent_usd: Map
     `duration_seconds`, `exit_status`, `command` (arguments), `versions`, `profiles` (names by kind), `gate`
     (`Gate.as_dict()`), `warnings` and `faults` (sentences), `uncollected` (`collection_problems`), `shard`,
     `selection`, `merged`. A missing member becomes null or empty.
-    `spent_usd` is the amount that this session paid, `run` and `judge` (USD, None: unknown), with the known parts as
-    `at_least` if requests returned no usage.
+    `spent_usd` is the amount that this session paid, `run`, `judge` and roles of runs (USD, None: unknown), with the
+    known parts as `at_least` if requests returned no usage.
     """
     spent = dict(spent_usd or _UNKNOWN_COST)
     usage = _sum_usage(rows)
@@ -145,10 +145,8 @@ def suite_properties(report: Report) -> list[tuple[str, object]]:
         ("agentbench.completion", totals["completion"]),
         ("agentbench.gate", {None: None, True: "passed", False: "failed"}[verdict["passed"]]),
         ("agentbench.fail_under", verdict["fail_under"]),
-        ("agentbench.cost_usd.run", totals["cost_usd"]["run"]),
-        ("agentbench.cost_usd.judge", totals["cost_usd"]["judge"]),
-        ("agentbench.spent_usd.run", totals["spent_usd"]["run"]),
-        ("agentbench.spent_usd.judge", totals["spent_usd"]["judge"]),
+        *((f"agentbench.cost_usd.{part}", usd) for part, usd in totals["cost_usd"].items()),
+        *((f"agentbench.spent_usd.{part}", usd) for part, usd in totals["spent_usd"].items()),
         ("agentbench.reused", totals["reused"]),
         ("agentbench.rejudged", totals["rejudged"]),
     ]
@@ -221,33 +219,54 @@ def spent_of(totals: Mapping[str, Any]) -> dict[str, Any] | None:
 def _sum_usage(rows: Sequence[Row]) -> dict[str, Any]:
     """Return money and tokens of all started runs, null if any part is unknown; `at_least` sums the known parts."""
     ran = [row for row in rows if row["outcome"] != "skipped"]
-    usages = [row["usage"] or {} for row in ran]
-    parts = {
-        "cost_usd": {part: [row["cost_usd"][part] for row in ran] for part in ("run", "judge")},
-        "tokens": {part: [usage.get(f"{part}_tokens") for usage in usages] for part in ("input", "output", "total")},
+    roles = sorted({role for row in ran for role in row.get("roles", ())})
+    at_least = [row.get("at_least", {}) for row in ran]
+    costs = {part: [row["cost_usd"][part] for row in ran] for part in ("run", "judge")}
+    # A run that did not ask a role's model has paid nothing for it
+    costs |= {role: [row["cost_usd"].get(role, 0.0) for row in ran] for role in roles}
+    certain_costs, exact_costs = _sum_columns(costs, [known.get("cost_usd", {}) for known in at_least], fsum)
+    tokens = _token_columns([row["usage"] or {} for row in ran])
+    certain_tokens, exact_tokens = _sum_columns(tokens, [known.get("tokens", {}) for known in at_least], sum)
+    usage: dict[str, Any] = {
+        "at_least": {"cost_usd": certain_costs, "tokens": certain_tokens},
+        "cost_usd": exact_costs,
+        "tokens": exact_tokens,
     }
-    exact: dict[str, Any] = {"at_least": {}}
-    for name, columns in parts.items():
-        certain = {
-            part: [
-                row.get("at_least", _NOTHING)[name][part] if value is None else value
-                for row, value in zip(ran, values, strict=True)
-            ]
-            for part, values in columns.items()
-        }
-        numbers = {part: [value for value in values if value is not None] for part, values in certain.items()}
-        # Tokens are whole numbers; dollars would depend on the order in which runs ended
-        add = fsum if name == "cost_usd" else sum
-        sums = {part: add(values) if values else None for part, values in numbers.items()}
-        exact["at_least"][name] = sums
-        exact[name] = {part: None if None in values else sums[part] for part, values in columns.items()}
-    return exact
+    for role in roles:
+        columns = _token_columns([row.get("roles", {}).get(role, _NO_TOKENS) for row in ran])
+        certain = [known.get("roles", {}).get(role, {}) for known in at_least]
+        known_tokens, all_tokens = _sum_columns(columns, certain, sum)
+        usage.setdefault("roles", {})[role] = all_tokens
+        usage["at_least"].setdefault("roles", {})[role] = known_tokens
+    return usage
 
 
-_NOTHING: Mapping[str, Any] = {
-    "cost_usd": {"run": None, "judge": None},
-    "tokens": {"input": None, "output": None, "total": None},
-}
+_Columns = dict[str, list[Any]]
+_NO_TOKENS = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+
+
+def _token_columns(usages: Sequence[Mapping[str, Any]]) -> _Columns:
+    return {part: [usage.get(f"{part}_tokens") for usage in usages] for part in ("input", "output", "total")}
+
+
+def _sum_columns(
+    columns: _Columns, certain: Sequence[Mapping[str, Any]], add: Callable[[Iterable[Any]], Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the sums of the known values of columns, and the sums without unknown values, else None.
+
+    `certain` has the known parts of the rows. Tokens are added by `sum`; the sum of dollars would depend on the order
+    in which runs ended.
+    """
+    sums, exact = {}, {}
+    for part, values in columns.items():
+        numbers = [
+            number
+            for value, known in zip(values, certain, strict=True)
+            if (number := known.get(part) if value is None else value) is not None
+        ]
+        sums[part] = add(numbers) if numbers else None
+        exact[part] = None if None in values else sums[part]
+    return sums, exact
 
 
 def _cache_use(rows: Sequence[Row]) -> dict[str, Any]:

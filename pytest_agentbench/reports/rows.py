@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, MetricResult
-from pytest_agentbench.records.run import EndReason, RunArtifact, RunnerEvent, Usage
+from pytest_agentbench.records.run import EndReason, RoleUse, RunArtifact, RunnerEvent, Usage
 from pytest_agentbench.reports.sections import row_sections, sections_in
 from pytest_agentbench.reports.table import describe_skipped
 from pytest_agentbench.reports.texts import find_reason, run_texts
@@ -106,9 +106,11 @@ def run_row(
         **row_sections(case, evaluation),
         "final_score": evaluation and finite(evaluation.final_score),
         "usage": artifact and _token_counts(artifact.usage),
+        **_roles(artifact),
         "cost_usd": {
             "run": artifact and _known_cost(artifact.usage),
             "judge": _judge_cost(artifact, evaluation),
+            **{role: _known_cost(use.usage) for role, use in _list_roles(artifact)},
         },
         **_at_least(artifact, evaluation),
         "duration_seconds": finite(duration_seconds),
@@ -147,6 +149,29 @@ def _skills(case: Case, artifact: RunArtifact | None) -> dict[str, Any]:
     from pytest_agentbench.reports.skills import skill_row
 
     return skill_row(case, artifact)
+
+
+def _list_roles(artifact: RunArtifact | None) -> list[tuple[str, RoleUse]]:
+    """Return the further models of a run by role, sorted."""
+    if artifact is None:
+        return []
+    return sorted(artifact.roles.items())
+
+
+def _roles(artifact: RunArtifact | None) -> dict[str, Any]:
+    """Return model and tokens of each role of a run; {} for most runs, which have none."""
+    roles = {
+        role: {
+            "model_id": sendable(use.model_id),
+            "input_tokens": _plausible(use.usage.input_tokens),
+            "output_tokens": _plausible(use.usage.output_tokens),
+            "total_tokens": _plausible(use.usage.total_tokens),
+        }
+        for role, use in _list_roles(artifact)
+    }
+    if roles:
+        return {"roles": roles}
+    return {}
 
 
 def _row_detail(artifact: RunArtifact | None) -> dict[str, Any]:
@@ -235,12 +260,15 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
         properties.append(("agentbench.checks", f"{row['outcome']}, {skipped}"))
     properties += [(f"agentbench.graded.{check['check_id']}", check.get("graded")) for check in row["checks"]]
     usage = row["usage"] or {}
-    run, judge = row["cost_usd"]["run"], row["cost_usd"]["judge"]
+    costs, roles = row["cost_usd"], row.get("roles", {})
     properties += [
-        ("agentbench.cost_usd", None if run is None or judge is None else run + judge),
+        ("agentbench.cost_usd", None if None in costs.values() else sum(costs.values())),
         ("agentbench.cost_usd.at_least", _least_cost(row)),
         ("agentbench.tokens.input", usage.get("input_tokens")),
         ("agentbench.tokens.output", usage.get("output_tokens")),
+        *((f"agentbench.cost_usd.{role}", costs[role]) for role in roles),
+        *((f"agentbench.tokens.{role}.input", tokens["input_tokens"]) for role, tokens in roles.items()),
+        *((f"agentbench.tokens.{role}.output", tokens["output_tokens"]) for role, tokens in roles.items()),
         ("agentbench.duration_seconds", row["duration_seconds"]),
         ("agentbench.reused", row["reused"]),
         ("agentbench.cassette", row["cassette"]),
@@ -404,13 +432,24 @@ def _at_least(artifact: RunArtifact | None, evaluation: Evaluation | None) -> di
     """Return the known parts of cost and tokens, nothing if every request returned its usage."""
     run = [artifact.usage] if artifact is not None else []
     judge = _judge_usages(evaluation) if evaluation is not None else []
-    if all(usage.unsettled is None for usage in (*run, *judge)):
+    roles = {role: use.usage for role, use in _list_roles(artifact)}
+    if all(usage.unsettled is None for usage in (*run, *judge, *roles.values())):
         return {}
-    _, *counts = run[0].known if run else (None, None, None)
+    cost = {
+        "run": _certain_cost(run),
+        "judge": _certain_cost(judge),
+        **{role: _certain_cost([usage]) for role, usage in roles.items()},
+    }
+    tokens = _certain_tokens(run[0] if run else Usage())
+    by_role = {"roles": {role: _certain_tokens(usage) for role, usage in roles.items()}} if roles else {}
+    return {"at_least": {"cost_usd": cost, "tokens": tokens, **by_role}}
+
+
+def _certain_tokens(usage: Usage) -> dict[str, int | None]:
+    _, *counts = usage.known
     tokens_in, tokens_out = map(_plausible, counts)
     total = None if tokens_in is None and tokens_out is None else (tokens_in or 0) + (tokens_out or 0)
-    cost = {"run": _certain_cost(run), "judge": _certain_cost(judge)}
-    return {"at_least": {"cost_usd": cost, "tokens": {"input": tokens_in, "output": tokens_out, "total": total}}}
+    return {"input": tokens_in, "output": tokens_out, "total": total}
 
 
 def _least_cost(row: Row) -> float | None:

@@ -38,6 +38,7 @@ from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient
     from pytest_agentbench.runners.gateway.address import GatewayAddress
+    from pytest_agentbench.runners.roles import RoleClient
     from pytest_agentbench.tools.base import Fetch, Search, Tool
     from pytest_agentbench.tools.mcp.servers import RunServers
     from pytest_agentbench.tools.toolbox import Toolbox
@@ -56,13 +57,13 @@ class Recorder:
     `warnings` are for readers of the session's figures.
     """
 
-    __slots__ = ("_began", "_events", "_lock", "_usage", "provider", "request", "warnings")
+    __slots__ = ("_began", "_events", "_lock", "_usages", "provider", "request", "warnings")
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
         self._events: list[TraceEvent] = []
         self._lock = threading.Lock()
-        self._usage: Usage | None = None
+        self._usages: dict[str | None, Usage] = {}
         self.request: dict[str, Any] = {}
         self.provider: dict[str, Any] = {}
         self.warnings: list[str] = []
@@ -74,8 +75,21 @@ class Recorder:
 
     @property
     def usage(self) -> Usage:
-        """Return the sum of all added usage, unknown if none was added."""
-        return self._usage or Usage()
+        """Return the sum of the added usage of the run's own model, unknown if none was added."""
+        return self._usages.get(None) or Usage()
+
+    @property
+    def role_usages(self) -> dict[str, Usage]:
+        """Return the usage of the run's further models by role, of roles that were asked."""
+        with self._lock:
+            return {role: usage for role, usage in self._usages.items() if role is not None}
+
+    @property
+    def total_usage(self) -> Usage:
+        """Return the sum of all added usage, that of roles included; unknown if none was added."""
+        with self._lock:
+            usages = [*self._usages.values()]
+        return sum(usages[1:], usages[0]) if usages else Usage()
 
     @property
     def seconds(self) -> float:
@@ -128,10 +142,14 @@ class Recorder:
         """Record the agent's answer."""
         self._add(FinalOutputEvent, content=clean(text))
 
-    def add_usage(self, usage: Usage) -> None:
-        """Add tokens and money of one more request. Unknown plus known is unknown."""
+    def add_usage(self, usage: Usage, role: str | None = None) -> None:
+        """Add tokens and money of one more request of the run's model, or of a role's. Unknown plus known is unknown.
+
+        The client of a role adds its usage itself.
+        """
         with self._lock:
-            self._usage = usage if self._usage is None else self._usage + usage
+            before = self._usages.get(role)
+            self._usages[role] = usage if before is None else before + usage
 
     def _add(self, event: type[TraceEvent], **fields: Any) -> None:
         at = time.perf_counter() - self._began
@@ -223,6 +241,7 @@ class RunContext:
 
     - `settings`: the merged runner settings. `repetition` counts from 1. `strict` is the session's.
     - `model`, `client`: None if the subject is the user's own agent.
+    - `roles`: the clients of the run's further models; runners ask them by `client_for`.
     - `open_sandboxes`: returns the session's sandboxes. A run without workspace and commands never calls it.
     - `expected_sandbox`: the sandbox that the case's tools will need. It may have been made with the workspace.
     - `sandbox_used`: the sandbox that was started.
@@ -243,6 +262,7 @@ class RunContext:
     model: Model | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     client: ChatClient | None = None
+    roles: Mapping[str, ChatClient] = field(default_factory=dict)
     repetition: int = 1
     tools: Mapping[str, Tool] = field(default_factory=lambda: BUILTIN_TOOLS)
     sandbox_spec: Callable[[], SandboxSpec] | None = None
@@ -292,6 +312,21 @@ class RunContext:
                     raise ConfigError("context.gateway: found no model to ask; name one with --model")
                 self.opened_gateway = self.open_gateway(self)
         return self.opened_gateway.address
+
+    def client_for(self, role: str) -> RoleClient:
+        """Return the client of the model that plays a role in the run, such as a simulated user.
+
+        Raises ConfigError if the runner does not declare the role.
+        """
+        from pytest_agentbench.runners.roles import RoleClient
+
+        if (client := self.roles.get(role)) is None:
+            declared = ", ".join(self.roles) or "none"
+            raise ConfigError(
+                f"context.client_for: found the role {role!r}, expected one that the runner declares ({declared}); add "
+                "it to the runner's `model_roles`"
+            )
+        return RoleClient(role, self, client)
 
     def needs_sandbox(self) -> SandboxSpec:
         """Return the specification of the run's sandbox. Raises UnavailableError if it is unavailable here."""

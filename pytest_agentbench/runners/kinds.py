@@ -55,13 +55,14 @@ class Prepared:
     `identity` are parts of the run's fingerprint, by name. `sandbox()` returns the sandbox specification in place of
     that of the case's tools. It is called only when a run is made, so that stored runs are found on machines without
     such a sandbox. `template(context)` yields the folder that the workspace is copied from, in place of the case's own.
-    `data` becomes `context.prepared`.
+    `data` becomes `context.prepared`. `model_roles` are roles of this run in addition to those of the runner.
     """
 
     identity: Mapping[str, Any] = field(default_factory=dict)
     sandbox: Callable[[], SandboxSpec] | None = None
     template: Callable[[RunContext], AbstractAsyncContextManager[Path | None]] | None = None
     data: Any = None
+    model_roles: tuple[str, ...] = ()
 
 
 class RunnerSession:
@@ -95,6 +96,8 @@ class RunnerKind:
     """Request fields among the settings reach its model; false: they are refused."""
     own_fields: frozenset[str] = frozenset()
     """Fields of a case's `runner` block that the runner reads itself, so they are no request settings."""
+    model_roles: tuple[str, ...] = ()
+    """Roles of further models that it asks by `context.client_for(role)`; run profiles name the models."""
     answers_with_files: bool = False
     """Its files may be the answer: judges see them, and a run without a text may pass with them."""
 

@@ -174,8 +174,7 @@ def _list_figures(row: Row) -> dict[str, float]:
         "score": row["final_score"],
         **{f"metric.{name}": value for name, value in row["metrics"].items()},
         **{f"judge.{name}": value for name, value in (row["judge"] or {}).items()},
-        "cost_usd.run": row["cost_usd"]["run"],
-        "cost_usd.judge": row["cost_usd"]["judge"],
+        **{f"cost_usd.{part}": usd for part, usd in row["cost_usd"].items()},
         "tokens.total": (row["usage"] or {}).get("total_tokens"),
         "duration_seconds": row["duration_seconds"],
     }

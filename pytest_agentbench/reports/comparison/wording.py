@@ -173,8 +173,8 @@ def _in_unit(name: str, value: float) -> str:
             return format_seconds(value)
         case "tokens.total":
             return format_count(round(value))
-        case "cost_usd.run" | "cost_usd.judge":
-            return format_money(value)
+    if name.startswith("cost_usd."):
+        return format_money(value)
     return format_number(value)
 
 
