@@ -305,7 +305,7 @@ def totals_lines(totals: Any, style: Style) -> list[str]:
     line = f"{count_text(totals['runs'], 'run')}: {', '.join(parts)}"
     certain, exact = totals["at_least"]["cost_usd"], totals["cost_usd"]
     parts_shown = [
-        f"{part} {style.mark_sum(format_money(certain[part]), exact=exact[part] is not None)}"
+        f"{visible_line(part)} {style.mark_sum(format_money(certain[part]), exact=exact[part] is not None)}"
         for part in certain
         if certain[part]
     ]

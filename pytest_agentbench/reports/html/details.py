@@ -282,3 +282,7 @@ def _drop_raw(document: dict[str, Any]) -> None:
     for name in _USAGES:
         if isinstance(usage := document.get(name), dict):
             usage.pop("raw", None)
+    if isinstance(roles := document.get("roles"), dict):
+        for use in roles.values():
+            if isinstance(use, dict):
+                _drop_raw(use)

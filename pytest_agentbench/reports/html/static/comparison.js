@@ -80,6 +80,7 @@ function scores(subject, figures) {
 /** "Pass rate", "race (metric)", "task (judge)". */
 function titleOf(name) {
   if (Object.hasOwn(FIGURES, name)) return FIGURES[name][0];
+  if (name.startsWith("cost_usd.")) return `Cost of ${name.slice("cost_usd.".length)}`;
   const [, kind, rest] = /^(metric|judge)\.(.*)$/s.exec(name) ?? [null, null, name];
   return kind === null ? rest.replaceAll("_", " ") : `${rest} (${kind})`;
 }
@@ -96,7 +97,7 @@ function table(figures) {
     { class: "differences" },
     el("thead", {}, el("tr", {}, titles.map((title) => el("th", { scope: "col" }, title)))),
     el("tbody", {}, figures.map(([name, figure]) => {
-      const how = FIGURES[name]?.[1] ?? score;
+      const how = FIGURES[name]?.[1] ?? (name.startsWith("cost_usd.") ? usd : score);
       return el(
         "tr",
         {},

@@ -30,7 +30,8 @@ const USAGE = [
 export function usageTable(row, detail) {
   const run = detail.run?.usage ?? { ...row.usage, cost_usd: row.cost_usd.run };
   const judge = detail.evaluation?.judge?.usage ?? detail.evaluation?.judge_usage ?? null;
-  const columns = [["Run", run, row.cost_usd.run], ...(judge === null && !row.cost_usd.judge ? [] : [["Judge", judge ?? {}, row.cost_usd.judge]])];
+  const roles = Object.entries(row.roles ?? {}).map(([role, usage]) => [role, usage, row.cost_usd[role]]);
+  const columns = [["Run", run, row.cost_usd.run], ...roles, ...(judge === null && !row.cost_usd.judge ? [] : [["Judge", judge ?? {}, row.cost_usd.judge]])];
   const known = USAGE.filter(([name]) => columns.some(([, usage]) => usage[name] != null));
   if (known.length === 0 && columns.every(([, , value]) => value == null)) return null;
   const lines = known.map(([name, title]) => el("tr", {}, el("th", { scope: "row" }, title), columns.map(([, usage]) => el("td", { class: "number" }, count(usage[name])))));

@@ -55,7 +55,9 @@ export function figuresList(row) {
 function figuresOf(row) {
   const passed = row.checks.filter((check) => check.outcome === "passed").length;
   const skipped = skippedChecks(row);
-  const cost = row.cost_usd.judge ? `${runCost(row)} + ${usd(row.cost_usd.judge)} judge` : runCost(row);
+  const roles = Object.keys(row.roles ?? {}).map((role) => `${runCost(row, role)} ${role}`);
+  const judge = row.cost_usd.judge ? [`${usd(row.cost_usd.judge)} judge`] : [];
+  const cost = [runCost(row), ...roles, ...judge].join(" + ");
   return [
     ["Status", row.status ?? DASH],
     ["Score", row.final_score === null ? DASH : `${score(row.final_score)} of 10`],

@@ -46,10 +46,9 @@ function outcomeText(outcome, number) {
 }
 
 function cost(totals) {
-  const { run, judge } = totals.cost_usd;
-  if (run !== null && judge !== null) return usd(run + judge);
-  const known = totals.at_least.cost_usd;
-  const least = (known.run ?? 0) + (known.judge ?? 0);
+  const total = (costs) => Object.values(costs).reduce((added, value) => added + (value ?? 0), 0);
+  if (Object.values(totals.cost_usd).every((value) => value !== null)) return usd(total(totals.cost_usd));
+  const least = total(totals.at_least.cost_usd);
   return least === 0 ? null : `≥ ${usd(least)}`;
 }
 
@@ -117,9 +116,10 @@ function named(values) {
 function paid(totals) {
   const { spent_usd: spent, at_least: least } = totals;
   const known = least.spent_usd ?? spent;
-  if (known.run === null && known.judge === null) return null;
+  if (Object.values(known).every((value) => value === null)) return null;
   const shown = (part) => (spent[part] === null && known[part] ? `≥ ${usd(known[part])}` : usd(spent[part]));
-  return `${shown("run")} for runs, ${shown("judge")} for judges`;
+  const roles = Object.keys(spent).filter((part) => part !== "run" && part !== "judge");
+  return [`${shown("run")} for runs`, `${shown("judge")} for judges`, ...roles.map((role) => `${shown(role)} for ${role}`)].join(", ");
 }
 
 function when(text) {

@@ -37,10 +37,10 @@ export function usd(value) {
   return value < 1 ? `$${value.toFixed(4)}` : `$${COUNT.format(Number(value.toFixed(2)))}`;
 }
 
-/** The cost of a run: at least what is known, if some of its requests returned no usage. */
-export function runCost(row) {
-  const known = row.at_least?.cost_usd.run;
-  return row.cost_usd.run === null && known ? `≥ ${usd(known)}` : usd(row.cost_usd.run);
+/** The cost of a run, or of a further model of it by role: at least the known part, if requests returned no usage. */
+export function runCost(row, part = "run") {
+  const known = row.at_least?.cost_usd[part];
+  return row.cost_usd[part] === null && known ? `≥ ${usd(known)}` : usd(row.cost_usd[part]);
 }
 
 /** A duration: 1.6 ms, 48 ms, 3.1 s, 2:05, 1:02:03. */
