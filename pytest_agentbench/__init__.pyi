@@ -122,6 +122,7 @@ from pytest_agentbench.runners.kinds import RunnerKind as RunnerKind
 from pytest_agentbench.runners.kinds import RunnerSession as RunnerSession
 from pytest_agentbench.runners.kinds import RunRequest as RunRequest
 from pytest_agentbench.runners.kinds import SessionParts as SessionParts
+from pytest_agentbench.runners.roles import RoleClient as RoleClient
 from pytest_agentbench.sources.case_source import BadRow as BadRow
 from pytest_agentbench.sources.case_source import CaseSource as CaseSource
 from pytest_agentbench.sources.case_source import Claims as Claims

@@ -402,10 +402,7 @@ class Planner:
             agent = self._find_agent(root, variant, agent, own_agent=own_agent)
             model = None if model is None else variant.adapt_model(model)
         suite, run_profile, evaluation = session.suite, session.run_profile, session.evaluation
-        roles = {
-            role: model if model is not None and model.scripted else self._resolve_model(name, root)
-            for role, name in run_profile.roles.items()
-        }
+        roles = self._resolve_roles(root, model, run_profile)
         if model is not None and agent is not None:
             model = model.model_copy(update={"model_id": name_subject(agent, model.model_id)})
         subject = predictions or model
@@ -474,6 +471,20 @@ class Planner:
         from pytest_agentbench.models.routes import resolve_model
 
         return resolve_model(name, models=root.models(), suite=suite, environ=self.environ)
+
+    def _resolve_roles(self, root: ConfigRoot, subject: Model | None, profile: RunProfile) -> dict[str, Model]:
+        """Return the models of the profile's roles. Raises ConfigError for a model that models.yaml does not have."""
+        # A scripted subject plays them itself: an offline session stays offline
+        if subject is not None and subject.scripted:
+            return dict.fromkeys(profile.roles, subject)
+        models, problems = root.models(), []
+        for role, name in profile.roles.items():
+            if models.get(name) is None:
+                hint = suggest(name, [entry.model_id for entry in models.models])
+                problems.append((("roles", role), f"found {name!r}, expected an id of models.yaml{hint}"))
+        if problems:
+            raise make_located_error(root.find("run_profiles", self.settings.run_profile or ""), problems)
+        return {role: self._resolve_model(name, root) for role, name in profile.roles.items()}
 
     def _resolve_judges(
         self, root: ConfigRoot, subject: Model | None, evaluation: EvaluationProfile

@@ -121,15 +121,15 @@ def pinning_problem(image: str) -> str | None:
     )
 
 
-OWN_PARTS = ("run", "judge", "batch")
-"""Names of costs that are no roles."""
+_NO_ROLES = ("run", "judge", "batch", "at_least")
+"""Names of figures next to those of roles."""
 
 
 def _require_role(name: str) -> str:
-    if name in OWN_PARTS or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+    if name in _NO_ROLES or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError(
             f"found {name!r}, expected a role such as user: a letter, then letters, digits and _, and none of "
-            f"{', '.join(OWN_PARTS)}"
+            f"{', '.join(_NO_ROLES)}"
         )
     return name
 

@@ -233,7 +233,8 @@ def read_history(output: str, model: str, evaluation_profile_id: str) -> History
     contents = Contents(Path(output))
     for folder, path in _list_documents(contents.runs(), model, "run"):
         if (run := _read_document(contents, path)).get("status") != "provider_error":
-            _append_usage(history.runs, folder, _parse_usage(run.get("usage")))
+            used = list(_list_run_usages(run))
+            _append_usage(history.runs, folder, reduce(add, used) if used else None)
     profile = re.compile(rf"eval_profile_{re.escape(slug(evaluation_profile_id))}_[0-9a-f]+")
     for folder, path in _list_documents(contents.evaluations(), model, "result"):
         if profile.fullmatch(folder.parts[3]):
@@ -264,6 +265,14 @@ def _read_document(contents: Contents, path: str) -> dict[str, Any]:
     if isinstance(document, dict):
         return document
     return {}
+
+
+def _list_run_usages(run: dict[str, Any]) -> Iterator[Usage]:
+    """Yield the usage of the run's own model and of its roles."""
+    roles = run.get("roles")
+    for part in (run, *(roles.values() if isinstance(roles, dict) else ())):
+        if isinstance(part, dict) and (usage := _parse_usage(part.get("usage"))) is not None:
+            yield usage
 
 
 def _list_judge_usages(evaluation: dict[str, Any]) -> Iterator[Usage]:

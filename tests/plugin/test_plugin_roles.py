@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from xml.etree import ElementTree
 
 import jsonschema
@@ -91,6 +92,8 @@ def test_costs_and_tokens_by_role_are_those_that_the_endpoint_billed(bench, endp
     assert properties["agentbench.tokens.user.output"] == "10"
     artifact = json.loads((bench.path / "outputs" / row["artifact"]).read_text())
     assert artifact["roles"]["user"]["model_id"] == "cheap"
+    forecast = session(bench, "--agentbench-dry-run", "--agentbench-no-reuse")
+    assert re.search(r"gpt +1 +0 +1 +0 +60 +\$0\.4200", forecast.text), forecast.text
     reused = session(bench)
     assert len(endpoint.requests) == 4
     assert reused.report["totals"]["spent_usd"] == {"run": 0.0, "judge": 0.0}
@@ -138,6 +141,7 @@ def test_a_replay_of_a_run_with_two_models_asks_nobody(bench, endpoint, monkeypa
     assert "user" not in replayed.report["totals"]["spent_usd"]
 
 
+@pytest.mark.slow
 def test_a_role_alone_is_paid_again_if_only_its_model_is_not_replayed(bench, endpoint):
     project(bench, endpoint, cassettes="off")
     session(bench, "--agentbench-cassettes=record")
@@ -169,6 +173,7 @@ def test_a_failure_of_a_roles_model_is_an_error_and_no_failure_of_the_agent(benc
     assert row["cost_usd"]["run"] == pytest.approx(0.2)
 
 
+@pytest.mark.slow
 def test_a_lost_reply_of_a_role_makes_its_cost_a_lower_bound(bench, endpoint):
     endpoint.choose = lambda message, nth: "malformed" if (message, nth) == ("Paris", 0) else "ok"
     project(bench, endpoint)
@@ -190,6 +195,9 @@ def test_a_role_without_a_model_or_key_is_an_error_before_anything_is_paid(bench
     assert "write `roles: {user: MODEL}` in the run profile" in finished.text
     project(bench, endpoint, roles={"user": "cheap"}, api_key_env="NO_SUCH_KEY")
     assert "roles.user: model 'cheap' needs a key: the environment variable NO_SUCH_KEY" in session(bench).text
+    project(bench, endpoint, roles={"user": "cheep"})
+    problem = "roles.user: found 'cheep', expected an id of models.yaml; did you mean 'cheap'?"
+    assert problem in session(bench).text
     project(bench, endpoint, roles={"judge": "cheap"})
     assert "found 'judge', expected a role such as user" in session(bench).text
     assert not endpoint.requests
@@ -228,3 +236,35 @@ def test_the_costs_of_roles_are_the_same_over_processes_and_shards(bench, endpoi
     assert main(["merge", "1.json", "2.json", "-o", "merged.json"]) == 0
     merged = json.loads((bench.path / "merged.json").read_text())["totals"]
     assert (merged["spent_usd"], merged["cost_usd"], merged["roles"]) == (costs, costs, totals["roles"])
+
+
+LEAVING = """
+import asyncio
+import pytest
+
+
+async def agent(case, context):
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(context.client_for("user").complete([{"role": "user", "content": "Paris"}]), 0.2)
+    return "Paris"
+
+
+agent.model_roles = ("user",)
+
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    return agent
+"""
+
+
+@pytest.mark.slow
+def test_a_reply_of_a_role_that_the_agent_does_not_wait_for_is_paid_by_the_role(bench, endpoint):
+    project(bench, endpoint)
+    bench.agent(LEAVING)
+    bench.case("talk")
+    endpoint.latency = 0.5
+    finished = bench.run("--agentbench-run-profile=talks", "cases")
+    [row] = finished.runs.values()
+    assert (row["outcome"], row["cost_usd"]["user"]) == ("passed", pytest.approx(0.01)), finished.text
+    assert finished.report["totals"]["spent_usd"]["user"] == pytest.approx(0.01)
