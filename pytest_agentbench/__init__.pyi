@@ -112,6 +112,7 @@ from pytest_agentbench.reports.sections import ReportFormat as ReportFormat
 from pytest_agentbench.reports.sections import ReportSection as ReportSection
 from pytest_agentbench.runners.base import Recorder as Recorder
 from pytest_agentbench.runners.base import ReportedCall as ReportedCall
+from pytest_agentbench.runners.base import RoleClient as RoleClient
 from pytest_agentbench.runners.base import RunContext as RunContext
 from pytest_agentbench.runners.base import RunEnd as RunEnd
 from pytest_agentbench.runners.base import Runner as Runner
@@ -122,7 +123,6 @@ from pytest_agentbench.runners.kinds import RunnerKind as RunnerKind
 from pytest_agentbench.runners.kinds import RunnerSession as RunnerSession
 from pytest_agentbench.runners.kinds import RunRequest as RunRequest
 from pytest_agentbench.runners.kinds import SessionParts as SessionParts
-from pytest_agentbench.runners.roles import RoleClient as RoleClient
 from pytest_agentbench.sources.case_source import BadRow as BadRow
 from pytest_agentbench.sources.case_source import CaseSource as CaseSource
 from pytest_agentbench.sources.case_source import Claims as Claims

@@ -624,7 +624,7 @@ def _context(attempt: Attempt, expected: SandboxSpec | None) -> RunContext:
     if run_plan.roles:
         from pytest_agentbench.engine.roles import open_clients
 
-        context.roles = open_clients(attempt)
+        context.roles = open_clients(attempt, context)
     if WEB_SEARCH in case.tools or WEB_FETCH in case.tools:
         from pytest_agentbench.engine.resources import web_fetch, web_search
 

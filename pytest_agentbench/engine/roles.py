@@ -12,10 +12,10 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.identity.fingerprints import model_input
 from pytest_agentbench.models.routes import missing_key
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.runners.base import Recorder
+from pytest_agentbench.runners.base import Recorder, RoleClient, RunContext
+from pytest_agentbench.runners.roles import RoleRequests
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models.client import ChatClient
     from pytest_agentbench.models.tape import Tape
 
 
@@ -45,14 +45,14 @@ def _identify_model(attempt: Attempt, model: Model) -> dict[str, Any]:
     return identity
 
 
-def open_clients(attempt: Attempt) -> dict[str, ChatClient]:
+def open_clients(attempt: Attempt, context: RunContext) -> dict[str, RoleClient]:
     """Return the clients of the run's roles. Raises ConfigError for a model without its key, unless it is replayed."""
-    tape, clients = attempt.tape, {}
+    tape, clients = attempt.tape, dict[str, RoleClient]()
     for role, model in attempt.run_plan.roles.items():
         is_replayed = tape is not None and tape.mode(model.model_id) == "replay"
         if not is_replayed and (problem := missing_key(model)) is not None:
             raise ConfigError(f"{attempt.plan.run_profile.place}: roles.{role}: {problem}")
-        clients[role] = attempt.services.client(model, tape)
+        clients[role] = RoleRequests(role, context, attempt.services.client(model, tape))
     return clients
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
@@ -37,8 +37,8 @@ from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient
+    from pytest_agentbench.models.messages import ChatReply
     from pytest_agentbench.runners.gateway.address import GatewayAddress
-    from pytest_agentbench.runners.roles import RoleClient
     from pytest_agentbench.tools.base import Fetch, Search, Tool
     from pytest_agentbench.tools.mcp.servers import RunServers
     from pytest_agentbench.tools.toolbox import Toolbox
@@ -206,6 +206,29 @@ class RunOutput(Record):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
+class RoleClient(Protocol):
+    """The client of a model that plays a role in a run next to the run's own model, such as a simulated user."""
+
+    @property
+    def model(self) -> Model:
+        """Return the model that plays the role."""
+        ...
+
+    async def complete(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        parameters: Mapping[str, Any] | None = None,
+    ) -> ChatReply:
+        """Return one chat completion, and add its usage to the role.
+
+        `parameters` are further fields of the request; they take precedence over the model's own. Raises ProviderError
+        if there is no usable reply: the run then ends with an error that is not the agent's failure.
+        """
+        ...
+
+
 class OpenGateway(Protocol):
     """The gateway of a run that asked for one, until `close`: see `runners.gateway`."""
 
@@ -241,7 +264,7 @@ class RunContext:
 
     - `settings`: the merged runner settings. `repetition` counts from 1. `strict` is the session's.
     - `model`, `client`: None if the subject is the user's own agent.
-    - `roles`: the clients of the run's further models; runners ask them by `client_for`.
+    - `roles`: the clients of the run's further models by role, for `client_for`.
     - `open_sandboxes`: returns the session's sandboxes. A run without workspace and commands never calls it.
     - `expected_sandbox`: the sandbox that the case's tools will need. It may have been made with the workspace.
     - `sandbox_used`: the sandbox that was started.
@@ -262,7 +285,7 @@ class RunContext:
     model: Model | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     client: ChatClient | None = None
-    roles: Mapping[str, ChatClient] = field(default_factory=dict)
+    roles: Mapping[str, RoleClient] = field(default_factory=dict)
     repetition: int = 1
     tools: Mapping[str, Tool] = field(default_factory=lambda: BUILTIN_TOOLS)
     sandbox_spec: Callable[[], SandboxSpec] | None = None
@@ -318,15 +341,13 @@ class RunContext:
 
         Raises ConfigError if the runner does not declare the role.
         """
-        from pytest_agentbench.runners.roles import RoleClient
-
         if (client := self.roles.get(role)) is None:
             declared = ", ".join(self.roles) or "none"
             raise ConfigError(
                 f"context.client_for: found the role {role!r}, expected one that the runner declares ({declared}); add "
                 "it to the runner's `model_roles`"
             )
-        return RoleClient(role, self, client)
+        return client
 
     def needs_sandbox(self) -> SandboxSpec:
         """Return the specification of the run's sandbox. Raises UnavailableError if it is unavailable here."""

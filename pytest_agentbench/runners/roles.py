@@ -12,20 +12,21 @@ from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.clock import Wait
 from pytest_agentbench.models.metering import METER, Meter
 from pytest_agentbench.records.case import Model
+from pytest_agentbench.runners.base import RunContext
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient
     from pytest_agentbench.models.messages import ChatReply
-    from pytest_agentbench.runners.base import RunContext
 
 _BLAMES_THE_MODEL = frozenset({"filtered", "context_exceeded", "malformed_reply", "unsupported"})
 """Reasons of errors that would be the agent's failure, or a skip, if its own model had them."""
 
 
-class RoleClient:
-    """The client of a role's model in one run. Limits, retries and cassette are those of the model.
+class RoleRequests:
+    """Sends the requests of one role of a run. It is the run's RoleClient.
 
-    The usage of all its requests is added to the role, also of failed attempts that may be billed.
+    The usage of all requests is added to the role, also of failed attempts that may be billed. Time limit and retries
+    are those of the run's own requests, the limits of its endpoint are the model's.
     """
 
     def __init__(self, role: str, context: RunContext, client: ChatClient) -> None:
@@ -45,12 +46,7 @@ class RoleClient:
         tools: Sequence[Mapping[str, Any]] = (),
         parameters: Mapping[str, Any] | None = None,
     ) -> ChatReply:
-        """Return one chat completion.
-
-        `parameters` are further fields of the request; they take precedence over the model's own. Time limit and
-        retries are those of the run's own requests. Raises ProviderError if there is no usable reply: the run then
-        ends with an error that is not the agent's failure.
-        """
+        """Return one chat completion, as RoleClient does. Raises its ProviderError, also if the budget is used up."""
         trace = self._context.trace
         if (reason := self._context.over_budget(trace.total_usage)) is not None:
             raise self._fail(f"the model was not asked: {reason}", code="over_budget")

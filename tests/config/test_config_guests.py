@@ -30,6 +30,8 @@ from pytest_agentbench.records.case import SandboxSettings
 HARMLESS = {
     "schema_version metadata run_profile_id title runner_defaults model_overrides task_text",
     "execution_policy.fail_fast execution_policy.stop_on_runner_error parallel_tools exclude_tools reference_variant",
+    # Ids of the user's own models.yaml, as judges: models of a guest's file are refused.
+    "roles",
     "planner.summarise_over_tokens planner.information_tokens planner.sequential_only_tools planner.language",
     "planner.resident_servers planner.distractors planner.compat",
     # Refused of guests where they are read: config/prompt_files.py.
