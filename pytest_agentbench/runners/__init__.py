@@ -2,5 +2,5 @@
 
 Others use: agents.adapter, agents.doctor, agents.image, agents.places, agents.runs, agents.timing, agents.turns,
 base, chat, gateway.address, gateway.bounds, gateway.gateway, gateway.listener, gateway.opening, gateway.policy,
-kinds, subjects
+kinds, roles, subjects
 """

@@ -36,6 +36,22 @@ class Interview(RunnerKind):
 def pytest_agentbench_runners():
     return {"interview": Interview()}
 """
+PREPARED = (
+    RUNNER.replace("import RunnerKind", "import Prepared, RunnerKind, RunnerSession").replace(
+        '    model_roles = ("user",)',
+        """
+    def open(self, parts):
+        return PerCase()
+""",
+    )
+    + """
+
+class PerCase(RunnerSession):
+    def prepare(self, request):
+        return Prepared(model_roles=("user",))
+"""
+)
+"""A runner like RUNNER, whose roles may depend on the case."""
 AGENT_PRICES = {"input_per_1m": 0, "output_per_1m": 40_000}
 """0.2 USD for each reply, which has 5 output tokens."""
 USER_PRICES = {"input_per_1m": 0, "output_per_1m": 2_000}
@@ -205,6 +221,7 @@ def test_a_role_without_a_model_or_key_is_an_error_before_anything_is_paid(bench
 
 def test_demo_plays_the_roles_of_a_case_from_its_script(bench, endpoint, monkeypatch):
     project(bench, endpoint)
+    bench.agent(PREPARED)
     monkeypatch.delenv("BENCH_KEY")
     script = {
         "schema_version": 1,

@@ -28,6 +28,7 @@ from support.stored_runs import (
 
 from pytest_agentbench.records.case import Message
 from pytest_agentbench.records.evaluation import Scored
+from pytest_agentbench.records.run import RoleUse, Usage
 from pytest_agentbench.reports.html.page import read_static, write_page
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
@@ -196,6 +197,19 @@ def test_changes_of_files_are_coloured_and_signed(program, page):
             for name in ("come", "gone", "hunk")
         ]
         assert len(set(colours)) == 3
+
+
+def test_the_usage_of_a_run_has_a_column_for_each_role(program, tmp_path):
+    stored = StoredRuns(tmp_path / "outputs")
+    usage = Usage(input_tokens=20, output_tokens=10, total_tokens=30, cost_usd=0.02, raw=({"queue": 1},))
+    stored.add(roles={"user": RoleUse(model_id="gpt4o-mini", usage=usage)})
+    write_page(stored.report, tmp_path / "report.html", output=stored.output)
+    with opened(program, tmp_path / "report.html", run(stored.rows[0]["nodeid"])) as shown:
+        assert texts(shown, ".usage thead tr") == ["Run user"]
+        assert texts(shown, ".usage tbody tr")[-1] == "Cost $0.0412 $0.0200"
+        assert "$0.0412 + $0.0200 user" in texts(shown, ".figures")[0]
+        shown.value("location.hash = '#/'")
+        assert shown.page.locator("main", has_text="$0.0612").is_visible()
 
 
 def test_usage_paths_and_the_command_that_runs_it_again(program, page):
