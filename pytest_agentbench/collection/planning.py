@@ -477,6 +477,8 @@ class Planner:
         # A scripted subject plays them itself: an offline session stays offline
         if subject is not None and subject.scripted:
             return dict.fromkeys(profile.roles, subject)
+        if not profile.roles:
+            return {}
         models, problems = root.models(), []
         for role, name in profile.roles.items():
             if models.get(name) is None:

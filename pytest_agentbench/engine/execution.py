@@ -65,7 +65,6 @@ from pytest_agentbench.records.run import (
     SERVERS_NOTE,
     STEADY_ENDS,
     WORKSPACE_NOTE,
-    RoleUse,
     RunArtifact,
     TraceEvent,
     Usage,
@@ -392,10 +391,10 @@ async def _store(attempt: Attempt, ended: _Ended) -> None:
     plan, tape = attempt.plan, attempt.tape
     if plan.predictions is None:  # predictions were paid for elsewhere, at an unknown cost
         services.spend("run", [ended.context.trace.usage], tape)
-        if attempt.run_plan.roles:
+        if ended.context.roles:
             from pytest_agentbench.engine.roles import spend_roles
 
-            spend_roles(services, ended.context.trace, tape)
+            spend_roles(services, ended.context.roles, tape)
     run_id, interrupted = os.urandom(16).hex(), None
     try:
         kept_files = await _keep(attempt, run_id, attempt.result.workspace, ended)
@@ -514,10 +513,7 @@ def _artifact(attempt: Attempt, ended: _Ended, kept_files: KeptFiles, run_id: st
         request=_request(attempt, trace, offered),
         provider=trace.provider,
         usage=trace.usage,
-        roles={
-            role: RoleUse(model_id=run_plan.roles[role].model_id, usage=usage)
-            for role, usage in trace.role_usages.items()
-        },
+        roles=_describe_roles(ended.context),
         trace=_annotated(trace, offered, plan.model_store.warn),
         output_artifacts=kept_files.outputs,
         error=ended.end.error,
@@ -529,6 +525,14 @@ def _artifact(attempt: Attempt, ended: _Ended, kept_files: KeptFiles, run_id: st
         cassette=ended.cassette,
         metadata={**own, **kept_files.metadata, **_servers_note(attempt, ended.context.servers)},
     )
+
+
+def _describe_roles(context: RunContext) -> dict[str, Any]:
+    if not context.roles:
+        return {}
+    from pytest_agentbench.engine.roles import describe_roles
+
+    return {**describe_roles(context.roles)}
 
 
 def _servers_note(attempt: Attempt, servers: RunServers | None) -> dict[str, Any]:
@@ -622,9 +626,9 @@ def _context(attempt: Attempt, expected: SandboxSpec | None) -> RunContext:
         listen_for=partial(listen_for_gateway, services, asyncio.get_running_loop(), model),
     )
     if run_plan.roles:
-        from pytest_agentbench.engine.roles import open_clients
+        from pytest_agentbench.engine.roles import open_roles
 
-        context.roles = open_clients(attempt, context)
+        open_roles(attempt, context)
     if WEB_SEARCH in case.tools or WEB_FETCH in case.tools:
         from pytest_agentbench.engine.resources import web_fetch, web_search
 

@@ -36,7 +36,7 @@ async def pay_for_run(services: GradingServices, context: RunContext, tape: Tape
         if context.roles:
             from pytest_agentbench.engine.roles import spend_roles
 
-            spend_roles(services, context.trace, tape)
+            spend_roles(services, context.roles, tape)
         raise
     finally:
         METER.reset(token)

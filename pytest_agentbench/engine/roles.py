@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial, reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.engine.attempt import Attempt
@@ -12,7 +14,8 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.identity.fingerprints import model_input
 from pytest_agentbench.models.routes import missing_key
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.runners.base import Recorder, RoleClient, RunContext
+from pytest_agentbench.records.run import RoleUse, Usage
+from pytest_agentbench.runners.base import RoleClient, RunContext
 from pytest_agentbench.runners.roles import RoleRequests
 
 if TYPE_CHECKING:
@@ -45,18 +48,40 @@ def _identify_model(attempt: Attempt, model: Model) -> dict[str, Any]:
     return identity
 
 
-def open_clients(attempt: Attempt, context: RunContext) -> dict[str, RoleClient]:
-    """Return the clients of the run's roles. Raises ConfigError for a model without its key, unless it is replayed."""
+def open_roles(attempt: Attempt, context: RunContext) -> None:
+    """Give the run the clients of its roles, whose usage its budget counts.
+
+    Raises ConfigError for a model without its key, unless it is replayed.
+    """
     tape, clients = attempt.tape, dict[str, RoleClient]()
     for role, model in attempt.run_plan.roles.items():
         is_replayed = tape is not None and tape.mode(model.model_id) == "replay"
         if not is_replayed and (problem := missing_key(model)) is not None:
             raise ConfigError(f"{attempt.plan.run_profile.place}: roles.{role}: {problem}")
         clients[role] = RoleRequests(role, context, attempt.services.client(model, tape))
-    return clients
+    context.roles = clients
+    context.over_budget = partial(_find_limit, clients, context.over_budget)
 
 
-def spend_roles(services: GradingServices, trace: Recorder, tape: Tape | None) -> None:
+def _find_limit(
+    roles: Mapping[str, RoleClient], over_budget: Callable[[Usage], str | None], usage: Usage
+) -> str | None:
+    """Return why a run may send no further request, None if it may. `usage` is that of its own model."""
+    used = [part for part in (usage, *usages_of(roles).values()) if part != Usage()]
+    return over_budget(reduce(add, used) if used else usage)
+
+
+def usages_of(roles: Mapping[str, RoleClient]) -> dict[str, Usage]:
+    """Return the usage of the roles that were asked."""
+    return {role: client.usage for role, client in roles.items() if client.usage is not None}
+
+
+def describe_roles(roles: Mapping[str, RoleClient]) -> dict[str, RoleUse]:
+    """Return the field of RunArtifact."""
+    return {role: RoleUse(model_id=roles[role].model.model_id, usage=usage) for role, usage in usages_of(roles).items()}
+
+
+def spend_roles(services: GradingServices, roles: Mapping[str, RoleClient], tape: Tape | None) -> None:
     """Book the usage of the run's roles, each by its name."""
-    for role, usage in trace.role_usages.items():
+    for role, usage in usages_of(roles).items():
         services.spend(role, [usage], tape)

@@ -57,13 +57,13 @@ class Recorder:
     `warnings` are for readers of the session's figures.
     """
 
-    __slots__ = ("_began", "_events", "_lock", "_usages", "provider", "request", "warnings")
+    __slots__ = ("_began", "_events", "_lock", "_usage", "provider", "request", "warnings")
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
         self._events: list[TraceEvent] = []
         self._lock = threading.Lock()
-        self._usages: dict[str | None, Usage] = {}
+        self._usage: Usage | None = None
         self.request: dict[str, Any] = {}
         self.provider: dict[str, Any] = {}
         self.warnings: list[str] = []
@@ -75,21 +75,8 @@ class Recorder:
 
     @property
     def usage(self) -> Usage:
-        """Return the sum of the added usage of the run's own model, unknown if none was added."""
-        return self._usages.get(None) or Usage()
-
-    @property
-    def role_usages(self) -> dict[str, Usage]:
-        """Return the usage of the run's further models by role, of roles that were asked."""
-        with self._lock:
-            return {role: usage for role, usage in self._usages.items() if role is not None}
-
-    @property
-    def total_usage(self) -> Usage:
-        """Return the sum of all added usage, that of roles included; unknown if none was added."""
-        with self._lock:
-            usages = [*self._usages.values()]
-        return sum(usages[1:], usages[0]) if usages else Usage()
+        """Return the sum of all added usage, unknown if none was added."""
+        return self._usage or Usage()
 
     @property
     def seconds(self) -> float:
@@ -142,14 +129,10 @@ class Recorder:
         """Record the agent's answer."""
         self._add(FinalOutputEvent, content=clean(text))
 
-    def add_usage(self, usage: Usage, role: str | None = None) -> None:
-        """Add tokens and money of one more request of the run's model, or of a role's. Unknown plus known is unknown.
-
-        The client of a role adds its usage itself.
-        """
+    def add_usage(self, usage: Usage) -> None:
+        """Add tokens and money of one more request. Unknown plus known is unknown."""
         with self._lock:
-            before = self._usages.get(role)
-            self._usages[role] = usage if before is None else before + usage
+            self._usage = usage if self._usage is None else self._usage + usage
 
     def _add(self, event: type[TraceEvent], **fields: Any) -> None:
         at = time.perf_counter() - self._began
@@ -214,6 +197,11 @@ class RoleClient(Protocol):
         """Return the model that plays the role."""
         ...
 
+    @property
+    def usage(self) -> Usage | None:
+        """Return the sum of the usage of all requests, None before the first one."""
+        ...
+
     async def complete(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -221,7 +209,7 @@ class RoleClient(Protocol):
         tools: Sequence[Mapping[str, Any]] = (),
         parameters: Mapping[str, Any] | None = None,
     ) -> ChatReply:
-        """Return one chat completion, and add its usage to the role.
+        """Return one chat completion, and add its usage.
 
         `parameters` are further fields of the request; they take precedence over the model's own. Raises ProviderError
         if there is no usable reply: the run then ends with an error that is not the agent's failure.

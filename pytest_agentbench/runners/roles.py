@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.sections import RunnerSettings
@@ -12,6 +11,7 @@ from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.clock import Wait
 from pytest_agentbench.models.metering import METER, Meter
 from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.run import Usage
 from pytest_agentbench.runners.base import RunContext
 
 if TYPE_CHECKING:
@@ -25,12 +25,13 @@ _BLAMES_THE_MODEL = frozenset({"filtered", "context_exceeded", "malformed_reply"
 class RoleRequests:
     """Sends the requests of one role of a run. It is the run's RoleClient.
 
-    The usage of all requests is added to the role, also of failed attempts that may be billed. Time limit and retries
-    are those of the run's own requests, the limits of its endpoint are the model's.
+    Its usage is that of all requests, also of failed attempts that may be billed. Time limit and retries are those of
+    the run's own requests, the limits of its endpoint are the model's. For the event loop.
     """
 
     def __init__(self, role: str, context: RunContext, client: ChatClient) -> None:
         self.role = role
+        self._usage: Usage | None = None
         self._context, self._client = context, client
         self._settings = RunnerSettings.model_validate(dict(context.settings))
 
@@ -38,6 +39,14 @@ class RoleRequests:
     def model(self) -> Model:
         """Return the model that plays the role."""
         return self._client.model
+
+    @property
+    def usage(self) -> Usage | None:
+        """Return the sum of the usage of all requests, None before the first one."""
+        return self._usage
+
+    def _book(self, usage: Usage) -> None:
+        self._usage = usage if self._usage is None else self._usage + usage
 
     async def complete(
         self,
@@ -48,11 +57,10 @@ class RoleRequests:
     ) -> ChatReply:
         """Return one chat completion, as RoleClient does. Raises its ProviderError, also if the budget is used up."""
         trace = self._context.trace
-        if (reason := self._context.over_budget(trace.total_usage)) is not None:
+        if (reason := self._context.over_budget(trace.usage)) is not None:
             raise self._fail(f"the model was not asked: {reason}", code="over_budget")
-        book = partial(trace.add_usage, role=self.role)
         meter = METER.get()
-        token = METER.set(Meter(book, self.role) if meter is None else meter.for_role(self.role, book))
+        token = METER.set(Meter(self._book, self.role) if meter is None else meter.for_role(self.role, self._book))
         try:
             reply = await self._ask(messages, tools=tools, parameters=parameters)
         except ProviderError as error:
@@ -60,7 +68,7 @@ class RoleRequests:
             raise self._fail(str(error), code=error.code, retryable=error.retryable, reason=reason) from error
         finally:
             METER.reset(token)
-        book(reply.usage)
+        self._book(reply.usage)
         trace.event("role_reply", role=self.role, model=reply.model, attempts=reply.attempts, seconds=reply.seconds)
         return reply
 

@@ -271,7 +271,7 @@ class Gateway:
             raise RequestRefused(409, "the agent's turn is over", "no_turn")
         if _is_outage(self.failure):
             self._facts.note(asked_after_outage=self._facts.count("asked_after_outage") + 1)
-        elif (reason := self._over_budget(self._trace.total_usage)) is not None:
+        elif (reason := self._over_budget(self._trace.usage)) is not None:
             self.failure = ProviderError(f"the model was not asked again: {reason}", code="over_budget")
         elif not (passes or self._policy.translates or self._model.scripted):
             self.failure = _refuse_translation(self._model, dialect.name)
