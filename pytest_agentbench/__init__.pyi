@@ -95,6 +95,7 @@ from pytest_agentbench.records.run import FileFacts as FileFacts
 from pytest_agentbench.records.run import FinalOutputEvent as FinalOutputEvent
 from pytest_agentbench.records.run import MessageEvent as MessageEvent
 from pytest_agentbench.records.run import OutputArtifact as OutputArtifact
+from pytest_agentbench.records.run import RoleUse as RoleUse
 from pytest_agentbench.records.run import RunArtifact as RunArtifact
 from pytest_agentbench.records.run import RunError as RunError
 from pytest_agentbench.records.run import RunnerEvent as RunnerEvent

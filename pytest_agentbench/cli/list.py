@@ -128,14 +128,17 @@ def _make_row(case: Case) -> dict[str, Any]:
 def decided_by(case: Case) -> list[str]:
     """Return the names of the checks, metrics, graders and judges that can fail the case, with their thresholds."""
     from pytest_agentbench.cli.additions import additions_for
-    from pytest_agentbench.engine.grading import list_deciding_graders
 
     if own := [name for part in case.case_parts for name in part.deciders]:
         return own
     expectations = case.expectations.hard_expectations or case.expectations.soft_expectations
     deciders = [check.kind for check in case.checks] + ["verify"] * bool(case.verify)
     deciders += [f"{metric.name}>={metric.threshold:g}" for metric in case.metrics if metric.threshold is not None]
-    deciders += list_deciding_graders(case)
+    # Parts of ours name what decides in `deciders`: their graders need not be imported
+    if any(not type(part).__module__.startswith("pytest_agentbench.") for part in case.case_parts):
+        from pytest_agentbench.engine.grading import list_deciding_graders
+
+        deciders += list_deciding_graders(case)
     if case.rubric is not None or expectations or any(part.measure for part in case.case_parts):
         deciders.append("judge")
     if deciders and case.thresholds is not None:  # over the repetitions, which something has to decide

@@ -17,7 +17,6 @@ from pytest_agentbench.config.sections import ProfileSection
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.extensions import SessionExtensions, extension_names
 from pytest_agentbench.records.base import SANDBOXES, CasePart
-from pytest_agentbench.workspaces.sandboxes.base import SandboxProvider
 
 _SECTIONS = ("run_profile", "evaluation_profile", "suite")
 _SEAMS = {
@@ -32,14 +31,6 @@ class UnreadPart(CasePart):
 
     model_config = ConfigDict(extra="allow")
     is_section: ClassVar[bool] = True
-
-
-class UnreadSandbox(SandboxProvider):
-    """A sandbox that no command can start."""
-
-    def problem(self) -> str:
-        """Return that it is unknown here."""
-        return "a conftest.py adds it, which only a session loads"
 
 
 @contextmanager
@@ -78,5 +69,18 @@ def _make_stand_in(seam: Any, name: str) -> object:
     if seam == "case_part":
         return UnreadPart
     if seam == "sandbox":
-        return UnreadSandbox()
+        return _make_sandbox()
     return ProfileSection(name, seam, Any, "", default=lambda: None, excess=lambda section, most, guest: ())
+
+
+def _make_sandbox() -> object:
+    # Only here, because a folder without such a conftest needs nothing that starts sandboxes
+    from pytest_agentbench.workspaces.sandboxes.base import SandboxProvider
+
+    class UnreadSandbox(SandboxProvider):
+        """A sandbox that no command can start."""
+
+        def problem(self) -> str:
+            return "a conftest.py adds it, which only a session loads"
+
+    return UnreadSandbox()

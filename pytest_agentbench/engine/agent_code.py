@@ -252,6 +252,11 @@ def _loaded_files() -> dict[str, Mapping[str, Any]]:
     return {file: names for names in modules if isinstance(file := names.get("__file__"), str)}
 
 
+def _has_methods(cls: type) -> bool:
+    """Return whether a class or one of its bases has a method that is written in Python."""
+    return any(isinstance(value, FunctionType) for base in cls.__mro__ for value in vars(base).values())
+
+
 def _modules_of(thing: Any) -> list[Mapping[str, Any]]:
     """Return the namespaces of the modules that define a callable, its class and the functions that it wraps.
 
@@ -269,7 +274,8 @@ def _modules_of(thing: Any) -> list[Mapping[str, Any]]:
         modules = _modules_of_class(thing)
     else:
         call = getattr_static(type(thing), "__call__", None)
-        if not isinstance(call, FunctionType) and getattr_static(thing, "__wrapped__", None) is None:
+        is_python = isinstance(call, FunctionType) or _has_methods(type(thing))  # a grader has no __call__
+        if not is_python and getattr_static(thing, "__wrapped__", None) is None:
             raise UnknownCode(f"{type(thing).__qualname__} is not written in Python")
         modules = _modules_of_class(type(thing))
         if isinstance(call, FunctionType):

@@ -19,8 +19,8 @@ HEAVY = {"asyncio", "pydantic", "pytest", "regex", "rich", "yaml"}
 SHARED = {"cli", "cli.commands", "cli.output", "cli.report_options", "errors", "extensions", "terminal_text"}
 """Modules of ours that any command may import."""
 LISTED = """
-bounded.files bounded.patterns cli.list cli.places records.base records.case records.check_specs
-records.gold user_folder
+bounded.files bounded.patterns cli.additions cli.list cli.places cli.stand_ins records.base records.case
+records.check_specs records.gold user_folder
 config.base config.case_context config.case_file config.documents config.functions config.pattern_doubts config.profiles
 config.request_fields config.roots config.short_forms config.variant_files
 config.folders config.grants config.sections config.pytest_files config.root_search config.session_roots

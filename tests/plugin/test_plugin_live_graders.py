@@ -100,6 +100,7 @@ def test_a_stored_run_keeps_its_grade_and_an_edited_check_makes_no_new_run(proje
     assert finished.outcomes == {"one[agent]": "failed"}
     assert "hidden tests: no good file" in finished.text
     assert (project.lines("runs.txt"), project.lines("grades.txt")) == (["one"], ["one"])
+    assert "never reused" not in finished.text  # the grader is an object whose class is a conftest's
 
 
 def test_a_changed_identity_of_the_grader_makes_the_run_again(project):
