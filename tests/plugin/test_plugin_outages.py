@@ -75,7 +75,7 @@ SCENARIOS = [
     *(some(fault) for fault in ("page-200", "page-404", "page-502", "page-503", "text")),
     *(some(fault) for fault in ("empty", "cut-body", "malformed", "no-choices", "error-inside", "gzip")),
     *(some(fault) for fault in ("reset-before", "reset-after", "close", "text-type", "no-usage", "other-model")),
-    *(some(fault, settings={"timeout_seconds": 1}) for fault in ("hang", "slow-body", "late")),
+    *(some(fault, settings={"timeout_seconds": 3}) for fault in ("hang", "slow-body", "late")),
     *(some(fault, settings={"stream": True}) for fault in ("cut-stream", "ended-stream")),
     one("status-401", "1 refused for this request"),
     one("status-403", "1 refused for this request"),

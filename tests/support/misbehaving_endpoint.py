@@ -82,7 +82,7 @@ class MisbehavingEndpoint(FaultEndpoint):
         elif fault == "other-model":
             writer.write(_response(200, json.dumps({**json.loads(self._body(body)), "model": "another"}).encode()))
         elif fault == "late":
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(3.5)
             writer.write(_response(200, self._body(body)))
         elif fault in ("reset-before", "reset-after"):
             return False
