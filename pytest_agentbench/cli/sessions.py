@@ -191,6 +191,9 @@ _DONE = {
 
 def _follow(live: _Live, *, as_json: bool) -> None:
     """Print the reported runs, and new ones each second, until the session has ended."""
+    from pytest_agentbench.reports.journal import FOLDER, is_held
+
+    journal = live.output / FOLDER / f"{live.name}.journal"
     printed: set[str] = set()
     following = 0
     while True:
@@ -199,6 +202,9 @@ def _follow(live: _Live, *, as_json: bool) -> None:
         except ConfigError:
             if live.state is None:
                 raise
+            if is_held(journal):  # it closes its socket before it writes its report
+                time.sleep(_POLL_SECONDS)
+                continue
             _print_records(_list_last_records(live), printed, as_json=as_json)
             return
         _print_records(answer["records"], printed, as_json=as_json)

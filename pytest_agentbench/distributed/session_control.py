@@ -116,7 +116,7 @@ class SessionControl:
             stopping=None if stopping is None else str(stopping),
             held=self.held,
             ask=self._ask_processes,
-            rows=report.rows.values,
+            rows=lambda: [*report.rows.values()],  # copied: pytest's thread adds rows meanwhile
             book=lambda: report.spend("run", ()),
             drain=report.drain,
             warn=report.warnings.append,
