@@ -8,7 +8,7 @@ import platform
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_agentbench.reports.failure_lists import ShortLists
+from pytest_agentbench.reports.named_files import open_json_lines, read_baseline, read_policy
 from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
@@ -28,12 +29,9 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.driver import RunAhead
     from pytest_agentbench.engine.forecast import DryRun
     from pytest_agentbench.options import Settings
-    from pytest_agentbench.reports.comparison.campaigns import Campaign
     from pytest_agentbench.reports.gate import Gate
     from pytest_agentbench.reports.journal import Journal
-    from pytest_agentbench.reports.json_lines import JsonLines
     from pytest_agentbench.reports.kept_rows import KeptRow
-    from pytest_agentbench.reports.policy import SessionPolicy
 
 BEGAN = pytest.StashKey[int]()
 """When the session did, in ns since the epoch: before any conftest was loaded."""
@@ -76,9 +74,9 @@ class SessionReport:
         self.control: SessionControl | None = None
         self._planned = 0
         self.journal: Journal | None = None
-        self.json_lines = _open_json_lines(config, settings, self.warnings.append)
-        self.baseline = _read_baseline(config, settings)
-        self.policy = _read_policy(settings)
+        self.json_lines = open_json_lines(config, settings, self.warnings.append)
+        self.baseline = read_baseline(config, settings)
+        self.policy = read_policy(settings)
         self._opening = threading.Lock()
         self.drained: str | None = None
         self.ended_by: int | None = None
@@ -131,10 +129,14 @@ class SessionReport:
                 report.agentbench_problem = column_of(row), row["message"]  # type: ignore[attr-defined]
             before = self.rows.get(report.nodeid)
             if before is not None and getattr(report, "agentbench_again", False):
-                row = _merge_attempts(before, row)
-            self._keep_row(report.nodeid, row, getattr(report, "item_index", len(self.rows)))
+                from pytest_agentbench.reports.reruns import merge_attempts
+
+                row = merge_attempts(before, row)
             if (reason := getattr(report, "agentbench_not_run", None)) is not None:
                 self.not_run[reason] += 1
+                if reason == CANCELLED:
+                    row = {**row, "status": "cancelled"}
+            self._keep_row(report.nodeid, row, getattr(report, "item_index", len(self.rows)))
         elif report.nodeid in self.rows:
             if outcome == "error":  # its teardown broke
                 row = self.rows[report.nodeid]
@@ -532,7 +534,10 @@ class SessionReport:
             yield f"{row['model_id']}: waited for {limits} (status 429), {row['seconds']:g} s in all"
         if self.lost:
             yield f"{self.lost} collected items were never reported"
-        yield from _describe_repeats(self.rows.values())
+        if any("reruns" in row for row in self.rows.values()):
+            from pytest_agentbench.reports.reruns import describe_reruns
+
+            yield from describe_reruns(self.rows.values())
         if self.policy is not None:
             yield from self.policy.list_warnings(self.rows.values(), self.config)
         if any(row.get("end_reason") == "empty" or {"adapted", "run_on"} & row.keys() for row in self.rows.values()):
@@ -551,69 +556,6 @@ def _severity(outcome: str) -> int:
     if outcome in _WORST_LAST:
         return _WORST_LAST.index(outcome)
     return -1
-
-
-def _merge_attempts(before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of an item that was run again, with facts about the attempts that do not count.
-
-    The first attempt with a verdict counts: repeating failed runs until they pass would falsify the pass rate.
-    """
-    counts, other = (before, row) if before["outcome"] in ("passed", "failed") else (row, before)
-    attempt = {name: other[name] for name in ("repetition", "outcome", "message", "artifact")}
-    return {**counts, "reruns": [*before.get("reruns", ()), attempt]}
-
-
-def _describe_repeats(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield, in a sentence, which runs another plugin had made again."""
-    again = [row for row in rows if "reruns" in row]
-    if again:
-        told = [
-            f"{row['nodeid'].rpartition('::')[2]} {row['outcome']}, and "
-            + ", ".join(attempt["outcome"] for attempt in row["reruns"])
-            for row in again[:3]
-        ]
-        more = f"; and {len(again) - 3} more" if len(again) > 3 else ""
-        yield (
-            f"made again by another plugin: {'; '.join(told)}{more}. Figures count an item's first verdict, which is "
-            "named first; the exit status is that of the last attempt"
-        )
-
-
-def _open_json_lines(config: pytest.Config, settings: Settings, warn: Callable[[str], None]) -> JsonLines | None:
-    """Return the writer of the records, None without the option or in a session that only looks."""
-    if settings.json_lines is None or settings.dry_run or config.getoption("collectonly"):
-        return None
-    from pytest_agentbench.reports.json_lines import JsonLines
-
-    return JsonLines(settings.json_lines, warn)
-
-
-def _read_baseline(config: pytest.Config, settings: Settings) -> Campaign | None:
-    """Return the baseline report, read before the session's own report may replace it."""
-    if settings.compare is None:
-        return None
-    from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.reports.comparison.campaigns import read_campaign
-
-    try:
-        return read_campaign(str(settings.compare), config.invocation_params.dir)[0]
-    except ConfigError as error:
-        raise pytest.UsageError(
-            f"--agentbench-compare: {error}; leave the option out until there is a report to compare with"
-        ) from None
-
-
-def _read_policy(settings: Settings) -> SessionPolicy | None:
-    """Return the policy that the settings name."""
-    if settings.policy is None:
-        return None
-    from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.reports.policy import SessionPolicy
-
-    try:
-        return SessionPolicy(settings.policy, settings.suite)
-    except ConfigError as error:
-        raise pytest.UsageError(f"--agentbench-policy: {error}") from None
 
 
 def _has_line(entry: Any) -> bool:

@@ -25,7 +25,7 @@ engine: job lookahead run_plan running services user_code
 identity: fingerprints
 metrics: registry
 records: base case check_specs evaluation gold run
-reports: failure_lists gate history_file journal kept_rows report rows sections table terminal texts
+reports: failure_lists gate history_file journal kept_rows named_files report rows sections table terminal texts
 runners: asking base kinds subjects
 secrets: encodings redaction
 sources: case_source discovery names test_yaml

@@ -53,7 +53,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     printed = argparse.ArgumentParser(add_help=False)
     printed.add_argument(
-        "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, an object a line for each session"
+        "--json",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print JSON: an object a line for each session or run, or the session's answer",
     )
     named = argparse.ArgumentParser(add_help=False)
     named.add_argument("--session", metavar="ID", help="the session, if several run; a part of its id is enough")
@@ -83,7 +86,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     cancelled = commands.add_parser(
         "cancel",
-        parents=[shared, named, reasoned],
+        parents=[shared, printed, named, reasoned],
         help="cancel one run in flight, or all",
         description="Cancel one run in flight, or all. A cancelled run is reported as skipped, cancelled by the user, "
         "and fails the session as any run that was not made. The next session runs it.",
@@ -92,21 +95,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     cancelled.add_argument("--all", action="store_true", help="cancel all runs in flight")
     commands.add_parser(
         "pause",
-        parents=[shared, named, reasoned],
+        parents=[shared, printed, named, reasoned],
         help="start no more runs until `resume`",
         description="Start no more runs until `agentbench sessions resume`. Runs in flight go on.",
     )
-    commands.add_parser("resume", parents=[shared, named, reasoned], help="start runs again after `pause`")
+    commands.add_parser("resume", parents=[shared, printed, named, reasoned], help="start runs again after `pause`")
     commands.add_parser(
         "drain",
-        parents=[shared, named, reasoned],
+        parents=[shared, printed, named, reasoned],
         help="start no more runs",
         description="Start no more runs. Those in flight end and are reported, and the session fails, because runs are "
         "missing. The next session makes them.",
     )
     retuned = commands.add_parser(
         "retune",
-        parents=[shared, named, reasoned],
+        parents=[shared, printed, named, reasoned],
         help="change the number of runs in flight and the limit of cost",
         description="Change limits of a session while it runs, in place of its options and profiles. Runs in flight "
         "are not interrupted. A limit of cost that the session began with cannot be raised, and the number of runs in "
@@ -160,11 +163,11 @@ def _run(args: argparse.Namespace) -> int:
     elif args.sessions_command == "follow":
         _follow(live, as_json=as_json)
     else:
-        _change(live, args)
+        _change(live, args, as_json=as_json)
     return 0
 
 
-def _change(live: _Live, args: argparse.Namespace) -> None:
+def _change(live: _Live, args: argparse.Namespace, *, as_json: bool) -> None:
     """Send a request that changes the session, and print what it does."""
     request: dict[str, Any] = {"do": args.sessions_command}
     if args.reason is not None:
@@ -174,6 +177,9 @@ def _change(live: _Live, args: argparse.Namespace) -> None:
     elif args.sessions_command == "retune":
         request |= {"concurrency": args.concurrency, "max_cost": args.max_cost}
     answer = _ask(live, request)
+    if as_json:
+        print(json.dumps(answer))
+        return
     for nodeid in answer.get("cancelled", ()):
         print(printable(f"{nodeid}: is being cancelled"))
     for text in answer.get("warnings", ()):
@@ -202,7 +208,7 @@ def _follow(live: _Live, *, as_json: bool) -> None:
         except ConfigError:
             if live.state is None:
                 raise
-            if is_held(journal):  # it closes its socket before it writes its report
+            if is_held(journal):  # it writes its report, or serves as many clients as it can
                 time.sleep(_POLL_SECONDS)
                 continue
             _print_records(_list_last_records(live), printed, as_json=as_json)

@@ -10,7 +10,8 @@ Only the user who runs the session can open it: the folder has mode 0700, the so
 other's user if the system tells it.
 
 Addresses of sockets have 107 bytes at most (103 on macOS). On Linux the folder is named by its descriptor, so that
-the output folder's path may have any length.
+the output folder's path may have any length. Elsewhere the socket of a longer path is in a folder of its own below
+XDG_RUNTIME_DIR or the folder of temporary files, and `NAME.json` has its path.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ import os
 import socket
 import stat
 import struct
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -35,9 +38,13 @@ _SUFFIX, _FACTS_SUFFIX = ".sock", ".json"
 _MOST_CLIENTS = 8
 """Connections at the same time; further ones are closed."""
 _SECONDS = 10.0
-"""Seconds for which one end waits for the other."""
+"""Seconds within which a whole line is received, or sent."""
 _MAX_REQUEST, _MAX_REPLY = 2**16, 2**24
 """Bytes."""
+_MAX_ADDRESS = 100
+"""Bytes of a socket's path that all systems accept."""
+_DESCRIPTORS = "/proc/self/fd"
+"""Where the system names open folders by their descriptors, if it does."""
 
 VERSION = 1
 """Of requests and answers."""
@@ -65,6 +72,7 @@ class ControlSocket:
         self._answer, self._over = answer, threading.Event()
         self._answering, self._clients = threading.Lock(), threading.BoundedSemaphore(_MOST_CLIENTS)
         self.path = (output / FOLDER / (name + _SUFFIX)).absolute()
+        self._elsewhere: tempfile.TemporaryDirectory[str] | None = None
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._name = name + _SUFFIX
         self._folder = -1
@@ -73,8 +81,7 @@ class ControlSocket:
                 (output / FOLDER).mkdir(mode=0o700)
             self._folder = _open_folder(output)
             _remove_stale(output, self._folder)
-            self._listener.bind(_name_address(output, self._folder, self._name))
-            os.chmod(self._name, 0o600, dir_fd=self._folder)
+            self._bind()
             self._listener.listen(_MOST_CLIENTS)
             self._describe({"v": VERSION, **facts, "socket": str(self.path)})
         except BaseException:
@@ -95,6 +102,17 @@ class ControlSocket:
                 with contextlib.suppress(OSError):
                     os.unlink(name, dir_fd=self._folder)
             os.close(self._folder)
+        if self._elsewhere is not None:
+            self._elsewhere.cleanup()
+
+    def _bind(self) -> None:
+        address = _short_address(self.path, self._folder)
+        if address is None:
+            self._elsewhere = tempfile.TemporaryDirectory(prefix="agentbench-", dir=os.environ.get("XDG_RUNTIME_DIR"))
+            self.path = Path(self._elsewhere.name) / "control.sock"
+            address = str(self.path)
+        self._listener.bind(address)
+        os.chmod(address, 0o600)
 
     def _serve(self) -> None:
         while not self._over.is_set():
@@ -109,18 +127,27 @@ class ControlSocket:
                 connection.close()
 
     def _serve_client(self, connection: socket.socket) -> None:
-        """Answer one request, and close the connection. A client that sends nothing costs `_SECONDS`."""
+        """Answer one request, and close the connection after twice `_SECONDS` at the latest."""
         try:
-            with connection, contextlib.suppress(OSError, ValueError, RecursionError):
-                connection.settimeout(_SECONDS)
-                request = _receive(connection, _MAX_REQUEST)
-                with self._answering:
-                    if not _is_own(connection):
-                        return
-                    reply = self._reply(request)
-                _send(connection, reply)
+            with connection, contextlib.suppress(OSError):
+                reply = self._answer_client(connection)
+                if reply is not None:
+                    connection.settimeout(_SECONDS)
+                    _send(connection, reply)
         finally:
             self._clients.release()
+
+    def _answer_client(self, connection: socket.socket) -> dict[str, Any] | None:
+        """Return the reply to the client's request, None if the client is another user. Raises OSError."""
+        refusal, request = None, {}
+        try:
+            request = _receive(connection, _MAX_REQUEST)
+        except (ValueError, RecursionError) as error:
+            refusal = _describe_refusal("bad_request", f"expected one line with a JSON object: {error}")
+        with self._answering:
+            if not _is_own(connection):
+                return None
+            return refusal or self._reply(request)
 
     @property
     def _facts_name(self) -> str:
@@ -142,10 +169,9 @@ class ControlSocket:
                 raise RequestRefused("bad_request", f"v: found {version!r}, expected {VERSION}")
             return {"ok": True, **self._answer(request)}
         except RequestRefused as refusal:
-            kind, message = refusal.kind, str(refusal)
+            return _describe_refusal(refusal.kind, str(refusal))
         except Exception as error:  # noqa: BLE001  # a client's request must not end the session's control
-            kind, message = "broken", f"the session cannot answer: {error!r}"
-        return {"ok": False, "error": {"kind": kind, "message": message}}
+            return _describe_refusal("broken", f"the session cannot answer: {error!r}")
 
 
 def ask_session(output: Path, name: str, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,7 +184,7 @@ def ask_session(output: Path, name: str, request: Mapping[str, Any]) -> dict[str
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(_SECONDS)
-            connection.connect(_name_address(output, folder, name + _SUFFIX))
+            connection.connect(_find_address(output, folder, name))
             if not _is_own(connection):
                 raise PermissionError("another user listens at the session's socket")
             _send(connection, {"v": VERSION, **request})
@@ -181,10 +207,29 @@ def _open_folder(output: Path) -> int:
     return folder
 
 
-def _name_address(output: Path, folder: int, name: str) -> str:
-    if os.path.isdir(by_descriptor := f"/proc/self/fd/{folder}"):
-        return f"{by_descriptor}/{name}"
-    return str(output / FOLDER / name)
+def _short_address(path: Path, folder: int) -> str | None:
+    """Return an address of the path in the folder of sockets, None if it would be too long."""
+    if os.path.isdir(by_descriptor := f"{_DESCRIPTORS}/{folder}"):
+        return f"{by_descriptor}/{path.name}"
+    if len(os.fsencode(path)) <= _MAX_ADDRESS:
+        return str(path)
+    return None
+
+
+def _find_address(output: Path, folder: int, name: str) -> str:
+    """Return the address of a session's socket. Raises OSError, and ValueError if its facts cannot be read."""
+    address = _short_address((output / FOLDER / (name + _SUFFIX)).absolute(), folder)
+    if address is not None:
+        return address
+    facts = os.open(name + _FACTS_SUFFIX, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        return str(json.loads(os.read(facts, _MAX_REQUEST))["socket"])
+    finally:
+        os.close(facts)
+
+
+def _describe_refusal(kind: ErrorKind, message: str) -> dict[str, Any]:
+    return {"v": VERSION, "ok": False, "error": {"kind": kind, "message": message}}
 
 
 def _remove_stale(output: Path, folder: int) -> None:
@@ -210,17 +255,30 @@ def _send(connection: socket.socket, value: Mapping[str, Any]) -> None:
 
 
 def _receive(connection: socket.socket, most: int) -> dict[str, Any]:
-    """Return the object of the next line. Raises ValueError for anything else, and for more than `most` bytes."""
+    """Return the object of the next line. Raises ValueError for anything else, and for more than `most` bytes.
+
+    Raises OSError if the other end closes the connection without a byte, or takes longer than `_SECONDS` for all.
+    """
     line = b"".join(_read_line(connection, most))
+    if not line:
+        raise ConnectionError(f"it closed the connection: it serves {_MOST_CLIENTS} clients at a time; try again")
+    if len(line) > most:
+        raise ValueError(f"found more than {most:,} bytes")
     value = json.loads(line)
     if not isinstance(value, dict):
-        raise ValueError("found no JSON object")
+        raise ValueError(f"found a {type(value).__name__}")
     return value
 
 
 def _read_line(connection: socket.socket, most: int) -> Iterator[bytes]:
-    while part := connection.recv(min(most, 2**16)):
+    """Yield the parts of a line, up to a byte more than `most`."""
+    deadline = time.monotonic() + _SECONDS  # of the line, not of each part: a client may send byte by byte
+    while most >= 0:
+        if (seconds := deadline - time.monotonic()) <= 0:
+            raise TimeoutError(f"found no whole line within {_SECONDS:g} s")
+        connection.settimeout(seconds)
+        part = connection.recv(min(most + 1, 2**16))
         yield part
         most -= len(part)
-        if part.endswith(b"\n") or most <= 0:
+        if not part or part.endswith(b"\n"):
             return

@@ -16,6 +16,7 @@ from typing import Any
 from pytest_agentbench.distributed.control_socket import RequestRefused
 from pytest_agentbench.engine.budget import Budget
 from pytest_agentbench.reports.run_names import describe_mismatch, match_runs
+from pytest_agentbench.terminal_text import sendable
 
 DRAINED = "ended by the user (agentbench sessions drain)"
 """The reason of runs that were not started because the user drained the session."""
@@ -81,7 +82,7 @@ class LiveSession:
             raise RequestRefused("bad_request", f"reason: expected a text of at most {_MOST_REASON} characters")
         answer: dict[str, Any] = getattr(self, f"_{command}")(request)
         if self.changed is not None and reason is not None:
-            self.changed["reason"] = reason
+            self.changed["reason"] = sendable(reason)
         return answer
 
     def _require_start(self) -> None:
@@ -177,6 +178,7 @@ class LiveSession:
         if not self.held:
             raise RequestRefused("too_late", "the session is not paused")
         self._hold(held=False)
+        self.warn("the session was resumed by the user (agentbench sessions resume)")
         return {}
 
     def _hold(self, *, held: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -82,15 +81,15 @@ class SessionControl:
             return
         from pytest_agentbench.distributed.control_socket import ControlSocket
 
-        facts = {"session": journal.path.stem, "pid": os.getpid(), "started": self._report.started_at.isoformat()}
-        with contextlib.suppress(OSError):
-            self._socket = ControlSocket(
-                self._report.settings.output,
-                journal.path.stem,
-                self.answer,
-                {**facts, "models": list(models), "planned": planned},
-            )
-            self._report.config.add_cleanup(self._socket.close)
+        name = journal.path.stem
+        started = self._report.started_at.isoformat()
+        facts = {"session": name, "pid": os.getpid(), "started": started, "models": [*models], "planned": planned}
+        try:
+            self._socket = ControlSocket(self._report.settings.output, name, self.answer, facts)
+        except OSError as error:
+            self._report.warnings.append(f"`agentbench sessions` cannot operate this session: {error}")
+            return
+        self._report.config.add_cleanup(self._socket.close)
 
     def close(self) -> None:
         """Answer nobody any more."""
@@ -130,9 +129,11 @@ class SessionControl:
         return answer
 
     def _note(self, change: Mapping[str, Any]) -> None:
-        """Note a change in the journal and for the report."""
+        """Note a change in the journal and for the report. Its reason is also a warning, so that people read it."""
         entry = {"at": round(time.time(), 3), "uid": os.getuid(), **change}
         self.changes.append(entry)
+        if "reason" in change:
+            self._report.warnings.append(f"agentbench sessions {change['do']}: {change['reason']}")
         if self._report.journal is not None:
             self._report.journal.change(entry)
 

@@ -31,8 +31,8 @@ _SETTINGS = (
 )
 _OUTCOMES = {0: "passed", 1: "failed", 2: "interrupted", 5: "empty"}
 _COPIED = (
-    *("nodeid", "case_id", "model_id", "repetition", "outcome", "final_score", "cost_usd", "duration_seconds"),
-    *("reused", "artifact"),
+    *("nodeid", "case_id", "model_id", "repetition", "outcome", "status", "final_score", "cost_usd"),
+    *("duration_seconds", "reused", "artifact"),
 )
 """Members that a record has from the run's row."""
 

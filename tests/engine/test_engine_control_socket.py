@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import select
 import socket
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from support.other_user import as_nobody, needs_root
 
+from pytest_agentbench.distributed import control_socket
 from pytest_agentbench.distributed.control_socket import FOLDER, ControlSocket, RequestRefused, ask_session
 from pytest_agentbench.reports.journal import Journal
 
@@ -97,6 +101,21 @@ def test_the_output_folder_may_have_a_long_path(tmp_path):
         control.close()
 
 
+def test_a_long_path_needs_no_descriptors(tmp_path, monkeypatch):
+    monkeypatch.setattr(control_socket, "_DESCRIPTORS", tmp_path / "missing")  # as on macOS
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/tmp")
+    output = tmp_path / ("long" * 40)
+    output.mkdir()
+    control = ControlSocket(output, NAME, lambda request: {"got": request}, {})
+    try:
+        assert json.loads((output / FOLDER / f"{NAME}.json").read_text())["socket"] == str(control.path)
+        assert stat.S_IMODE(control.path.parent.stat().st_mode) == 0o700
+        assert ask_session(output, NAME, {"a": 1}) == {"got": {"a": 1}}
+    finally:
+        control.close()
+    assert not control.path.parent.exists()
+
+
 @pytest.mark.parametrize("sent", [b"", b"no JSON\n", b"[1]\n", b"[" * 60_000 + b"\n", b"x" * 70_000], ids=range(5))
 def test_a_malformed_request_does_not_end_it(control, tmp_path, monkeypatch, sent):
     monkeypatch.chdir(tmp_path / FOLDER)  # an address has 107 bytes at most
@@ -104,8 +123,57 @@ def test_a_malformed_request_does_not_end_it(control, tmp_path, monkeypatch, sen
         connection.connect(SOCKET)
         connection.sendall(sent)
         connection.shutdown(socket.SHUT_WR)
-        assert connection.recv(100) == b""
+        reply = connection.recv(500)
+        assert reply == b"" or json.loads(reply)["error"]["kind"] == "bad_request"
     assert ask_session(tmp_path, NAME, {}) == {"got": {}}
+
+
+def test_the_answer_to_a_malformed_request_names_its_mistake(control, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path / FOLDER)
+    with connect() as connection:
+        connection.sendall(b"[1]\n")
+        error = json.loads(connection.recv(500))["error"]
+    assert error == {"kind": "bad_request", "message": "expected one line with a JSON object: found a list"}
+
+
+def connect() -> socket.socket:
+    """Return a connection to the socket in the current folder."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(SOCKET)
+    return connection
+
+
+def test_a_client_that_sends_byte_by_byte_is_cut_off_in_time(control, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path / FOLDER)
+    monkeypatch.setattr(control_socket, "_SECONDS", 0.1)
+    sent = 0
+    with connect() as connection, contextlib.suppress(ConnectionError):
+        while not select.select([connection], [], [], 0.01)[0] and sent < 1000:
+            sent += connection.send(b" ")
+    assert 0 < sent < 1000
+
+
+def test_many_clients_long_lines_and_dead_readers_do_not_end_it(tmp_path, monkeypatch):
+    big = "x" * 2**22  # more than the system buffers, so that it waits for a reader
+    control = ControlSocket(tmp_path, NAME, lambda request: {"got": big if "big" in request else request}, {})
+    monkeypatch.chdir(tmp_path / FOLDER)
+    monkeypatch.setattr(control_socket, "_SECONDS", 0.1)
+    with contextlib.ExitStack() as clients:
+        dead_reader = clients.enter_context(connect())
+        dead_reader.sendall(b'{"v": 1, "big": true}\n')
+        assert ask_session(tmp_path, NAME, {}) == {"got": {}}
+        with connect() as connection, contextlib.suppress(ConnectionError):
+            connection.sendall(b"x" * 2**22)
+        for _ in range(100):
+            clients.enter_context(connect())
+    until = time.monotonic() + 10
+    while time.monotonic() < until:  # the first clients are still counted for a moment
+        with contextlib.suppress(ConnectionError):
+            assert ask_session(tmp_path, NAME, {}) == {"got": {}}
+            break
+    else:
+        raise AssertionError("it does not answer any more")
+    control.close()
 
 
 def test_an_error_is_an_answer(tmp_path):

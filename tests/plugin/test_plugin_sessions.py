@@ -184,8 +184,11 @@ def pytest_runtest_setup(item):
     bench.case("paris")
     (bench.path / "outputs" / FOLDER).mkdir(parents=True, mode=0o755)
     (bench.path / "outputs" / FOLDER).chmod(0o755)
-    assert bench.run().exit == 0
-    assert (bench.path / "seen.txt").read_text() == "[]"
+    finished = bench.run()
+    assert (finished.exit, (bench.path / "seen.txt").read_text()) == (0, "[]")
+    [warning] = finished.report["session"]["warnings"]
+    assert warning.startswith("`agentbench sessions` cannot operate this session: ")
+    assert "others may open it; remove it" in warning
 
 
 @pytest.mark.slow
@@ -203,11 +206,15 @@ def test_a_paused_session_starts_no_run_until_it_is_resumed(bench, operate, work
         operate.wait(lambda state: not state["in_flight"] and state["paused"])
         assert len(began.read_text().splitlines()) == 2
         assert "paused: starts no more runs" in operate("show")[1]
-        assert operate("resume")[0] == 0
+        assert operate("resume", "--json") == (0, "{}\n")
         process.wait(timeout=60)
     report = read_report(bench)
     assert (report["totals"]["passed"], process.returncode) == (6, 0)
-    assert "the session was paused by the user (agentbench sessions pause)" in report["session"]["warnings"]
+    assert report["session"]["warnings"] == [
+        "the session was paused by the user (agentbench sessions pause)",
+        "agentbench sessions pause: a look",
+        "the session was resumed by the user (agentbench sessions resume)",
+    ]
 
 
 @pytest.mark.slow
@@ -229,16 +236,22 @@ def test_a_paused_session_that_is_drained_ends(bench, operate):
 def test_all_runs_in_flight_are_cancelled_and_made_by_the_next_session(bench, operate):
     bench.agent(WAITING)
     bench.questions(2)
-    with session(bench, "--agentbench-concurrency=2") as process:
+    with session(bench, "--agentbench-concurrency=2", "--agentbench-json-lines=lines.jsonl") as process:
         operate.wait(lambda state: len(state["in_flight"]) == 2)
         code, text = operate("cancel", "--all", "--reason", "a wrong key")
         assert (code, text.count("is being cancelled")) == (0, 2)
         process.wait(timeout=60)
     report = read_report(bench)
     assert (report["totals"]["skipped"], process.returncode) == (2, 1)
+    assert [(row["status"], row["final_score"]) for row in report["runs"]] == [("cancelled", None)] * 2
+    records = map(json.loads, (bench.path / "lines.jsonl").read_text().splitlines())
+    assert [record["status"] for record in records if record["event"] == "run"] == ["cancelled"] * 2
+    assert "agentbench sessions cancel: a wrong key" in report["session"]["warnings"]
     [change] = report["session"]["changes"]
     assert (change["do"], len(change["runs"]), change["reason"]) == ("cancel", 2, "a wrong key")
     assert change["uid"] == os.getuid()
+    bench.write("go", "")
+    assert bench.run("--agentbench-metric=contains_answer").exit == 0
     assert operate("cancel")[0] == 2  # neither a run nor --all
     assert operate("cancel", "--all")[0] == 3  # no session runs
 
