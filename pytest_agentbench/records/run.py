@@ -12,10 +12,14 @@ from pytest_agentbench.records.case import Role
 
 
 class Event(Record):
-    """Base of trace events: `sequence` from 0, `at` in seconds since the run began."""
+    """Base of trace events: `sequence` from 0, `at` in seconds since the run began.
+
+    `turn` counts the turns of a conversation from 1. It is None in a run of one turn, and outside of the turns.
+    """
 
     sequence: int
     at: float
+    turn: int | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class MessageEvent(Event):

@@ -54,10 +54,11 @@ class Recorder:
     """Collects one run's trace, usage, request and provider facts. Safe to use from any thread.
 
     `request` and `provider` are plain dicts that a runner fills with the request's settings and the provider's facts.
-    `warnings` are for readers of the session's figures.
+    `warnings` are for readers of the session's figures. `turn` is the turn of the conversation that new events belong
+    to, from 1, or None.
     """
 
-    __slots__ = ("_began", "_events", "_lock", "_usage", "provider", "request", "warnings")
+    __slots__ = ("_began", "_events", "_lock", "_usage", "provider", "request", "turn", "warnings")
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
@@ -67,6 +68,7 @@ class Recorder:
         self.request: dict[str, Any] = {}
         self.provider: dict[str, Any] = {}
         self.warnings: list[str] = []
+        self.turn: int | None = None
 
     @property
     def events(self) -> tuple[TraceEvent, ...]:
@@ -138,7 +140,7 @@ class Recorder:
         at = time.perf_counter() - self._began
         with self._lock:
             # Numbered under the lock: two threads of an agent must not share a number
-            self._events.append(event(sequence=len(self._events), at=at, **fields))
+            self._events.append(event(sequence=len(self._events), at=at, turn=self.turn, **fields))
 
 
 def clean(value: Any, levels: int = MAX_LEVELS) -> Any:
