@@ -9,7 +9,7 @@ import types
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -36,6 +36,9 @@ from pytest_agentbench.sources.discovery import (
 )
 from pytest_agentbench.terminal_text import visible, visible_line
 
+if TYPE_CHECKING:
+    from pytest_agentbench.collection.phases import Phases
+
 STRICT = pytest.StashKey[bool]()
 MARKED = pytest.StashKey[bool]()
 """Set if a hand-written test names a case."""
@@ -45,6 +48,8 @@ PLAN_PARAM = "_agentbench_plan"
 SHOWN = pytest.StashKey[tuple[RunArtifact | None, Evaluation | None]]()
 """Run and verdict without secrets, until the item is over."""
 OUTPUT = pytest.StashKey[Path]()
+_MANY = 30
+"""Items from which on leaving out guards saves more than the import of `phases` takes."""
 MARKS = pytest.StashKey[dict[str, Any]]()
 ACTIVE_MARKS = frozenset(
     {
@@ -87,6 +92,24 @@ class CaseItem(pytest.Function, _TextId):
     line = 1
     file: CaseFile
 
+    @property
+    def ihook(self) -> Any:
+        """Return the hooks that pytest calls for the item."""
+        if self.file.phases is not None:
+            return self.file.phases
+        hooks, ahead = super().ihook, self.config.stash.get(AHEAD, None)
+        if ahead is None or len(self.session.items) < _MANY:  # items are still collected, or it saves nothing
+            return hooks
+        from pytest_agentbench.collection.phases import Phases
+
+        self.file.phases = Phases(self.config, hooks, ahead)
+        return self.file.phases
+
+    @property
+    def place(self) -> tuple[Any, Any]:
+        """Return the file and the parameters of fixtures: items of one place have the same values of fixtures."""
+        return self.parent, self.stash[JOB].plan.parameters
+
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the place, with a title that does not end in the node id: -v would turn its dots into slashes."""
         return self.path, self.line - 1, f"{self.path.name}: {self.name}"
@@ -104,13 +127,12 @@ class CaseItem(pytest.Function, _TextId):
         """Resolve fixtures, then take the run, which has usually ended by now."""
         __tracebackhide__ = True
         ahead = self.config.stash.get(AHEAD, None)
-        place = self.parent, self.stash[JOB].plan.parameters
-        given = ahead.fixtures.get(place) if ahead is not None else None
+        given = ahead.fixtures.get(self.place) if ahead is not None else None
         if given is not None:
             self.funcargs.update(given)
         super().setup()
         if given is None and ahead is not None:
-            ahead.fixtures[place] = {name: self.funcargs[name] for name in RUN_FIXTURES if name in self.funcargs}
+            ahead.fixtures[self.place] = {name: self.funcargs[name] for name in RUN_FIXTURES if name in self.funcargs}
         if not self.config.getoption("setuponly", False):  # --setup-plan and --setup-only pay for nothing
             fetch_result(self, self.funcargs.get(RUNNER_FIXTURE), self.funcargs.get(SERVERS_FIXTURE))
 
@@ -263,6 +285,7 @@ class CaseFile(pytest.Module):
     """
 
     source: CaseSource
+    phases: Phases | None = None
 
     def __init__(self, **kw: Any) -> None:
         super().__init__(**kw)

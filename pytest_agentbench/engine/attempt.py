@@ -42,8 +42,9 @@ class RunPlan:
 class Attempt:
     """A job under way.
 
-    `values` are the values of the item's fixtures. `result` gets the run and verdict that are stored or made.
-    `run_plan` is set before the run is looked up or made. One task of the engine's loop owns an attempt.
+    `values` are the values of the item's fixtures. `result` gets the run and verdict that are stored or made. `plan`
+    has the settings that all jobs of the model share. `run_plan` is set before the run is looked up or made. One task
+    of the engine's loop owns an attempt.
     """
 
     services: Services
@@ -51,12 +52,12 @@ class Attempt:
     case: Case
     values: FixtureValues
     result: Result
+    plan: Plan = field(init=False)
     run_plan: RunPlan = field(init=False)
+    _graders: tuple[Grader, ...] | None = None
 
-    @property
-    def plan(self) -> Plan:
-        """Return the settings that all jobs of the model share."""
-        return self.job.plan
+    def __post_init__(self) -> None:
+        self.plan = self.job.plan
 
     @property
     def tape(self) -> Tape | None:
@@ -66,9 +67,13 @@ class Attempt:
     @property
     def graders(self) -> tuple[Grader, ...]:
         """Return the graders of the case. Raises ConfigError for a grader that cannot be imported."""
-        return graders_of(self.case, self.services.registry.graders)
+        if self._graders is None:
+            self._graders = graders_of(self.case, self.services.registry.graders)
+        return self._graders
 
     @property
     def live_graders(self) -> tuple[Grader, ...]:
         """Return the graders of the case that grade in the run's sandbox."""
+        if not self.graders:  # of most cases: this is asked five times a run
+            return ()
         return tuple(grader for grader in self.graders if grader.wants_sandbox)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,9 @@ class RunAhead:
         self.shared: list[Any] = []
         self.fixtures: dict[Any, dict[str, Any]] = {}
         """Live values of RUN_FIXTURES by file and fixtures' parameters: items use them instead of pytest's set-up."""
+        self.last = {item for item, after in pairwise(session.items) if after.parent is not item.parent}
+        self.last.update(session.items[-1:])
+        """Items with which fixtures of a file end, as far as the order of the session says."""
         self.values: dict[tuple[int, int], FixtureValues] = {}
         self.culprits: dict[pytest.Item, str] = {}
         self.operate: Callable[[dict[str, Any]], dict[str, Any]] = lambda request: {}

@@ -153,6 +153,10 @@ class LookAhead:
                 self.watch.look()
             tick()
 
+    def has_ended(self, job: Job) -> bool:
+        """Return whether the job's result is there to be fetched."""
+        return job in self.done
+
     def drain(self, reason: str) -> None:
         """Start no further run. Runs in flight end, and their results can still be taken."""
         self.drained = self.drained or reason

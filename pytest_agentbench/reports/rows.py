@@ -73,7 +73,7 @@ def run_row(
     id's file. `judged` contains verdicts of models, see `engine.judged_by`. `end_reason` replaces the artifact's if
     there is no artifact. `redact` removes secrets from the texts of agents, tools and case files, before these are cut.
     """
-    thresholds = case.thresholds
+    thresholds, roles = case.thresholds, _list_roles(artifact)
     metrics: list[tuple[str, MetricResult]] = []
     checks: Sequence[CheckResult] = ()
     text = None if message is None else sendable(redact(message), MESSAGE_LIMIT)
@@ -106,11 +106,11 @@ def run_row(
         **row_sections(case, evaluation),
         "final_score": evaluation and finite(evaluation.final_score),
         "usage": artifact and _token_counts(artifact.usage),
-        **_roles(artifact),
+        **_describe_roles(roles),
         "cost_usd": {
             "run": artifact and _known_cost(artifact.usage),
             "judge": _judge_cost(artifact, evaluation),
-            **{role: _known_cost(use.usage) for role, use in _list_roles(artifact)},
+            **{role: _known_cost(use.usage) for role, use in roles},
         },
         **_at_least(artifact, evaluation),
         "duration_seconds": finite(duration_seconds),
@@ -153,25 +153,25 @@ def _skills(case: Case, artifact: RunArtifact | None) -> dict[str, Any]:
 
 def _list_roles(artifact: RunArtifact | None) -> list[tuple[str, RoleUse]]:
     """Return the further models of a run by role, sorted."""
-    if artifact is None:
+    if artifact is None or not artifact.roles:
         return []
     return sorted(artifact.roles.items())
 
 
-def _roles(artifact: RunArtifact | None) -> dict[str, Any]:
+def _describe_roles(roles: Sequence[tuple[str, RoleUse]]) -> dict[str, Any]:
     """Return model and tokens of each role of a run; {} for most runs, which have none."""
-    roles = {
+    if not roles:
+        return {}
+    described = {
         role: {
             "model_id": sendable(use.model_id),
             "input_tokens": _plausible(use.usage.input_tokens),
             "output_tokens": _plausible(use.usage.output_tokens),
             "total_tokens": _plausible(use.usage.total_tokens),
         }
-        for role, use in _list_roles(artifact)
+        for role, use in roles
     }
-    if roles:
-        return {"roles": roles}
-    return {}
+    return {"roles": described}
 
 
 def _row_detail(artifact: RunArtifact | None) -> dict[str, Any]:

@@ -163,6 +163,29 @@ def around():
     assert [word in (bench.path / "log.txt").read_text() for word in ("made", "ended")] == [True, True]
 
 
+def test_most_items_are_not_guarded(bench):
+    """Streams are put in place only for items that wait, and at both ends of a file."""
+    more = """
+def pytest_configure(config):
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    resume, seen = capture.resume_global_capture, []
+
+    def count():
+        seen.append(1)
+        resume()
+
+    def tell():
+        with open("resumed.txt", "w") as file:
+            file.write(str(len(seen)))
+
+    capture.resume_global_capture = count
+    config.add_cleanup(tell)
+"""
+    dataset(bench, more=more)
+    bench.run()
+    assert int((bench.path / "resumed.txt").read_text()) < 3 * COUNT / 2
+
+
 GUARDS = ["capture", "logging", "unraisableexception", "threadexception"]
 
 

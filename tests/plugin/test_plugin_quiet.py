@@ -76,7 +76,7 @@ def test_the_plugin_is_imported_without_its_rooms(bench):
         "plugin",
         "reports",
     ]
-    names += ["reports.failure_lists", "session", "terminal_text"]
+    names += ["reports.failure_lists", "reports.named_files", "session", "terminal_text"]
     assert loaded.strip() == str(["pytest_agentbench", *(f"pytest_agentbench.{name}" for name in names)])
 
 
