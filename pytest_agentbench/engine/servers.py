@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from functools import cache, lru_cache, partial
+from contextlib import suppress
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
-from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.bounded.digests import digest_file
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.profiles import RunProfile, pinning_problem
 from pytest_agentbench.config.roots import ConfigRoot
@@ -180,24 +181,11 @@ def _files(root: str, server: McpServer) -> dict[str, str]:
         program = os.path.join(server.cwd or "", server.command)
         if program.startswith(f"{root}/"):
             paths.append(program)
-    return {_below(root, path): digest for path in paths if (digest := _digest(path)) is not None}
-
-
-def _digest(path: str) -> str | None:
-    """Return the SHA-256 of a file; None for an unreadable or too large file."""
-    try:
-        status = os.stat(path)
-        # The cache is asked by time and size: 10,000 items with one server read its program once
-        if status.st_size > _MAX_HASHED_BYTES:
-            return None
-        return _content(path, status.st_mtime_ns, status.st_size)
-    except OSError:
-        return None
-
-
-@lru_cache(maxsize=1024)
-def _content(path: str, mtime_ns: int, size: int) -> str:
-    return _sha256(read_file(path, _MAX_HASHED_BYTES))
+    digests = {}
+    for path in paths:
+        with suppress(OSError):  # it is unreadable or too large: its content is not compared
+            digests[_below(root, path)] = digest_file(path, _MAX_HASHED_BYTES)
+    return digests
 
 
 def _sha256(content: bytes) -> str:

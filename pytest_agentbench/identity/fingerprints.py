@@ -16,7 +16,7 @@ from pytest_agentbench.records.base import CasePart, Record
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
-    from pytest_agentbench.records.case import Case, McpServer, Message, MetricSpec, Model
+    from pytest_agentbench.records.case import Case, McpServer, Message, MetricSpec, Model, Rubric
 
 R = TypeVar("R", bound=Record)
 
@@ -328,6 +328,13 @@ class VerdictInputs:
 _LAST = {"run", "schema_version", "title"}
 
 
+def _describe_rubric(rubric: Rubric | None) -> Any:
+    """Return the rubric, and that judges score each of its criteria: verdicts from before they did are not reused."""
+    if rubric is None or not rubric.criterion_names:
+        return plain(rubric)
+    return {**plain(rubric), "scores": "each criterion"}
+
+
 def evaluation_input(
     run_fingerprint: str,
     case: Case,
@@ -349,7 +356,7 @@ def evaluation_input(
         profile=profile_fingerprint,
         checks=[_record(check) for check in case.checks],
         expectations=_record(case.expectations),
-        rubric=plain(case.rubric),
+        rubric=_describe_rubric(case.rubric),
         metrics=[_record(metric) for metric in case.metrics],
         # A single text stands for itself, so that its fingerprint does not depend on the record of several answers.
         reference=case.reference if case.golds is None else _record(case.golds),

@@ -213,7 +213,7 @@ def test_fingerprints_of_whole_documents_stay_equal():
     assert run_key() == "61bec2ed6c9462ce410308df5211fd2984c1325a75a7a64723529961b528e590"
     assert (
         evaluation_key(WHOLE, run=run, judges=(model,))
-        == "e778bdb15ea9e8b3d2bc33c1956eba8dee18b444f0dda596374382b584b56948"
+        == "9e4cc74afac523707846cdd3411a11e95eba6a39f4d2fcfd085f4f589922dca5"
     )
     assert evaluation_key() == "49a8b28df2e463419b87eefea4217a9f027040f5bed5296cad64515826decbae"
 
@@ -229,6 +229,13 @@ def test_an_edited_rubric_changes_the_evaluation_only():
     edited = CASE.model_copy(update={"rubric": Rubric(scoring_instructions="Be kind.")})
     assert run_key(edited) == run_key()
     assert evaluation_key(edited) != evaluation_key()
+
+
+def test_verdicts_from_before_judges_scored_each_criterion_are_not_reused():
+    rubric = Rubric(criteria=(Criterion(name="Clarity"),))
+    covered = evaluation_input("r", CASE.model_copy(update={"rubric": rubric}), "p" * 64)
+    assert covered["rubric"]["scores"] == "each criterion"
+    assert "scores" not in evaluation_input("r", CASE.model_copy(update={"rubric": Rubric()}), "p" * 64)["rubric"]
 
 
 @pytest.mark.parametrize(
