@@ -17,8 +17,8 @@ collecting ending errors extensions fixtures hookspecs options plugin session te
 bounded: files folders locks patterns writing
 checks: base combined run texts
 collection: arms items planning preconditions reporting roots start store_plugins variants walk
-config: base case_context case_file documents folders functions grants profiles pytest_files request_fields root_search
-config: pattern_doubts roots sections session_roots short_forms variant_files
+config: base case_context case_file case_messages check_list documents folders functions grants profiles pytest_files
+config: pattern_doubts request_fields root_search roots sections session_roots short_forms variant_files
 distributed: control_socket session_control
 engine: agent_code agent_values attempt budget case_rules cassettes driver evaluation execution grading identities
 engine: job lookahead run_plan running services user_code

@@ -388,10 +388,18 @@ async def run_checks(
 async def _run(
     check: Check, context: CheckContext, policy: SecurityPolicy, kinds: Mapping[str, CheckKind]
 ) -> CheckResult:
-    async def decide(spec: Any) -> Verdict:
-        return await _decide(check.with_spec(spec), context._replace(decide=decide), policy, kinds)
+    async def decide_in(seen: CheckContext) -> Verdict:
+        async def decide(spec: Any) -> Verdict:
+            return await _decide(check.with_spec(spec), seen._replace(decide=decide), policy, kinds)
 
-    check_verdict = await _decide(check, context._replace(decide=decide), policy, kinds)
+        return await _decide(check, seen._replace(decide=decide), policy, kinds)
+
+    if check.turn is None:
+        check_verdict = await decide_in(context)
+    else:
+        from pytest_agentbench.checks.turns import decide_turn
+
+        check_verdict = await decide_turn(check.turn, context, decide_in)
     try:
         return _result(check, check_verdict)
     except ValidationError as error:  # the verdict of a plugin's check has other types than a Verdict has

@@ -1,8 +1,8 @@
 """`test.yaml`: one evaluation scenario, with its hidden files and its verifiers."""
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -12,6 +12,8 @@ from pydantic import (
     StrictBool,
     Tag,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     field_validator,
     model_validator,
 )
@@ -21,19 +23,23 @@ from pytest_agentbench.config.base import (
     LocalFile,
     LocalFolder,
     Problems,
-    Scope,
     complain,
     find_duplicates,
     find_unregistered,
     known_of,
     require_folder,
-    resolve_file,
     resolve_path,
     scope_of,
-    suggest,
     validate_together,
 )
 from pytest_agentbench.config.case_context import CaseContext
+from pytest_agentbench.config.case_messages import MessageSpec, Turns, find_inline_call_problems
+from pytest_agentbench.config.check_list import (
+    find_check_turns,
+    find_expectation_turns,
+    list_check_problems,
+    place_problems,
+)
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.sections import (
     RUN_SETTINGS,
@@ -50,17 +56,14 @@ from pytest_agentbench.records.base import Later, Record, Seconds, Slug, Tags, T
 from pytest_agentbench.records.case import (
     Expectations,
     Expected,
-    GivenCall,
     InsidePath,
-    Message,
     MetricSpec,
     PytestTests,
-    Role,
     RunnerSpec,
     SandboxSettings,
     Thresholds,
 )
-from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check, CustomCheck, Declarative, MetricAtLeast
+from pytest_agentbench.records.check_specs import Check
 
 if TYPE_CHECKING:
     import pytest_agentbench.records.conversations
@@ -181,100 +184,6 @@ def verify_problems(verify: Verify | None, taken: Collection[str]) -> list[tuple
     return problems
 
 
-class MessageSource(Record):
-    """A file that holds the text, one message, or a list of messages."""
-
-    path: LocalFile
-    """Relative to test.yaml."""
-    format: Literal["yaml", "json", "text"] | None = None
-    """Default: by the file's extension; anything but .yaml, .yml and .json is text."""
-
-
-class MessageSpec(Record):
-    """One chat message, inline or from a file."""
-
-    role: Role
-    """The author of the message."""
-    content: str | None = None
-    """The text."""
-    source: Later[MessageSource] | None = None
-    """The place of the text, if it is not here."""
-    name: str | None = None
-    """Name of the speaker."""
-    tool_calls: tuple[Later[GivenCall], ...] = ()
-    """Tools that an assistant message calls; messages of role tool give their results."""
-    tool_call_id: Text | None = None
-    """The call of which a message of role tool is the result."""
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if self.content is not None and self.source is not None:
-            raise ValueError("a message cannot define both 'content' and 'source'")
-        if self.content is None and self.source is None and not self.tool_calls:
-            raise ValueError("a message requires either inline 'content' or a 'source'")
-        return self
-
-
-def find_call_problems(messages: Sequence[MessageSpec | Message]) -> list[tuple[Loc, str]]:
-    """Return the problems that every endpoint refuses: results without a call, calls without a result, repeated ids."""
-    found: list[tuple[Loc, str]] = []
-    calls: dict[str, Loc] = {}
-    answered: set[str] = set()
-    for index, message in enumerate(messages):
-        if message.tool_calls and message.role != "assistant":
-            text = f"found in a message of role {message.role!r}, expected role 'assistant', which calls tools"
-            found.append(((index, "tool_calls"), text))
-        for nth, call in enumerate(message.tool_calls):
-            place: Loc = (index, "tool_calls", nth, "id")
-            if call.id in calls:
-                found.append((place, f"Duplicate id {call.id!r}; each must be unique in the conversation"))
-            calls.setdefault(call.id, place)
-        found += (((index, *at), text) for at, text in _find_result_problems(message, calls, answered))
-    unanswered = (
-        (place, f"found no result of the call {name!r}; add a message with role 'tool' and tool_call_id {name!r}")
-        for name, place in calls.items()
-        if name not in answered
-    )
-    return [*found, *unanswered]
-
-
-def _find_result_problems(
-    message: MessageSpec | Message, calls: Collection[str], answered: set[str]
-) -> Iterator[tuple[Loc, str]]:
-    """Yield the problems of a message as the result of a call. Add its call to `answered`."""
-    call_id = message.tool_call_id
-    if message.role != "tool":
-        if call_id is not None:
-            yield ("tool_call_id",), f"found in a message of role {message.role!r}, expected role 'tool'"
-        return
-    if call_id is None:
-        yield (
-            (),
-            "a message of role 'tool' needs a 'tool_call_id': the id in 'tool_calls' of an assistant message before",
-        )
-    elif call_id not in calls:
-        yield ("tool_call_id",), f"no message before calls a tool with the id {call_id!r}{suggest(call_id, calls)}"
-    elif call_id in answered:
-        yield ("tool_call_id",), f"Duplicate result of the call {call_id!r}; remove one of them"
-    answered.add(call_id or "")
-
-
-def _inline_call_problems(messages: tuple[MessageSpec, ...], _: ValidationInfo) -> list[tuple[Loc, str]]:
-    # Messages of files are checked together with the others once the files are read.
-    if any(message.source is not None for message in messages):
-        return []
-    return find_call_problems(messages)
-
-
-class TurnSpec(MessageSpec):
-    """One user message of a conversation, for runners that hold one."""
-
-    role: Literal["user"]
-    """Always user."""
-    max_seconds: Seconds | None = None
-    """Time for the agent's answer to this turn; default: the conversation's turn_timeout_seconds."""
-
-
 def _check_runner(runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
     scope = scope_of(info)
     complaints = find_unregistered([(("type",), runner.type)], known_of(info).runners, "runner")
@@ -383,23 +292,45 @@ class CaseSandbox(Record):
 class CaseInput(Record):
     """Input of the agent."""
 
-    messages: Annotated[tuple[MessageSpec, ...], validate_together(_inline_call_problems)] = ()
+    messages: Annotated[tuple[MessageSpec, ...], validate_together(find_inline_call_problems)] = ()
     """The messages sent to the model, in order; with turns, the context that comes with the first."""
-    turns: tuple[Later[TurnSpec], ...] = ()
+    turns: Turns = ()
     """User messages sent one after the other in one session, to runners that hold one."""
     attachments: tuple[LocalFile, ...] = ()
     """Files shown to the agent just before its first user message; relative to test.yaml."""
     context: CaseContext = Field(default_factory=dict)
     """Settings of runners: `llm_probe: {tools: [...]}`, or a section of another runner."""
 
+    @property
+    def turn_count(self) -> int | None:
+        """Return the number of turns, or None if files hold some of them, which are read later."""
+        if any(turn.source is not None for turn in self.turns):
+            return None
+        return len(self.turns)
 
-def _check_list_problems(checks: tuple[Check, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
-    problems = find_duplicates(checks, "check_id")
-    scope = scope_of(info)
-    if scope is not None:
-        for index, check in enumerate(checks):
-            problems += [((index, *loc), message) for loc, message in _check_problems(check, scope)]
+
+def _case_check_problems(checks: tuple[Check, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
+    problems = list_check_problems(checks, info)
+    case_input: CaseInput | None = info.data.get("input")
+    if case_input is None:
+        return problems
+    ids_of_turns = {check.check_id for turn in case_input.turns for check in turn.checks}
+    problems += (
+        ((index, "check_id"), f"Duplicate check_id {check.check_id!r}, which a turn has; each must be unique")
+        for index, check in enumerate(checks)
+        if check.check_id in ids_of_turns
+    )
+    if case_input.turn_count is not None:
+        problems += find_check_turns(checks, case_input.turn_count)
     return problems
+
+
+def _check_expectation_turns(written: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Expectations:
+    expectations: Expectations = read(written)
+    case_input: CaseInput | None = info.data.get("input")
+    if case_input is not None and case_input.turn_count is not None:
+        complain(place_problems(written, find_expectation_turns(expectations, case_input.turn_count)))
+    return expectations
 
 
 def _metric_problems(metrics: tuple[MetricSpec, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
@@ -438,11 +369,13 @@ class TestCaseFile(CasesWithVariants, SectionedFile):
     """Limits of a run with several turns; they take precedence over the run profile's."""
     skill: Later["pytest_agentbench.records.skills.SkillTrigger"] | None = None
     """Whether the agent should use a skill for this case, for the skill's trigger rate."""
-    expectations: ExpectationsField = Field(default_factory=Expectations)
+    expectations: Annotated[ExpectationsField, WrapValidator(_check_expectation_turns)] = Field(
+        default_factory=Expectations
+    )
     """Statements in plain language that the judge weighs; or a list of hard ones."""
     rubric: RubricField | None = None
     """How the judge is to score; or the scoring instructions alone."""
-    deterministic_checks: Annotated[tuple[Later[Check], ...], validate_together(_check_list_problems)] = ()
+    deterministic_checks: Annotated[tuple[Later[Check], ...], validate_together(_case_check_problems)] = ()
     """Checks without a model; each that fails fails the case."""
     metrics: Metrics = ()
     """Registered metrics of the final output against the reference; below its threshold a metric fails the case."""
@@ -475,7 +408,10 @@ class TestCaseFile(CasesWithVariants, SectionedFile):
     @field_validator("verify")
     @classmethod
     def _check_unique_ids(cls, value: Verify | None, info: ValidationInfo) -> Verify | None:
-        complain(verify_problems(value, [check.check_id for check in info.data.get("deterministic_checks", ())]))
+        lists = [info.data.get("deterministic_checks", ())]
+        if (case_input := info.data.get("input")) is not None:
+            lists += [turn.checks for turn in case_input.turns]
+        complain(verify_problems(value, [check.check_id for checks in lists for check in checks]))
         return value
 
     @field_validator("input")
@@ -497,37 +433,3 @@ class TestCaseFile(CasesWithVariants, SectionedFile):
             message = "limits turns, and the case has none; leave it out, or write `input.turns`"
             raise Problems([(("conversation",), message)])
         return self
-
-
-def _check_problems(check: Check, scope: Scope) -> Iterator[tuple[Loc, str]]:
-    """Yield names that nobody registered, and paths that lead nowhere or out of the config root."""
-    if check.python_hook is not None:
-        if scope.guest is not None:
-            yield from _path_problem(
-                ("python_hook",), "a Python hook", scope, lambda what, _: scope.refuse_program(what)
-            )
-        if check.python_hook.path is not None:
-            yield from _path_problem(("python_hook", "path"), check.python_hook.path, scope, resolve_file)
-        return
-    for place, leaf in check.leaves:
-        yield from (((*place, *at), text) for at, text in _spec_problems(leaf.declarative, scope))
-
-
-def _spec_problems(spec: Declarative | None, scope: Scope) -> Iterator[tuple[Loc, str]]:
-    if isinstance(spec, CustomCheck):
-        known = scope.known.checks | BUILTIN_KINDS if scope.known.checks is not None else None
-        yield from find_unregistered([(("kind",), spec.kind)], known, "check kind")
-    elif isinstance(spec, MetricAtLeast):
-        yield from find_unregistered([(("name",), spec.name)], scope.known.metrics, "metric")
-    path_text = getattr(spec, "path", None)
-    if path_text is not None and ".." in path_text:
-        yield from _path_problem(("path",), path_text, scope, resolve_path)
-
-
-def _path_problem(
-    loc: Loc, text: str, scope: Scope, resolve: Callable[[str, Scope], object]
-) -> Iterator[tuple[Loc, str]]:
-    try:
-        resolve(text, scope)
-    except ValueError as error:
-        yield loc, str(error)

@@ -13,10 +13,22 @@ _BACKSPACE = "\b"
 
 
 def list_pattern_doubts(
-    path: Path, checks: Sequence[Check], context: Mapping[str, Any], context_at: Loc
+    path: Path,
+    checks: Sequence[Check],
+    context: Mapping[str, Any],
+    context_at: Loc,
+    check_places: Sequence[Loc] | None = None,
 ) -> list[tuple[str, str]]:
-    """Return a doubt for each pattern with a backspace, with its place and without. `context_at` is the context's."""
-    patterns = [*_list_of_checks(checks), *(((*context_at, *at), text) for at, text in _list_of_tools(context))]
+    """Return a doubt for each pattern with a backspace, with its place and without. `context_at` is the context's.
+
+    `check_places` are the places of the checks, by default the elements of `deterministic_checks`.
+    """
+    if check_places is None:
+        check_places = [("deterministic_checks", index) for index in range(len(checks))]
+    patterns = [
+        *_list_of_checks(checks, check_places),
+        *(((*context_at, *at), text) for at, text in _list_of_tools(context)),
+    ]
     doubts = [(at, _describe(text)) for at, text in patterns if isinstance(text, str) and _BACKSPACE in text]
     if not doubts:
         return []
@@ -25,11 +37,11 @@ def list_pattern_doubts(
     return locate_doubts(path, doubts)
 
 
-def _list_of_checks(checks: Sequence[Check]) -> Iterator[tuple[Loc, str]]:
-    for index, check in enumerate(checks):
+def _list_of_checks(checks: Sequence[Check], places: Sequence[Loc]) -> Iterator[tuple[Loc, Any]]:
+    for check, check_place in zip(checks, places, strict=False):  # a source may have added a check of its own
         for place, leaf in check.leaves:
             if isinstance(leaf.declarative, RegexMatch):
-                yield ("deterministic_checks", index, *place, "pattern"), leaf.declarative.pattern
+                yield (*check_place, *place, "pattern"), leaf.declarative.pattern
 
 
 def _list_of_tools(context: Mapping[str, Any]) -> Iterator[tuple[Loc, Any]]:

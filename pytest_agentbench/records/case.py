@@ -403,6 +403,8 @@ class Expectation(Record):
     """What should be so."""
     weight: Annotated[float, Field(strict=True, ge=0)] = 1.0
     """Its weight among others of its kind."""
+    turn: AtLeastOne | None = Field(None, exclude_if=lambda value: value is None)
+    """The turn of a conversation that it is about, from 1; default: the whole conversation."""
     metadata: dict[str, Any] = Field(default_factory=dict)
     """Anything you like; not used by the framework."""
 

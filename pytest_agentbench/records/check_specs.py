@@ -5,11 +5,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
     SerializeAsAny,
     StrictBool,
+    StrictInt,
     Tag,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -224,6 +226,20 @@ class PythonHook(Record):
         return self
 
 
+def _check_turn(value: Any) -> Any:
+    is_number = type(value) is int and (value >= 1 or value == -1)
+    if value is not None and not is_number and value not in ("any", "each"):
+        raise ValueError(f"found {value!r}, expected the number of a turn from 1, -1 for the last one, any or each")
+    return value
+
+
+TurnChoice = Annotated[
+    StrictInt | Literal["any", "each"],
+    BeforeValidator(_check_turn, json_schema_input_type=StrictInt | Literal["any", "each"]),
+]
+"""A turn of a conversation by its number from 1, -1 for the last turn, any turn or each turn."""
+
+
 class Check(Record):
     """One deterministic check of a case. `dimensions` is empty if the file uses the kind's default."""
 
@@ -237,6 +253,9 @@ class Check(Record):
     """The check: a kind and its fields."""
     python_hook: Later[PythonHook] | None = None
     """Python that checks, instead of a kind."""
+    turn: TurnChoice | None = Field(None, exclude_if=lambda value: value is None)
+    """The turn whose answer and calls it looks at: a number from 1, -1 for the last, any or each; default: the last
+    answer, and the calls of all turns."""
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

@@ -26,13 +26,10 @@ from pytest_agentbench.config.case_file import (
     CaseHook,
     CaseSandbox,
     CaseVerifier,
-    MessageSource,
-    MessageSpec,
     TestCaseFile,
-    TurnSpec,
-    find_call_problems,
     named_verifiers,
 )
+from pytest_agentbench.config.case_messages import MessageSource, MessageSpec, find_call_problems
 from pytest_agentbench.config.documents import (
     Loc,
     make_located_error,
@@ -91,7 +88,7 @@ def _make_case(path: Path, file: TestCaseFile, parts: AgentParts | None, root: C
         servers = {**parts.servers, **servers}
     root.require_servers(path, servers)
     messages = _messages(file.input.messages, scope)
-    if problems := find_call_problems(messages):
+    if problems := [*find_call_problems(messages), *_find_times(messages)]:
         # Messages about other files. Problems of its own messages were reported above.
         raise make_located_error(
             path, [(("input", "messages"), f"{text} (in message {at[0]})") for at, text in problems]
@@ -103,7 +100,6 @@ def _make_case(path: Path, file: TestCaseFile, parts: AgentParts | None, root: C
         tags=file.tags,
         runner=file.runner,
         messages=messages,
-        turns=_turns(file.input.turns, scope),
         conversation=file.conversation,
         attachments=tuple(make_attachment(name, scope) for name in file.input.attachments),
         context=file.input.context,
@@ -128,6 +124,10 @@ def _make_case(path: Path, file: TestCaseFile, parts: AgentParts | None, root: C
         skills=parts.skills if parts else (),
         parts={section.name: part for section, part in file.sections()},
     )
+    if file.input.turns:
+        from pytest_agentbench.sources.case_turns import add_turns
+
+        case = add_turns(case, file, lambda spec: _messages((spec,), scope))
     if case.skill is None:
         return case
     from pytest_agentbench.sources.triggers import add_trigger_check
@@ -205,6 +205,12 @@ def named_tools(context: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tool for tool in probe.get("tools") or () if isinstance(tool, str)))
 
 
+def _find_times(messages: tuple[Message, ...]) -> Iterator[tuple[Loc, str]]:
+    for index, message in enumerate(messages):
+        if message.max_seconds is not None:
+            yield (index,), "found max_seconds, which only turns have; leave it out"
+
+
 def _messages(specs: tuple[MessageSpec, ...], scope: Scope) -> tuple[Message, ...]:
     messages: list[Message] = []
     for spec in specs:
@@ -213,14 +219,6 @@ def _messages(specs: tuple[MessageSpec, ...], scope: Scope) -> tuple[Message, ..
         else:
             messages.append(_message(spec, spec.content or ""))
     return tuple(messages)
-
-
-def _turns(specs: tuple[TurnSpec, ...], scope: Scope) -> tuple[Message, ...]:
-    return tuple(
-        message if spec.max_seconds is None else message.model_copy(update={"max_seconds": spec.max_seconds})
-        for spec in specs
-        for message in _messages((spec,), scope)
-    )
 
 
 def _message(spec: MessageSpec, content: str) -> Message:
@@ -282,6 +280,7 @@ class OpenedCase(OpenedSource):
 
     own_ids = True
     part_doubts: tuple[str, ...] = ()
+    check_places: Sequence[Loc] | None = None
 
     def __init__(self, case: Case) -> None:
         super().__init__(case.path)
@@ -310,7 +309,7 @@ class OpenedCase(OpenedSource):
             from pytest_agentbench.config.field_doubts import list_runner_doubts
 
             yield from list_runner_doubts(self.path, case.runner)
-        yield from list_pattern_doubts(self.path, case.checks, case.context, ("input", "context"))
+        yield from list_pattern_doubts(self.path, case.checks, case.context, ("input", "context"), self.check_places)
 
     def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:
         """Return the error, which names the lines of the fields."""
@@ -333,6 +332,10 @@ class CaseFiles(CaseSource):
         file = load_in(path, TestCaseFile, scope)
         parts = _resolve_parts(path, file, scope)
         opened = OpenedCase(_make_case(path, file, parts, root, scope))
+        if file.input.turns:
+            from pytest_agentbench.sources.case_turns import locate_checks
+
+            opened.check_places = locate_checks(file)
         if file.variants:
             opened.declaring = file.read_by(root.origin(path))
         if parts is not None:

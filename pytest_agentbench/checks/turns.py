@@ -1,0 +1,46 @@
+"""Decide a check about one turn of a conversation, any turn or each turn."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
+
+from pytest_agentbench.checks.base import CheckContext, Verdict
+from pytest_agentbench.checks.combined import Part, join_all, join_any
+from pytest_agentbench.records.run_turns import RunTurn, limit_to_turn, split_turns
+
+DecideIn = Callable[[CheckContext], Awaitable[Verdict]]
+"""Returns the verdict of a check in a context, without raising."""
+
+
+async def decide_turn(turn: int | Literal["any", "each"], context: CheckContext, decide_in: DecideIn) -> Verdict:
+    """Return the verdict of a check about turns.
+
+    The check looks at the run as if the turn were all of it. `any` and `-1` mean turns of the case, so a turn that the
+    run did not reach fails `each` and `-1`.
+    """
+    if context.artifact.runner_type == "predictions":
+        return Verdict("error", "predictions contain only the last answer: the turns before it are unknown")
+    reached = {each.number: each for each in split_turns(context.artifact)}
+    count = len(context.case.turns) or max(reached, default=1)
+    numbers: Sequence[int]
+    if turn == "any":
+        numbers = [*reached] or [1]
+    elif turn == "each":
+        numbers = range(1, count + 1)
+    else:
+        numbers = [count if turn == -1 else turn]
+    verdicts = [await _decide_one(number, reached.get(number), context, decide_in) for number in numbers]
+    if len(verdicts) == 1:
+        return verdicts[0]
+    parts = [Part(verdict.message, verdict) for verdict in verdicts]
+    if turn == "any":
+        return join_any(parts, "turn")
+    return join_all(parts, "turn")
+
+
+async def _decide_one(number: int, turn: RunTurn | None, context: CheckContext, decide_in: DecideIn) -> Verdict:
+    if turn is None:
+        return Verdict("failed", f"turn {number} was not reached")
+    verdict = await decide_in(context._replace(artifact=limit_to_turn(context.artifact, turn)))
+    return verdict._replace(message=f"turn {number}: {verdict.message}")
