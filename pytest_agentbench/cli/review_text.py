@@ -96,7 +96,7 @@ def _render_measure(case: Case) -> Iterator[Line]:
 def _render_expectations(kind: str, expectations: tuple[Expectation, ...]) -> Iterator[Line]:
     for expectation in expectations:
         weight = "" if expectation.weight == 1 else f" (weight {expectation.weight:g})"
-        yield from render_text(f"{kind}: {expectation.text}{weight}")
+        yield from render_text(f"{kind}: {expectation.label}{weight}")
 
 
 def _render_rubric(rubric: Rubric) -> Iterator[Line]:

@@ -11,7 +11,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, read_file
-from pytest_agentbench.judging.verdicts import aggregate, numbered, parse_verdict, response_format
+from pytest_agentbench.judging.verdicts import (
+    aggregate,
+    have_turns,
+    name_turn,
+    numbered,
+    parse_verdict,
+    response_format,
+)
 from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, render_parts
 from pytest_agentbench.records.case import Attachment, Case, Message, Rubric
 from pytest_agentbench.records.evaluation import CheckResult, JudgeIteration, JudgeResult, JudgeVerdict
@@ -26,6 +33,7 @@ from pytest_agentbench.records.run import (
     TraceEvent,
     answers_with_files,
 )
+from pytest_agentbench.records.run_turns import find_unreached, split_turns
 from pytest_agentbench.store.documents import OUTPUT_TYPE
 
 if TYPE_CHECKING:
@@ -132,9 +140,13 @@ _FORM = """{"summary": "...", "dimensions": {"task": {"evidence": ["..."], "scor
 "overall": {"evidence": ["..."], "score": 0}%s%s}"""
 _FORM_EXPECTATIONS = ', "expectations": [{"kind": "hard", "index": 0, "evidence": "...", "met": 0}]'
 _FORM_CRITERIA = ', "criteria": [{"name": "...", "evidence": ["..."], "score": 0}]'
+_FORM_TURN_EXPECTATIONS = _FORM_EXPECTATIONS.replace('"evidence"', '"turn": null, "evidence"', 1)
 _EXPECTATIONS_RULE = """
 - `expectations` answers each listed expectation once, by its kind and index: `met` is 0 (not met) to 1 (fully met). \
 Hard ones are critical requirements; soft ones earn partial credit; weights count within the list."""
+_TURNS_RULE = """
+- `turn` repeats the turn that the list names for the expectation, null for the whole conversation. Judge an \
+expectation of a turn by what the agent did and said in this turn."""
 _CRITERIA_RULE = """
 - `criteria` scores each criterion of the rubric once, by its name."""
 
@@ -156,14 +168,23 @@ def judge_messages(
         evidence += _reasoning(artifact)
     parts = [*_target(case), *_measure(case, profile), *evidence, *_check_results(checks, artifact)]
     boundary = compute_boundary(parts)
-    has_expectations = bool(numbered(case.expectations))
-    has_criteria = bool(_criterion_names(case))
-    form = _FORM % (_FORM_EXPECTATIONS if has_expectations else "", _FORM_CRITERIA if has_criteria else "")
+    form, rules = _describe_reply(case)
     contract = f"{HOW_TO_READ}\n\n{_HOW_TO_REPLY}".replace("{boundary}", boundary).replace("{form}", form)
-    rules = (_EXPECTATIONS_RULE if has_expectations else "") + (_CRITERIA_RULE if has_criteria else "")
     system = f"{profile.system_prompt or _DEFAULT_SYSTEM_PROMPT}\n\n{contract}{rules}"
     user = render_parts([*parts, "\n# Your verdict\nReply with the JSON object now."], boundary)
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+
+def _describe_reply(case: Case) -> tuple[str, str]:
+    """Return the form of the reply, and the rules for its parts that not every case has."""
+    expectations, criteria, rules = "", "", ""
+    if have_turns(case.expectations):
+        expectations, rules = _FORM_TURN_EXPECTATIONS, _EXPECTATIONS_RULE + _TURNS_RULE
+    elif numbered(case.expectations):
+        expectations, rules = _FORM_EXPECTATIONS, _EXPECTATIONS_RULE
+    if _criterion_names(case):
+        criteria, rules = _FORM_CRITERIA, rules + _CRITERIA_RULE
+    return _FORM % (expectations, criteria), rules
 
 
 def _criterion_names(case: Case) -> tuple[str, ...]:
@@ -217,8 +238,10 @@ def _measure(case: Case, profile: EvaluationProfile) -> _Parts:
     expectations = numbered(case.expectations)
     if expectations:
         yield "\n## Expectations"
+        names_turns = have_turns(case.expectations)
         for kind, index, expectation in expectations:
-            yield f"- {kind} {index} (weight {expectation.weight:g}): {expectation.text}"
+            turn = f", {name_turn(expectation.turn)}" if names_turns else ""
+            yield f"- {kind} {index} (weight {expectation.weight:g}{turn}): {expectation.text}"
     if case.rubric is not None:
         yield from _rubric(case.rubric)
     if anchors := anchor_lines(profile):
@@ -265,6 +288,9 @@ def _on_our_scale(value: str, low: float, high: float) -> str:
 def _evidence(case: Case, artifact: RunArtifact) -> _Parts:
     calls = len(artifact.tool_calls)
     yield f"\n# Evidence\n\nThe run ended with status {artifact.status}; {calls} tool call{'' if calls == 1 else 's'}."
+    if case.turns and (unreached := find_unreached(artifact, len(case.turns))):
+        numbers = ", ".join(map(str, unreached))
+        yield f"Turns that the conversation did not reach, of {len(case.turns)}: {numbers}."
     if artifact.error is not None:
         yield Block("error of the run", clip_middle(without_identity(artifact.error.message, artifact), MAX_EVENT))
     yield "\n## Final output"
@@ -279,7 +305,9 @@ def _evidence(case: Case, artifact: RunArtifact) -> _Parts:
 def _activity(case: Case, artifact: RunArtifact) -> _Parts:
     shown_already = next((event for event in reversed(artifact.trace) if _is_final(event, artifact)), None)
     events = (event for event in _list_own_events(artifact.trace) if event is not shown_already)
-    blocks = [block for event in events if (block := _event_block(event, case)) is not None]
+    turns = split_turns(artifact) if case.turns else ()
+    numbers = {id(event): turn.number for turn in turns for event in turn.events}
+    blocks = [block for event in events if (block := _event_block(event, case, numbers.get(id(event)))) is not None]
     yield from _shorten("Activity, in order", blocks, "events")
 
 
@@ -315,21 +343,22 @@ def _is_final(event: TraceEvent, artifact: RunArtifact) -> bool:
     return isinstance(event, MessageEvent) and event.role == "assistant" and event.content == artifact.final_output
 
 
-def _event_block(event: TraceEvent, case: Case) -> Block | None:
-    """Return the agent's actions, their results, and its messages between them."""
+def _event_block(event: TraceEvent, case: Case, turn: int | None) -> Block | None:
+    """Return the agent's actions, their results, and its messages between them, with the number of their turn."""
+    prefix = "" if turn is None else f"turn {turn}: "
     if isinstance(event, ToolCallEvent):
         if event.arguments is None:
             arguments = event.raw
         else:
             arguments = json.dumps(event.arguments, ensure_ascii=False, default=str)
-        return Block("tool call", clip_middle(f"{event.name}\n{arguments or ''}", MAX_EVENT))
+        return Block(f"{prefix}tool call", clip_middle(f"{event.name}\n{arguments or ''}", MAX_EVENT))
     if isinstance(event, ToolResultEvent):
         label = "tool result, an error" if event.is_error else "tool result"
-        return Block(label, clip_middle(f"{event.name}\n{event.content}", MAX_EVENT))
+        return Block(f"{prefix}{label}", clip_middle(f"{event.name}\n{event.content}", MAX_EVENT))
     if not isinstance(event, MessageEvent) or not event.content.strip():
         return None
     if event.role == "assistant" or (event.role == "user" and case.turns):
-        return Block(f"{event.role} message", clip_middle(event.content, MAX_EVENT))
+        return Block(f"{prefix}{event.role} message", clip_middle(event.content, MAX_EVENT))
     return None
 
 
@@ -425,10 +454,11 @@ def assessment(
     """Judging by the case's rubric and expectations, six dimensions from 0 to 10. `texts` are as in judge_messages."""
     messages = redact(judge_messages(case, artifact, checks, profile, texts))
     criteria = redact([*_criterion_names(case)])  # as in the messages
+    unreached = find_unreached(artifact, len(case.turns)) if case.turns else ()
     return Assessment(
         messages=lambda iteration: messages,
         response_format=response_format(case.expectations, criteria),
-        parse=partial(parse_verdict, expectations=case.expectations, criteria=criteria),
+        parse=partial(parse_verdict, expectations=case.expectations, criteria=criteria, unreached=unreached),
         aggregate=partial(
             aggregate,
             method=profile.aggregation.method,

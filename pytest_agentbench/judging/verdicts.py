@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from operator import add
 from typing import Annotated, Any, Literal
@@ -99,7 +99,7 @@ def aggregate(
         failed_dimensions=tuple(name for name, score in dimensions.items() if score < bar),
         passed=overall >= bar,
         expectations=_weighted_mean([(expectation.weight, value) for _, expectation, value in met]),
-        unmet_hard=tuple(expectation.text for kind, expectation, value in met if kind == "hard" and value < 1),
+        unmet_hard=tuple(expectation.label for kind, expectation, value in met if kind == "hard" and value < 1),
         criteria=_combine_criteria(groups, partial(combine, method, bar=bar)),
         # A mean has no text, so the summary of the nearest verdict is taken.
         summary=min(verdicts, key=lambda verdict: abs(verdict.overall.score - overall)).summary,
@@ -128,6 +128,18 @@ def numbered(expectations: Expectations) -> list[tuple[Literal["hard", "soft"], 
         ("hard", index, expectation) for index, expectation in enumerate(expectations.hard_expectations)
     ]
     return hard + [("soft", index, expectation) for index, expectation in enumerate(expectations.soft_expectations)]
+
+
+def have_turns(expectations: Expectations) -> bool:
+    """Return whether any of the expectations is about one turn of a conversation."""
+    return any(expectation.turn is not None for _, _, expectation in numbered(expectations))
+
+
+def name_turn(turn: int | None) -> str:
+    """Return what an expectation is about: one turn, or all of them."""
+    if turn is None:
+        return "the whole conversation"
+    return f"turn {turn}"
 
 
 def total_usage(iterations: Sequence[JudgeIteration]) -> Usage:
@@ -195,9 +207,11 @@ def response_format(expectations: Expectations, criteria: Sequence[str] = ()) ->
         "overall": scored,
     }
     if numbered(expectations):
+        turn = {"turn": {"type": ["integer", "null"]}} if have_turns(expectations) else {}
         verdict = _object(
             kind={"type": "string", "enum": ["hard", "soft"]},
             index={"type": "integer"},
+            **turn,
             evidence={"type": "string"},
             met={"type": "number", "description": "0 (not met) to 1 (fully met)."},
         )
@@ -208,12 +222,15 @@ def response_format(expectations: Expectations, criteria: Sequence[str] = ()) ->
     return structured(_SCHEMA_NAME, parts)
 
 
-def parse_verdict(text: str, expectations: Expectations, criteria: Sequence[str] = ()) -> JudgeVerdict:
+def parse_verdict(
+    text: str, expectations: Expectations, criteria: Sequence[str] = (), unreached: Collection[int] = ()
+) -> JudgeVerdict:
     """Return the verdict in a judge's reply: a JSON object that `read_json` finds.
 
     Raises InvalidReply unless every score exists and is a real number in its range, the overall score fits the
     dimensions, and every expectation of the case has exactly one answer. Other keys are ignored. A criterion without a
     score is accepted, because criteria explain the verdict and do not decide it; an unknown one is a mistake.
+    Expectations of `unreached` turns are not met, whatever the judge answers.
     """
     reply = read_json(text, _Reply)
     answered: tuple[_Met, ...] = ()
@@ -229,9 +246,22 @@ def parse_verdict(text: str, expectations: Expectations, criteria: Sequence[str]
         summary=reply.summary,
         dimensions={name: Scored(**reply.dimensions[name].model_dump()) for name in DIMENSIONS},
         overall=Scored(**reply.overall.model_dump()),
-        expectations=tuple(ExpectationVerdict(**item.model_dump()) for item in answered),
+        expectations=tuple(_make_expectation_verdict(item, expectations, unreached) for item in answered),
         criteria={name: Scored(score=item.score, evidence=item.evidence) for name, item in scored.items()},
     )
+
+
+def _make_expectation_verdict(item: _Met, expectations: Expectations, unreached: Collection[int]) -> ExpectationVerdict:
+    turn = _find_turn(item, expectations)
+    if turn in unreached:
+        item = item.model_copy(update={"met": 0.0, "evidence": f"turn {turn} was not reached"})
+    return ExpectationVerdict(kind=item.kind, index=item.index, turn=turn, met=item.met, evidence=item.evidence)
+
+
+def _find_turn(item: _Met, expectations: Expectations) -> int | None:
+    """Return the turn of the answered expectation."""
+    turns = {(kind, index): expectation.turn for kind, index, expectation in numbered(expectations)}
+    return turns.get((item.kind, item.index))
 
 
 class _Score(ReplyPart):
@@ -242,6 +272,7 @@ class _Score(ReplyPart):
 class _Met(ReplyPart):
     kind: Literal["hard", "soft"]
     index: Annotated[int, Field(strict=True)]
+    turn: int | None = None
     met: Annotated[float, AsNumber, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
     evidence: str = ""
 
@@ -300,6 +331,9 @@ def _expectation_problems(answered: Iterable[_Met], expectations: Expectations) 
     numbers = {(kind, index) for kind, index, _ in numbered(expectations)}
     problems = [f"expectations: {kind} {index} is missing" for kind, index in sorted(numbers - counts.keys())]
     problems += [f"expectations: there is no {kind} {index}" for kind, index in sorted(counts.keys() - numbers)]
+    problems += [f"expectations: {kind} {i} is answered twice" for (kind, i), n in sorted(counts.items()) if n > 1]
     return problems + [
-        f"expectations: {kind} {i} is answered twice" for (kind, i), n in sorted(counts.items()) if n > 1
+        f"expectations: {item.kind} {item.index} is about {name_turn(turn)}, found turn {item.turn}"
+        for item in answered
+        if item.turn is not None and (turn := _find_turn(item, expectations)) != item.turn
     ]

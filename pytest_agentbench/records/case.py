@@ -408,6 +408,13 @@ class Expectation(Record):
     metadata: dict[str, Any] = Field(default_factory=dict)
     """Anything you like; not used by the framework."""
 
+    @property
+    def label(self) -> str:
+        """Return its text for people, after the turn that it is about."""
+        if self.turn is None:
+            return self.text
+        return f"turn {self.turn}: {self.text}"
+
 
 class Expectations(Record):
     """Expectations for the judge: hard ones are critical; soft ones earn partial credit."""

@@ -55,10 +55,14 @@ class Scored(Record):
 
 
 class ExpectationVerdict(Record):
-    """A score of one expectation, how far it is met, 0-1; `index` counts within its kind from 0."""
+    """A score of one expectation, how far it is met, 0-1; `index` counts within its kind from 0.
+
+    `turn` is the turn of the conversation that the expectation is about, None for the whole run.
+    """
 
     kind: Literal["hard", "soft"]
     index: int
+    turn: int | None = Field(default=None, exclude_if=lambda value: value is None)
     met: float
     evidence: str = ""
 

@@ -38,6 +38,17 @@ def split_turns(run: RunArtifact) -> tuple[RunTurn, ...]:
     return tuple(turns)
 
 
+def find_unreached(run: RunArtifact, count: int) -> tuple[int, ...]:
+    """Return the numbers of the turns that the run did not reach, of so many turns of its case.
+
+    A run that succeeded without a record of its turns, such as a prediction, reached all of them.
+    """
+    reached = {turn.number for turn in split_turns(run)}
+    if not reached and run.status == "success":
+        return ()
+    return tuple(number for number in range(1, count + 1) if number not in reached)
+
+
 def _group_events(trace: Sequence[TraceEvent]) -> dict[int, list[TraceEvent]]:
     """Return the events of each turn by its number."""
     groups: dict[int, list[TraceEvent]] = {}

@@ -238,7 +238,7 @@ def _describe_unmet(case: Case, judge: JudgeResult) -> str:
     for expectation_met in (met_of for verdict in verdicts for met_of in verdict.expectations if met_of.kind == "soft"):
         met.setdefault(expectation_met.index, []).append(expectation_met.met)
     soft = [
-        expectation.text
+        expectation.label
         for index, expectation in enumerate(case.expectations.soft_expectations)
         if (scores := met.get(index)) and mean_of(scores) < 0.5
     ]
