@@ -45,6 +45,7 @@ from pytest_agentbench.records.check_specs import (
     JsonSchema,
     MetricAtLeast,
     RegexMatch,
+    TurnChoice,
 )
 from pytest_agentbench.records.evaluation import CheckResult
 from pytest_agentbench.records.run import MessageEvent, RunArtifact, RunnerEvent, ToolCallEvent, answers_with_files
@@ -400,10 +401,11 @@ async def _run(
         from pytest_agentbench.checks.turns import decide_turn
 
         check_verdict = await decide_turn(check.turn, context, decide_in)
+    turn = len(context.case.turns) if check.turn == -1 else check.turn
     try:
-        return _result(check, check_verdict)
+        return _result(check, turn, check_verdict)
     except ValidationError as error:  # the verdict of a plugin's check has other types than a Verdict has
-        return _result(check, _make_error(error))
+        return _result(check, turn, _make_error(error))
 
 
 async def _decide(
@@ -429,10 +431,11 @@ def _make_error(error: BaseException) -> Verdict:
     return Verdict("error", f"{type(error).__name__}: {error}")
 
 
-def _result(check: Check, check_verdict: Verdict) -> CheckResult:
+def _result(check: Check, turn: TurnChoice | None, check_verdict: Verdict) -> CheckResult:
     return CheckResult(
         check_id=check.check_id,
         kind=check.kind,
+        turn=turn,
         dimensions=check.dimensions
         or tuple(dict.fromkeys(each for _, leaf in check.leaves for each in _default_dimensions(leaf))),
         outcome=check_verdict.outcome,

@@ -118,11 +118,15 @@ def _render_rubric(rubric: Rubric) -> Iterator[Line]:
 
 def render_steps(run: RunArtifact, title: str, is_shown: Callable[[MessageEvent], bool]) -> Iterator[Line]:
     """Yield the tool calls with their results, and the messages for which `is_shown` is true, below a title."""
-    events = [block for event in run.trace if (block := list(_render_event(event, is_shown)))]
+    events = [(event.turn, block) for event in run.trace if (block := list(_render_event(event, is_shown)))]
     if not events:
         return
     yield from render_title(title)
-    for block in events[:MAX_EVENTS]:
+    turn = None
+    for event_turn, block in events[:MAX_EVENTS]:
+        if event_turn not in (None, turn):
+            turn = event_turn
+            yield f"  turn {turn}", {"cyan": True}
         yield from block
     if len(events) > MAX_EVENTS:
         yield f"  [... {len(events) - MAX_EVENTS} more steps ...]", {"yellow": True}

@@ -94,7 +94,10 @@ def _render_row(row: Mapping[str, Any], output: Path) -> Iterator[Line]:
             yield from render_text(row[name])
     if artifact is not None:
         shown = (row.get("question"), artifact.final_output)
-        yield from render_steps(artifact, "Conversation", lambda event: event.content not in shown)
+        # The messages of turns are all shown: without them nobody could follow the conversation
+        yield from render_steps(
+            artifact, "Conversation", lambda event: event.turn is not None or event.content not in shown
+        )
         yield from render_changes(artifact)
     answer = row.get("answer") if artifact is None else artifact.final_output
     yield from render_title("Answer")

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, SerializeAsAny, StrictBool
 
 from pytest_agentbench.records.base import Dimension, HexId, Later, Record, RecordWithParts
+from pytest_agentbench.records.check_specs import TurnChoice
 from pytest_agentbench.records.run import Usage
 
 CheckOutcome = Literal["passed", "failed", "error", "skipped"]
@@ -12,10 +13,14 @@ Outcome = Literal["passed", "failed", "error", "skipped"]
 
 
 class CheckResult(Record):
-    """One deterministic check. `message` is a sentence; `expected` and `actual` are short texts."""
+    """One deterministic check. `message` is a sentence; `expected` and `actual` are short texts.
+
+    `turn` is the turn of a conversation that the check looked at, None for the whole run.
+    """
 
     check_id: str
     kind: str
+    turn: TurnChoice | None = Field(default=None, exclude_if=lambda value: value is None)
     dimensions: tuple[Dimension, ...] = ()
     outcome: CheckOutcome
     message: str

@@ -35,7 +35,7 @@ _EQUAL |= {"policy", "outcome", "status", "end_reason", "reused", "evaluation_re
 """Members that many rows of a session have in common."""
 _OWN = {"nodeid", "case_id", "parameters", "adapted", "tags", "fields", "thresholds", "metrics", "agreement", "judge"}
 _OWN |= {"skills", "skill", "run_on", "final_score", "usage", "cost_usd", "at_least", "duration_seconds", "streaming"}
-_OWN |= {"roles"}
+_OWN |= {"roles", "conversation"}
 """Members that figures are made of, and that differ from row to row."""
 _ON_DISK = object()
 _NO_MEMBERS: dict[str, Any] = {}

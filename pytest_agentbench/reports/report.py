@@ -23,6 +23,7 @@ from pytest_agentbench.statistics.estimates import (
     by_k,
     flakiness,
     mean,
+    nearest_rank,
     over_cases,
     pair,
     pass_hat_k,
@@ -394,12 +395,10 @@ def _spread_durations(durations: Iterable[float | None]) -> dict[str, float | No
     numbers = sorted(value for value in durations if value is not None)
     if not numbers:
         return dict.fromkeys(("mean", "p50", "p95", "max"))
-    # Nearest ranks, no interpolation: each figure is the time of some run
-    last = len(numbers) - 1
     return {
         "mean": mean(numbers),
-        "p50": numbers[last // 2],
-        "p95": numbers[-(-95 * len(numbers) // 100) - 1],
+        "p50": nearest_rank(numbers, 50),
+        "p95": nearest_rank(numbers, 95),
         "max": numbers[-1],
     }
 

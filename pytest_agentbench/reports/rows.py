@@ -96,6 +96,7 @@ def run_row(
         "outcome": outcome,
         "status": artifact and artifact.status,
         **_skills(case, artifact),
+        **_conversation(case, artifact),
         "end_reason": artifact.end_reason if artifact is not None else end_reason,
         **_row_detail(artifact),
         "checks": [_check_row(result, redact) for result in checks],
@@ -149,6 +150,15 @@ def _skills(case: Case, artifact: RunArtifact | None) -> dict[str, Any]:
     from pytest_agentbench.reports.skills import skill_row
 
     return skill_row(case, artifact)
+
+
+def _conversation(case: Case, artifact: RunArtifact | None) -> dict[str, Any]:
+    """Return the figures of a run with several turns; {} for other runs."""
+    if artifact is None or not case.turns:
+        return {}
+    from pytest_agentbench.reports.conversations import describe_conversation
+
+    return describe_conversation(artifact)
 
 
 def _list_roles(artifact: RunArtifact | None) -> list[tuple[str, RoleUse]]:

@@ -226,6 +226,11 @@ def mean(values: Collection[float]) -> float | None:
     return None
 
 
+def nearest_rank(ordered: Sequence[float], percent: int) -> float:
+    """Return the percentile of sorted values, at least one. It is one of the values: nothing is interpolated."""
+    return ordered[-(-percent * len(ordered) // 100) - 1]
+
+
 def mean_known(values: Iterable[float | None]) -> float | None:
     """Return the arithmetic mean of the values other than None, or None if there are none."""
     return mean([value for value in values if value is not None])

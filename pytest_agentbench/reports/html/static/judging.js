@@ -107,7 +107,7 @@ function evidenceList(verdict) {
 function expectationsList(expectations) {
   if (!Array.isArray(expectations) || expectations.length === 0) return null;
   const items = expectations.map((each) =>
-    el("li", {}, el("span", { class: `outcome ${each.met >= 1 ? "passed" : each.met > 0 ? "error" : "failed"}` }, `${score(each.met)} `), `${each.kind} expectation ${Number(each.index) + 1}`, textOf(each.evidence).text === "" ? null : el("span", { class: "faint" }, `: ${textOf(each.evidence).text}`)),
+    el("li", {}, el("span", { class: `outcome ${each.met >= 1 ? "passed" : each.met > 0 ? "error" : "failed"}` }, `${score(each.met)} `), `${each.kind} expectation ${Number(each.index) + 1}${Number.isInteger(each.turn) ? `, turn ${each.turn}` : ""}`, textOf(each.evidence).text === "" ? null : el("span", { class: "faint" }, `: ${textOf(each.evidence).text}`)),
   );
   return [el("h4", {}, "Expectations, met from 0 to 1"), el("ul", { class: "expectations" }, items)];
 }

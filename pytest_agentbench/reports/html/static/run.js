@@ -11,7 +11,7 @@ import { figuresList, runHead, runMarks } from "./runhead.js";
 import { sideBySide } from "./sidebyside.js";
 import { timingSection } from "./timing.js";
 import { traceSection } from "./trace.js";
-import { verdictSection } from "./verdict.js";
+import { checksOf, verdictSection } from "./verdict.js";
 import { placeOf, rail, stepsFrom, thumbBar } from "./walk.js";
 
 /** A run: what was asked, expected and answered, why it failed, and everything that is known of it. */
@@ -67,7 +67,7 @@ function sectionsOf(app, run, detail) {
   return [
     notesBox(detail.notes),
     guardPart("Verdict", () => verdictSection(run.row, detail.evaluation, places, app.data.sections)),
-    guardPart("Trace", () => traceSection(detail.run, places)),
+    guardPart("Trace", () => traceSection(detail.run, places, checksOf(run.row, detail.evaluation))),
     guardPart("Timing", () => timingSection(detail.run)),
     guardPart("Workspace", () => changesSection(detail.run, places)),
     guardPart("Usage", () => part("usage", "Usage and cost", usageTable(run.row, detail))),

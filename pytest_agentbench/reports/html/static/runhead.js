@@ -63,9 +63,17 @@ function figuresOf(row) {
     ["Score", row.final_score === null ? DASH : `${score(row.final_score)} of 10`],
     ["Checks", row.checks.length === 0 ? DASH : `${passed} of ${row.checks.length}${skipped > 0 ? `, ${skipped} skipped` : ""}`],
     ["Time", runTime(row.duration_seconds)],
+    ...turnFigures(row.conversation),
     ["Tokens", compact(row.usage?.total_tokens)],
     ["Cost", cost],
   ];
+}
+
+/** How many turns a conversation had, and how long one took; nothing of other runs. */
+function turnFigures(conversation) {
+  if (conversation === undefined) return [];
+  const { p50, p95 } = conversation.turn_seconds;
+  return [["Turns", String(conversation.turns)], ["Time of a turn", `${runTime(p50)}, p95 ${runTime(p95)}`]];
 }
 
 /** The node id, and what is special about the run. */

@@ -2,6 +2,7 @@ import { el, show } from "./dom.js";
 import { inLine, textBox } from "./longtext.js";
 import { part } from "./parts.js";
 import { count, plural, seconds } from "./text.js";
+import { turnItem } from "./turns.js";
 
 const AT_ONCE = 150;
 const FOLDED = { system: 4, user: 30, assistant: 60 };
@@ -16,8 +17,8 @@ export function answerOf(run) {
   return eventsOf(run).findLast((event) => event.type === "final_output")?.content ?? null;
 }
 
-/** What happened: messages, tool calls with their results, what the runner did, the answer. */
-export function traceSection(run, places) {
+/** What happened: messages, tool calls with their results, what the runner did, the answer. Turns have headings with their `checks`. */
+export function traceSection(run, places, checks = []) {
   if (run === null) return null;
   const events = eventsOf(run);
   if (events.length === 0) return part("trace", "Conversation", el("p", { class: "faint" }, "Nothing was recorded."));
@@ -28,6 +29,7 @@ export function traceSection(run, places) {
   const more = el("p", {});
   const runner = el("input", { type: "checkbox", on: { change: () => list.classList.toggle("with-runner", runner.checked) } });
   let drawn = 0;
+  let turn = null;
   draw(AT_ONCE);
   const folds = el("button", { type: "button", class: "quiet", on: { click: () => unfold(list, folds) } }, "Open all");
   const calls = entries.filter((entry) => entry.event.type === "tool_call").length;
@@ -41,7 +43,10 @@ export function traceSection(run, places) {
   );
 
   function draw(n) {
-    for (const entry of entries.slice(drawn, drawn + n)) list.append(eventItem(entry, places));
+    for (const entry of entries.slice(drawn, drawn + n)) {
+      if (Number.isInteger(entry.event.turn) && entry.event.turn !== turn) list.append(turnItem((turn = entry.event.turn), checks));
+      list.append(eventItem(entry, places));
+    }
     drawn = Math.min(entries.length, drawn + n);
     list.classList.toggle("many", drawn > 2 * AT_ONCE);
     const left = entries.length - drawn;
