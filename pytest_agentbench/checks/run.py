@@ -401,7 +401,8 @@ async def _run(
         from pytest_agentbench.checks.turns import decide_turn
 
         check_verdict = await decide_turn(check.turn, context, decide_in)
-    turn = len(context.case.turns) if check.turn == -1 else check.turn
+    # The page shows a check of the last turn beside that turn; without fixed turns nobody knows its number here
+    turn = (len(context.case.turns) or -1) if check.turn == -1 else check.turn
     try:
         return _result(check, turn, check_verdict)
     except ValidationError as error:  # the verdict of a plugin's check has other types than a Verdict has

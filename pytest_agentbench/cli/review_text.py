@@ -155,8 +155,8 @@ def _render_event(event: TraceEvent, is_shown: Callable[[MessageEvent], bool]) -
 
 def _is_said_on_the_way(event: MessageEvent, case: Case, run: RunArtifact) -> bool:
     # The task is shown above, so only later user messages are new.
-    is_of_agent = event.role == "assistant" or (event.role == "user" and bool(case.turns))
-    return is_of_agent and bool(event.content.strip()) and event.content != run.final_output
+    is_turn = event.role == "user" and (bool(case.turns) or event.turn is not None)
+    return (event.role == "assistant" or is_turn) and bool(event.content.strip()) and event.content != run.final_output
 
 
 def render_changes(run: RunArtifact) -> Iterator[Line]:

@@ -1,7 +1,7 @@
 """`test.yaml`: one evaluation scenario, with its hidden files and its verifiers."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -320,7 +320,7 @@ def _case_check_problems(checks: tuple[Check, ...], info: ValidationInfo) -> lis
         for index, check in enumerate(checks)
         if check.check_id in ids_of_turns
     )
-    if case_input.turn_count is not None:
+    if case_input.turn_count:
         problems += find_check_turns(checks, case_input.turn_count)
     return problems
 
@@ -328,7 +328,7 @@ def _case_check_problems(checks: tuple[Check, ...], info: ValidationInfo) -> lis
 def _check_expectation_turns(written: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Expectations:
     expectations: Expectations = read(written)
     case_input: CaseInput | None = info.data.get("input")
-    if case_input is not None and case_input.turn_count is not None:
+    if case_input is not None and case_input.turn_count:
         complain(place_problems(written, find_expectation_turns(expectations, case_input.turn_count)))
     return expectations
 
@@ -429,7 +429,15 @@ class TestCaseFile(CasesWithVariants, SectionedFile):
         if (problems := known_of(info).runner_says(self.runner.type, "file_problems")) is not None:
             complain(problems(self))
         # A part of a pack may hold a conversation without fixed turns
-        if self.conversation is not None and not self.input.turns and not any(self.sections()):
-            message = "limits turns, and the case has none; leave it out, or write `input.turns`"
-            raise Problems([(("conversation",), message)])
+        if not self.input.turns and not any(self.sections()):
+            complain(self._find_turn_fields())
         return self
+
+    def _find_turn_fields(self) -> Iterator[tuple[Loc, str]]:
+        """Yield the fields that are about turns, which the case has none of."""
+        if self.conversation is not None:
+            yield ("conversation",), "limits turns, and the case has none; leave it out, or write `input.turns`"
+        for place, message in find_check_turns(self.deterministic_checks, 0):
+            yield ("deterministic_checks", *place), message
+        for place, message in find_expectation_turns(self.expectations, 0):
+            yield ("expectations", *place), message

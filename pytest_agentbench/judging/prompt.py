@@ -305,9 +305,9 @@ def _evidence(case: Case, artifact: RunArtifact) -> _Parts:
 def _activity(case: Case, artifact: RunArtifact) -> _Parts:
     shown_already = next((event for event in reversed(artifact.trace) if _is_final(event, artifact)), None)
     events = (event for event in _list_own_events(artifact.trace) if event is not shown_already)
-    turns = split_turns(artifact) if case.turns else ()
+    turns = split_turns(artifact) if case.turns or artifact.has_turns else ()
     numbers = {id(event): turn.number for turn in turns for event in turn.events}
-    blocks = [block for event in events if (block := _event_block(event, case, numbers.get(id(event)))) is not None]
+    blocks = [block for event in events if (block := _event_block(event, numbers.get(id(event)))) is not None]
     yield from _shorten("Activity, in order", blocks, "events")
 
 
@@ -343,7 +343,7 @@ def _is_final(event: TraceEvent, artifact: RunArtifact) -> bool:
     return isinstance(event, MessageEvent) and event.role == "assistant" and event.content == artifact.final_output
 
 
-def _event_block(event: TraceEvent, case: Case, turn: int | None) -> Block | None:
+def _event_block(event: TraceEvent, turn: int | None) -> Block | None:
     """Return the agent's actions, their results, and its messages between them, with the number of their turn."""
     prefix = "" if turn is None else f"turn {turn}: "
     if isinstance(event, ToolCallEvent):
@@ -357,7 +357,7 @@ def _event_block(event: TraceEvent, case: Case, turn: int | None) -> Block | Non
         return Block(f"{prefix}{label}", clip_middle(f"{event.name}\n{event.content}", MAX_EVENT))
     if not isinstance(event, MessageEvent) or not event.content.strip():
         return None
-    if event.role == "assistant" or (event.role == "user" and case.turns):
+    if event.role == "assistant" or (event.role == "user" and turn is not None):
         return Block(f"{prefix}{event.role} message", clip_middle(event.content, MAX_EVENT))
     return None
 

@@ -416,6 +416,11 @@ class RunArtifact(Record):
         return next((e.content for e in reversed(self.trace) if isinstance(e, FinalOutputEvent)), None)
 
     @property
+    def has_turns(self) -> bool:
+        """Return whether its events belong to the turns of a conversation."""
+        return any(event.turn is not None for event in self.trace)
+
+    @property
     def ending(self) -> str | None:
         """Return the end of the run in a few words; None for a plain answer or an unknown end."""
         # The number of the request of the last runner event of each kind

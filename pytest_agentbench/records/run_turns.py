@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from pytest_agentbench.records.run import FinalOutputEvent, MessageEvent, RunArtifact, TraceEvent, Usage
 
+LIMIT_REACHED = "conversation_limit"
+"""Error code of a run that had more turns or steps than its conversation may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunTurn:
@@ -27,12 +30,14 @@ def split_turns(run: RunArtifact) -> tuple[RunTurn, ...]:
     Events outside of turns, such as the messages before the first one, belong to no turn.
     """
     groups = _group_events(run.trace)
+    # A run that failed did so in its last turn, unless a limit kept the next turn from beginning
+    is_cut = run.status != "success" and (run.error is None or run.error.code != LIMIT_REACHED)
     turns = []
     for number, events in groups.items():
-        is_last = number == max(groups)
-        answer = run.final_output if is_last else _find_answer(events)
-        end = events[-1].at
-        if is_last and run.status != "success":  # a turn that was cut ended later than its last event
+        answer, end = _find_answer(events), events[-1].at
+        if number == max(groups) and (is_cut or run.final_output is not None):
+            answer = run.final_output
+        if number == max(groups) and is_cut:  # later than its last event
             end = max(end, run.duration_seconds)
         turns.append(RunTurn(number, tuple(events), answer, end - events[0].at))
     return tuple(turns)

@@ -154,7 +154,7 @@ def _skills(case: Case, artifact: RunArtifact | None) -> dict[str, Any]:
 
 def _conversation(case: Case, artifact: RunArtifact | None) -> dict[str, Any]:
     """Return the figures of a run with several turns; {} for other runs."""
-    if artifact is None or not case.turns:
+    if artifact is None or not (case.turns or artifact.has_turns):
         return {}
     from pytest_agentbench.reports.conversations import describe_conversation
 

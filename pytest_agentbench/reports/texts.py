@@ -88,7 +88,7 @@ def describe_expected(case: Case) -> str | None:
         return gold_text(case.gold)
     wanted = [*_describe_checks(case)][:_CHECKS]
     if not wanted and case.expectations.hard_expectations:
-        wanted = [expectation.text for expectation in case.expectations.hard_expectations[:_CHECKS]]
+        wanted = [expectation.label for expectation in case.expectations.hard_expectations[:_CHECKS]]
     if not wanted and case.rubric is not None:
         wanted = [text for text in (case.rubric.scoring_instructions or "").strip().splitlines()[:1] if text]
     return "; ".join(wanted) or None
@@ -98,7 +98,13 @@ def _describe_checks(case: Case) -> Iterator[str]:
     for check in case.checks:
         text = check.description or _describe_kind(check)
         if text is not None:
-            yield text
+            yield text if check.turn is None else f"{_name_turn(check.turn)}: {text}"
+
+
+def _name_turn(turn: int | str) -> str:
+    if isinstance(turn, str):
+        return f"{turn} turn"
+    return "last turn" if turn == -1 else f"turn {turn}"
 
 
 def _describe_kind(check: Check) -> str | None:

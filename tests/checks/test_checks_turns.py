@@ -150,6 +150,14 @@ def test_a_turn_that_was_not_reached_fails(turn):
     assert decide(nothing, "any", **SENT).message == "turn 1 was not reached"
 
 
+def test_a_turn_before_a_limit_has_its_answer():
+    error = {"code": "conversation_limit", "message": "the conversation reached max_turns (1) before turn 2"}
+    run = make_run([SYSTEM, *FIRST], status="failed", error=error)
+    assert decide(run, 1, **CANCELLED).outcome == "passed"
+    assert decide(run, 1, kind="max_seconds", seconds=4).outcome == "passed"
+    assert decide(run, 2, **SENT).message == "turn 2 was not reached"
+
+
 def test_an_error_of_a_turn_is_an_error_unless_another_turn_decides():
     broken = {"kind": "json_schema", "schema": {"$ref": "https://example.org/none"}}
     run = make_run([say("user", "a", 1), say("assistant", "{}", 1), say("user", "b", 2), FINAL])
@@ -187,7 +195,7 @@ def test_turns_divide_a_trace(shapes, succeeded):
     assert [turn.number for turn in turns] == [*range(1, len(shapes) + 1)]
     assert [event for turn in turns for event in turn.events] == [*run.trace[1:]]
     assert all(turn.seconds >= 0 for turn in turns)
-    for turn, kinds in zip(turns[:-1], shapes, strict=False):
+    for turn, kinds in zip(turns if succeeded else turns[:-1], shapes, strict=False):
         spoken = [at for at, kind in enumerate(kinds) if kind == "assistant"]
         assert turn.answer == (f"{turn.number}.{spoken[-1]}" if spoken else None)
         view = limit_to_turn(run, turn)

@@ -135,7 +135,7 @@ def add_check(fields: str, kind: str = "kind: final_response_present") -> str:
         ),
         (
             "input: Hi\nexpectations: [{text: x, turn: 1}]\n",
-            "6:32: expectations[0].turn: found 1, and the case has no turns",
+            "6:15: expectations.hard_expectations[0].turn: found 1, and the case has no turns",
         ),
         (
             TURNS + "expectations: [{text: x, turn: 9}]\n",

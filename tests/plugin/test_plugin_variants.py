@@ -215,6 +215,10 @@ MISTAKES = {
     ),
     "id": ({"a": {"case": {"case_id": "x"}}}, "*case_id: cannot be changed by a variant, unlike runner*"),
     "check id": ({"a": {"case": {"deterministic_checks.0.check_id": "x"}}}, "*changes the checks' ids*"),
+    "turn": (
+        {"a": {"case": {"deterministic_checks.0.turn": 2}}},
+        "*variants.a.case: a check's or an expectation's turn: found 2, and the case has no turns*",
+    ),
     "prompt": (
         {"a": {"prompt": "x"}},
         "*variants.a.prompt: the case has no {{ prompt }} in its messages*such as one)*",

@@ -49,6 +49,13 @@ def test_checks_name_what_they_look_for(declarative, text):
     assert describe_expected(make_case(checks=(checked(**declarative),))) == text
 
 
+def test_a_check_of_a_turn_names_it():
+    check = checked(kind="contains", text="Paris")
+    named = [check.model_copy(update={"turn": turn}) for turn in (2, -1, "each")]
+    expected = "turn 2: contains Paris; last turn: contains Paris; each turn: contains Paris"
+    assert describe_expected(make_case(checks=tuple(named))) == expected
+
+
 def test_a_right_answer_comes_before_checks_and_these_before_the_judge():
     judge = {
         "expectations": Expectations(hard_expectations=(Expectation(text="names the city"),)),
