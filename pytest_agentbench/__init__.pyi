@@ -80,6 +80,7 @@ from pytest_agentbench.records.case import SandboxSettings as SandboxSettings
 from pytest_agentbench.records.case import Thresholds as Thresholds
 from pytest_agentbench.records.case import Verifier as Verifier
 from pytest_agentbench.records.check_specs import Check as Check
+from pytest_agentbench.records.conversations import ConversationLimits as ConversationLimits
 from pytest_agentbench.records.evaluation import CheckResult as CheckResult
 from pytest_agentbench.records.evaluation import Evaluation as Evaluation
 from pytest_agentbench.records.evaluation import ExpectationVerdict as ExpectationVerdict

@@ -43,7 +43,7 @@ def find_turnless(check: Check) -> Iterator[tuple[Loc, str]]:
     """Yield why a check, or a check that it combines, cannot look at one turn, each with its place."""
     for place, leaf in check.leaves:
         spec = leaf.declarative
-        if leaf.kind in _OF_FILES or getattr(spec, "path", None) is not None or getattr(spec, "looks_at", ()):
+        if leaf.kind in _OF_FILES or getattr(spec, "path", None) is not None or getattr(spec, "looks_at", None):
             yield place, f"{leaf.kind} looks at files as they are at the end of the run, not after one turn"
         elif leaf.kind in _OF_RUNS:
             yield place, f"{leaf.kind} looks at the whole run, not at one turn"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import reduce
 from pathlib import Path
 from typing import Any, Self
 
@@ -156,7 +155,10 @@ def _own_settings_beyond(settings: SandboxSettings, limit: SandboxSettings) -> I
 
 def _value(file: ConfigFile, loc: tuple[str, ...]) -> Any:
     """Return the value at a place; of a mapping that may be left out or shortened, the effective one."""
-    return reduce(lambda at, name: getattr(at, _EFFECTIVE.get(name, name)), loc, file)
+    value: Any = file
+    for name in loc:
+        value = getattr(value, _EFFECTIVE.get(name, name))
+    return value
 
 
 def _runner_excess(profile: RunProfile, limit: RunProfile) -> Iterator[tuple[Loc, Any, Any]]:
