@@ -38,6 +38,7 @@ PACKAGE = "pytest_agentbench"
 MODULES = {
     "statistics/**/*.py": "statistics reports",
     "checks/**/*.py": "checks",
+    "records/run_turns.py": "checks/test_checks_turns.py",
     "metrics/**/*.py": "metrics",
     "store/**/*.py": "store cli/test_cli_store_pruning.py cli/test_cli_store_reading.py",
     "judging/**/*.py": "judging",

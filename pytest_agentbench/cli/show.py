@@ -125,6 +125,7 @@ def _describe_outcome(row: Mapping[str, Any]) -> str:
 def _render_faults(evaluation: Evaluation | None) -> Iterator[Line]:
     """Yield checks and metrics that did not pass, with expected and actual values, and the judge's explanation."""
     from pytest_agentbench.cli.review_text import render_text
+    from pytest_agentbench.records.evaluation import UNMET_HARD
     from pytest_agentbench.reports.table import format_apart
 
     if evaluation is None:
@@ -142,6 +143,9 @@ def _render_faults(evaluation: Evaluation | None) -> Iterator[Line]:
     if (judge := evaluation.judge) is not None and not judge.passed:
         score, minimum = format_apart(judge.overall, 10 * judge.pass_threshold, digits=1)
         yield from render_text(f"judge: scored {score}, expected at least {minimum} of 10: {judge.summary.strip()}")
+    for reason in evaluation.reasons:
+        if reason.startswith(UNMET_HARD):
+            yield from render_text(reason)
 
 
 def _render_criteria(evaluation: Evaluation | None) -> Iterator[Line]:

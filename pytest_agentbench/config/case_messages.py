@@ -121,7 +121,7 @@ class TurnSpec(MessageSpec):
 
 
 def _turn_list_problems(turns: tuple[TurnSpec, ...], _: ValidationInfo) -> list[tuple[Loc, str]]:
-    """Return the check_ids that several turns have. Those of one turn are compared with each other in the turn."""
+    """Return a problem for each check_id that an earlier turn has. The ids within a turn are compared there."""
     problems: list[tuple[Loc, str]] = []
     seen = set[str]()
     for index, turn in enumerate(turns):

@@ -33,13 +33,13 @@ def list_check_problems(checks: tuple[Check, ...], info: ValidationInfo) -> list
     scope = scope_of(info)
     for index, check in enumerate(checks):
         if check.turn is not None:
-            problems += [((index, *at), f"{reason}; leave out `turn`") for at, reason in find_turnless(check)]
+            problems += [((index, *at), f"{reason}; leave out `turn`") for at, reason in _find_turnless(check)]
         if scope is not None:
             problems += [((index, *at), text) for at, text in _check_problems(check, scope)]
     return problems
 
 
-def find_turnless(check: Check) -> Iterator[tuple[Loc, str]]:
+def _find_turnless(check: Check) -> Iterator[tuple[Loc, str]]:
     """Yield why a check, or a check that it combines, cannot look at one turn, each with its place."""
     for place, leaf in check.leaves:
         spec = leaf.declarative
@@ -56,7 +56,7 @@ def _turn_check_problems(checks: tuple[Check, ...], info: ValidationInfo) -> lis
             problems.append(((index, "turn"), "found in a check of a turn, which decides this turn; leave it out"))
         else:
             advice = "write the check below deterministic_checks"
-            problems += [((index, *at), f"{reason}; {advice}") for at, reason in find_turnless(check)]
+            problems += [((index, *at), f"{reason}; {advice}") for at, reason in _find_turnless(check)]
     return problems
 
 

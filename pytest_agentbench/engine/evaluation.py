@@ -39,7 +39,14 @@ from pytest_agentbench.metrics.registry import (
 )
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.case import Case, MetricSpec
-from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult, Outcome
+from pytest_agentbench.records.evaluation import (
+    UNMET_HARD,
+    CheckResult,
+    Evaluation,
+    JudgeResult,
+    MetricResult,
+    Outcome,
+)
 from pytest_agentbench.records.run import RunArtifact, Usage
 from pytest_agentbench.store.output_folder import JUDGEMENTS
 
@@ -232,7 +239,7 @@ def _judge_failures(case: Case, judged: JudgeResult, final: Grade | None) -> lis
     if final is None and not judged.passed:
         failures.append(f"judge: overall {judged.overall:.2f} of 10, expected at least {bar:.2f} ({judged.method})")
     if case.require_hard:
-        failures += [f"judge: hard expectation not met: {text}" for text in judged.unmet_hard]
+        failures += [f"{UNMET_HARD}{text}" for text in judged.unmet_hard]
     return failures
 
 

@@ -12,6 +12,10 @@ CheckOutcome = Literal["passed", "failed", "error", "skipped"]
 Outcome = Literal["passed", "failed", "error", "skipped"]
 
 
+UNMET_HARD = "judge: hard expectation not met: "
+"""The beginning of a reason that names an unmet hard expectation."""
+
+
 class CheckResult(Record):
     """One deterministic check. `message` is a sentence; `expected` and `actual` are short texts.
 

@@ -17,15 +17,11 @@ ReadMessages = Callable[[MessageSpec], tuple[Message, ...]]
 def add_turns(case: Case, file: TestCaseFile, read_messages: ReadMessages) -> Case:
     """Return the case with the turns of its file.
 
-    Checks and expectations of a turn follow those of the case, with the turn's number. Raises ConfigError for a file of
-    several messages in a turn that has such, and for a number that no turn has.
+    Checks and expectations of a turn follow the case's own, with the turn's number. Raises ConfigError for a turn with
+    checks, expectations or time that is a file of several messages, and for a number that no turn has.
     """
-    messages = list[Message]()
-    checks, hard, soft = (
-        list(case.checks),
-        [*case.expectations.hard_expectations],
-        [*case.expectations.soft_expectations],
-    )
+    messages, checks = list[Message](), [*case.checks]
+    hard, soft = [*case.expectations.hard_expectations], [*case.expectations.soft_expectations]
     for index, spec in enumerate(file.input.turns):
         turn_messages = read_messages(spec)
         if len(turn_messages) != 1 and _is_one_turn(spec):
@@ -56,10 +52,10 @@ def _number_expectations(expectations: tuple[Expectation, ...], number: int) -> 
 
 def _find_missing_turns(file: TestCaseFile, count: int) -> Iterator[tuple[Loc, str]]:
     """Yield the problems of turns' numbers, which a file with all turns inline had reported before."""
-    yield from (
-        (("deterministic_checks", *at), text) for at, text in find_check_turns(file.deterministic_checks, count)
-    )
-    yield from ((("expectations", *at), text) for at, text in find_expectation_turns(file.expectations, count))
+    for at, text in find_check_turns(file.deterministic_checks, count):
+        yield ("deterministic_checks", *at), text
+    for at, text in find_expectation_turns(file.expectations, count):
+        yield ("expectations", *at), text
 
 
 def locate_checks(file: TestCaseFile) -> list[Loc]:
