@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from pytest_agentbench.checks.base import CheckContext, Verdict
 from pytest_agentbench.checks.combined import Part, join_all, join_any
 from pytest_agentbench.records.run_turns import RunTurn, limit_to_turn, split_turns
 
+if TYPE_CHECKING:
+    from pytest_agentbench.records.check_specs import TurnChoice
+
 DecideIn = Callable[[CheckContext], Awaitable[Verdict]]
 """Returns the verdict of a check in a context, without raising."""
 
 
-async def decide_turn(turn: int | Literal["any", "each"], context: CheckContext, decide_in: DecideIn) -> Verdict:
-    """Return the verdict of a check about turns.
+async def decide_turn(turn: TurnChoice, context: CheckContext, decide_in: DecideIn) -> Verdict:
+    """Return the verdict of a check about turns, which looks at the run as if the turn were all of it.
 
-    The check looks at the run as if the turn were all of it. `any` and `-1` mean turns of the case, so a turn that the
-    run did not reach fails `each` and `-1`.
+    `any` means the turns that the run reached; a number, `-1` and `each` mean turns of the case, so that a turn that
+    the run did not reach fails the check.
     """
     if context.artifact.runner_type == "predictions":
         return Verdict("error", "predictions contain only the last answer: the turns before it are unknown")
     reached = {each.number: each for each in split_turns(context.artifact)}
-    count = len(context.case.turns) or max(reached, default=1)
-    numbers: Sequence[int]
-    if turn == "any":
-        numbers = [*reached] or [1]
-    elif turn == "each":
-        numbers = range(1, count + 1)
-    else:
-        numbers = [count if turn == -1 else turn]
+    # A case without fixed turns has as many as the run reached
+    numbers = _choose_numbers(turn, [*reached], len(context.case.turns) or max(reached, default=1))
     verdicts = [await _decide_one(number, reached.get(number), context, decide_in) for number in numbers]
     if len(verdicts) == 1:
         return verdicts[0]
@@ -37,6 +34,17 @@ async def decide_turn(turn: int | Literal["any", "each"], context: CheckContext,
     if turn == "any":
         return join_any(parts, "turn")
     return join_all(parts, "turn")
+
+
+def _choose_numbers(turn: TurnChoice, reached: Sequence[int], count: int) -> Sequence[int]:
+    """Return the numbers of the turns to look at, at least one."""
+    if turn == "any":
+        return reached or [1]
+    if turn == "each":
+        return range(1, count + 1)
+    if turn == -1:
+        return [count]
+    return [turn]
 
 
 async def _decide_one(number: int, turn: RunTurn | None, context: CheckContext, decide_in: DecideIn) -> Verdict:

@@ -166,6 +166,15 @@ def test_an_error_of_a_turn_is_an_error_unless_another_turn_decides():
     assert decide(run, "any", **broken).outcome == "error"
 
 
+def test_without_fixed_turns_those_that_the_run_reached_count():
+    run = make_run(TRACE)
+    assert decide(run, -1, turns=0, **SENT).message == "turn 2: the final output contains the text"
+    assert decide(run, "each", turns=0, **SENT).message.startswith("1 of 2 turns failed: turn 1: ")
+    nothing = make_run([SYSTEM], status="failed", error={"code": "x", "message": "x"})
+    for turn in (-1, "each"):
+        assert decide(nothing, turn, turns=0, **SENT).message == "turn 1 was not reached"
+
+
 def test_turns_of_a_prediction_are_unknown():
     run = make_run([{**FINAL, "turn": None}], runner_type="predictions")
     result = decide(run, -1, **SENT)
