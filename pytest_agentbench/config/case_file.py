@@ -63,6 +63,7 @@ from pytest_agentbench.records.case import (
 from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check, CustomCheck, Declarative, MetricAtLeast
 
 if TYPE_CHECKING:
+    import pytest_agentbench.records.conversations
     import pytest_agentbench.records.skills
 
 
@@ -265,11 +266,13 @@ def _inline_call_problems(messages: tuple[MessageSpec, ...], _: ValidationInfo) 
     return find_call_problems(messages)
 
 
-class Turn(MessageSpec):
+class TurnSpec(MessageSpec):
     """One user message of a conversation, for runners that hold one."""
 
     role: Literal["user"]
     """Always user."""
+    max_seconds: Seconds | None = None
+    """Time for the agent's answer to this turn; default: the conversation's turn_timeout_seconds."""
 
 
 def _check_runner(runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
@@ -382,7 +385,7 @@ class CaseInput(Record):
 
     messages: Annotated[tuple[MessageSpec, ...], validate_together(_inline_call_problems)] = ()
     """The messages sent to the model, in order; with turns, the context that comes with the first."""
-    turns: tuple[Later[Turn], ...] = ()
+    turns: tuple[Later[TurnSpec], ...] = ()
     """User messages sent one after the other in one session, to runners that hold one."""
     attachments: tuple[LocalFile, ...] = ()
     """Files shown to the agent just before its first user message; relative to test.yaml."""
@@ -431,6 +434,8 @@ class TestCaseFile(CasesWithVariants, SectionedFile):
     """Folders of skills that the agent may load, or folders of such folders; relative to test.yaml."""
     plugins: tuple[LocalFolder, ...] = ()
     """Folders of plugins, whose skills and MCP servers the agent has in addition; relative to test.yaml."""
+    conversation: Later["pytest_agentbench.records.conversations.ConversationLimits"] | None = None
+    """Limits of a run with several turns; they take precedence over the run profile's."""
     skill: Later["pytest_agentbench.records.skills.SkillTrigger"] | None = None
     """Whether the agent should use a skill for this case, for the skill's trigger rate."""
     expectations: ExpectationsField = Field(default_factory=Expectations)
@@ -487,6 +492,10 @@ class TestCaseFile(CasesWithVariants, SectionedFile):
     def _check_file(self, info: ValidationInfo) -> Self:
         if (problems := known_of(info).runner_says(self.runner.type, "file_problems")) is not None:
             complain(problems(self))
+        # A part of a pack may hold a conversation without fixed turns
+        if self.conversation is not None and not self.input.turns and not any(self.sections()):
+            message = "limits turns, and the case has none; leave it out, or write `input.turns`"
+            raise Problems([(("conversation",), message)])
         return self
 
 

@@ -90,6 +90,9 @@ RUN_LIMITS: Mapping[str, Loosens] = {
     "allow_floating_image": _more,
     "reuse_unsuccessful": _more,
     "run_timeout_seconds": _more,
+    "conversation.turn_timeout_seconds": _more,
+    "conversation.max_turns": _more,
+    "conversation.max_steps": _more,
     "execution_policy.max_concurrency": _more,
     "execution_policy.run_repetitions": _more,
 }
@@ -101,6 +104,8 @@ EVALUATION_LIMITS: Mapping[str, Loosens] = {
     "on_filtered": _excuses,
 }
 """Fields of an evaluation profile with such functions."""
+_EFFECTIVE = {"sandbox": "sandbox_settings", "conversation": "conversation_limits"}
+"""Properties of a run profile with the effective values of its fields."""
 RUNNER_LIMITS = ("max_turns", "retries", "timeout_seconds", "outage_seconds", "max_tokens")
 _SYNONYMS = {"max_tokens": ("max_tokens", "max_completion_tokens")}
 """Settings with several names."""
@@ -150,8 +155,8 @@ def _own_settings_beyond(settings: SandboxSettings, limit: SandboxSettings) -> I
 
 
 def _value(file: ConfigFile, loc: tuple[str, ...]) -> Any:
-    """Return the value at a place; of a sandbox, which may be written as its type alone, that of its settings."""
-    return reduce(lambda at, name: getattr(at, "sandbox_settings" if name == "sandbox" else name), loc, file)
+    """Return the value at a place; of a mapping that may be left out or shortened, the effective one."""
+    return reduce(lambda at, name: getattr(at, _EFFECTIVE.get(name, name)), loc, file)
 
 
 def _runner_excess(profile: RunProfile, limit: RunProfile) -> Iterator[tuple[Loc, Any, Any]]:

@@ -52,8 +52,10 @@ from pytest_agentbench.records.check_specs import Fraction
 if TYPE_CHECKING:
     import pytest_agentbench.config.model_entries
     import pytest_agentbench.config.variants
+    import pytest_agentbench.records.conversations
     from pytest_agentbench.config.agent_parts import AgentParts
     from pytest_agentbench.config.model_entries import ModelEntry
+    from pytest_agentbench.records.conversations import ConversationLimits
 
 
 class ExecutionPolicy(Record):
@@ -171,6 +173,8 @@ class RunProfile(FileWithVariants, SectionedFile):
     scripted model under test plays all roles itself."""
     run_timeout_seconds: Seconds | None = None
     """Wall-clock limit of a whole run."""
+    conversation: Later["pytest_agentbench.records.conversations.ConversationLimits"] | None = None
+    """Limits of runs with several turns; a case's own limits take precedence."""
     allow_outside_paths: StrictBool = False
     """Cases may name files outside the config root."""
     allow_floating_image: StrictBool = False
@@ -210,6 +214,13 @@ class RunProfile(FileWithVariants, SectionedFile):
         if isinstance(self.sandbox, SandboxSettings):
             return self.sandbox
         return find_settings(self.sandbox)(type=self.sandbox)
+
+    @property
+    def conversation_limits(self) -> "ConversationLimits":
+        """Return the limits of conversations, the defaults without a `conversation`."""
+        from pytest_agentbench.records.conversations import merge_limits
+
+        return merge_limits(self.conversation)
 
     @property
     def place(self) -> str:

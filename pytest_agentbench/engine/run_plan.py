@@ -366,6 +366,8 @@ def plan_run(attempt: Attempt) -> RunPlan:
         extra["variant"] = plan.variant.name  # its runs must not be those of the equal variant
     if plan.run_profile.parallel_tools is not None:
         extra["parallel_tools"] = plan.run_profile.parallel_tools
+    if case.turns and (limits := _describe_limits(case, plan.run_profile)):
+        extra["conversation"] = limits
     if plan.predictions is None and (case.skills or any(check.kind == "skill_used" for check in case.checks)):
         from pytest_agentbench.engine.skills import require_skill, skills_identity
 
@@ -396,6 +398,15 @@ def plan_run(attempt: Attempt) -> RunPlan:
         extra |= run_cassette(attempt, (model, *roles.values()))
     covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, attempt.job.repetition, extra))
     return RunPlan(runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared, roles)
+
+
+def _describe_limits(case: Case, profile: RunProfile) -> dict[str, Any]:
+    """Return the limits of the case's conversation that differ from the defaults."""
+    if case.conversation is None and profile.conversation is None:
+        return {}
+    from pytest_agentbench.records.conversations import merge_limits
+
+    return merge_limits(profile.conversation, case.conversation).model_dump(exclude_defaults=True)
 
 
 def _list_roles(attempt: Attempt, runner: Runner, prepared: Prepared) -> list[str]:

@@ -220,8 +220,14 @@ def endpoint_input(model: Model) -> dict[str, Any]:
 
 def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return [
-        # Calls are left out if there are none
-        {"role": message.role, "content": message.content, "name": message.name, **message.calls}
+        # Calls and the time of a turn are left out if there are none
+        {
+            "role": message.role,
+            "content": message.content,
+            "name": message.name,
+            **message.calls,
+            **({} if message.max_seconds is None else {"max_seconds": _number(message.max_seconds)}),
+        }
         for message in messages
     ]
 
@@ -233,8 +239,7 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     names |= {"variants", "reference_variant", "skills", "plugins", "roles"}
     if not profile.network.model_dump(exclude_defaults=True):
         names.add("network")  # fields at their default are left out, so that a new field changes no fingerprint
-    if profile.parallel_tools is None:
-        names.add("parallel_tools")
+    names |= {name for name in ("parallel_tools", "conversation") if getattr(profile, name) is None}
     if not profile.exclude_tools:
         names.add("exclude_tools")
     # Values of absent sections first; sections that the profile has replace them below

@@ -41,6 +41,7 @@ from pytest_agentbench.records.check_specs import Check, Fraction
 from pytest_agentbench.records.gold import Gold, Golds
 
 if TYPE_CHECKING:
+    import pytest_agentbench.records.conversations
     import pytest_agentbench.records.skills
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -341,13 +342,17 @@ class GivenCall(Record):
 
 
 class Message(Record):
-    """One chat message with its text in place."""
+    """One chat message with its text in place.
+
+    `max_seconds` is the time for the agent's answer to a turn; None: that of the conversation's limits.
+    """
 
     role: Role
     content: str
     name: str | None = None
     tool_calls: tuple[Later[GivenCall], ...] = ()
     tool_call_id: Text | None = None
+    max_seconds: Seconds | None = Field(None, exclude_if=lambda value: value is None)
 
     @property
     def calls(self) -> dict[str, Any]:
@@ -507,6 +512,7 @@ class Case(RecordWithParts):
     declared elsewhere. `skills` are instructions that the agent may load, `skill` is whether it should load one of
     them. `parts` are the parts of packs by name: `case.part(Model)`. `context` and `metadata` are the file's mappings;
     `checks`, `verify`, `metrics` and the judge decide. `setup` runs before the agent, `teardown` after the verdict.
+    `conversation` are the limits of a run with turns; they take precedence over the run profile's.
     """
 
     seam: ClassVar[str] = "case_part"
@@ -540,6 +546,9 @@ class Case(RecordWithParts):
     report_only: StrictBool = False
     require_hard: StrictBool = False
     thresholds: Later[Thresholds] | None = None
+    conversation: Later["pytest_agentbench.records.conversations.ConversationLimits"] | None = Field(
+        None, exclude_if=lambda value: value is None
+    )
     skill: Later["pytest_agentbench.records.skills.SkillTrigger"] | None = Field(
         None, exclude_if=lambda value: not value
     )

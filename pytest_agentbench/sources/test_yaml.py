@@ -29,6 +29,7 @@ from pytest_agentbench.config.case_file import (
     MessageSource,
     MessageSpec,
     TestCaseFile,
+    TurnSpec,
     find_call_problems,
     named_verifiers,
 )
@@ -102,7 +103,8 @@ def _make_case(path: Path, file: TestCaseFile, parts: AgentParts | None, root: C
         tags=file.tags,
         runner=file.runner,
         messages=messages,
-        turns=_messages(file.input.turns, scope),
+        turns=_turns(file.input.turns, scope),
+        conversation=file.conversation,
         attachments=tuple(make_attachment(name, scope) for name in file.input.attachments),
         context=file.input.context,
         tools=named_tools(file.input.context),
@@ -211,6 +213,14 @@ def _messages(specs: tuple[MessageSpec, ...], scope: Scope) -> tuple[Message, ..
         else:
             messages.append(_message(spec, spec.content or ""))
     return tuple(messages)
+
+
+def _turns(specs: tuple[TurnSpec, ...], scope: Scope) -> tuple[Message, ...]:
+    return tuple(
+        message if spec.max_seconds is None else message.model_copy(update={"max_seconds": spec.max_seconds})
+        for spec in specs
+        for message in _messages((spec,), scope)
+    )
 
 
 def _message(spec: MessageSpec, content: str) -> Message:

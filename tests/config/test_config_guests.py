@@ -26,6 +26,7 @@ from pytest_agentbench.packs.mcp_bench.records import LIMITED, MCP_TASKS, PLANNE
 from pytest_agentbench.packs.openclaw.config import find_agent_file
 from pytest_agentbench.packs.research.cases import open_reports
 from pytest_agentbench.records.case import SandboxSettings
+from pytest_agentbench.records.conversations import ConversationLimits
 
 HARMLESS = {
     "schema_version metadata run_profile_id title runner_defaults model_overrides task_text",
@@ -170,6 +171,8 @@ REPORTS_WITH_PROMPTS = {"reports": ["a.jsonl"], "parts": ["fact"], "prompts": "t
         ("variants", {"x": {"case": {"runner.max_turns": 900}}}, {}),
         ("openclaw", {"agent_id": "a", "image": "a:1", "timeout_seconds": 1, "docker_cli": "./evil"}, {}),
         ("run_timeout_seconds", 61, {"run_timeout_seconds": 60}),
+        ("conversation.max_turns", {"max_turns": 31}, {}),
+        ("conversation.turn_timeout_seconds", {}, {"conversation": {"turn_timeout_seconds": 60}}),
         ("execution_policy.run_repetitions", {"run_repetitions": 2}, {}),
         ("runner_defaults.max_turns", {"max_turns": 9}, {}),
         ("model_overrides.m.retries", {"m": {"retries": 6}}, {"runner_defaults": {"retries": 5}}),
@@ -210,6 +213,7 @@ def test_a_guests_run_profile_that_exceeds_the_users_is_refused(
 def test_every_field_of_a_profile_is_limited_or_known_to_be_harmless() -> None:
     parts = {"sandbox": SandboxSettings, "network": NetworkSettings, "planner": PlannerSettings}
     parts |= {"execution_policy": ExecutionPolicy, "security_policy": SecurityPolicy}
+    parts["conversation"] = ConversationLimits
     fields = {*RunnerSettings.model_fields}
     for kind in (RunProfile, EvaluationProfile):
         for name in kind.with_sections().model_fields:

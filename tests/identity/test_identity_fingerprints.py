@@ -58,6 +58,15 @@ def run_key(case: Case = CASE, model: Model = MODEL, settings: dict | None = Non
     return fingerprint(run_fingerprint_input(case, model, "llm_probe", settings or {}, repetition, extra))
 
 
+def test_a_turns_own_time_is_part_of_the_run_and_an_unset_one_is_not():
+    plain = CASE.model_copy(update={"turns": (Message(role="user", content="And 3 + 3?"),)})
+    timed = CASE.model_copy(update={"turns": (Message(role="user", content="And 3 + 3?", max_seconds=30),)})
+    assert run_fingerprint_input(plain, MODEL, "llm_probe", {}, 1)["turns"] == [
+        {"role": "user", "content": "And 3 + 3?", "name": None}
+    ]
+    assert run_key(timed) not in (run_key(plain), run_key())
+
+
 def reordered(value):
     if isinstance(value, dict):
         return {key: reordered(item) for key, item in reversed(value.items())}
