@@ -14,6 +14,7 @@ from pytest_agentbench.runners.base import Runner
 from pytest_agentbench.runners.kinds import Prepared
 
 if TYPE_CHECKING:
+    from pytest_agentbench.engine.conversations import Driver
     from pytest_agentbench.models.tape import Tape
 
 
@@ -24,7 +25,8 @@ class RunPlan:
     `fingerprint` is the hash of `fingerprint_input`, which is canonical JSON. `model` is a placeholder with the name
     of the agent if the user's own agent runs without a model. `servers` maps names to MCP servers of
     the run; it is empty for a runner with its own tools. `prepared` is the runner's part: sandbox, template, data.
-    `roles` maps the roles that the runner needs to their models.
+    `roles` maps the roles that the runner needs to their models. `driver` decides the user's messages, None without
+    one.
     """
 
     runner: Runner
@@ -36,6 +38,7 @@ class RunPlan:
     servers: Mapping[str, McpServer]
     prepared: Prepared
     roles: Mapping[str, Model]
+    driver: Driver | None = None
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -73,6 +73,7 @@ from pytest_agentbench.runners.base import (
     Recorder,
     RunContext,
     RunEnd,
+    Runner,
     reason_of,
 )
 from pytest_agentbench.terminal_text import visible
@@ -470,7 +471,7 @@ async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
                 limit = run_limit(plan.run_profile, run_plan.runner)
                 around = partial(set_environment, attempt.services, context) if is_serial(run_plan) else nullcontext
                 attempt.services.in_flight[attempt.job] = context
-                end = await run_until_end(run_plan.runner, context, limit, tape, around)
+                end = await run_until_end(_runner_of(attempt), context, limit, tape, around)
         finally:
             attempt.services.in_flight.pop(attempt.job, None)
             await context.stop_servers()
@@ -483,6 +484,16 @@ async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
         if tape is not None:
             seconds, cassette, unwritable = run_ended(tape, attempt.case, end.status, seconds)
     return _Ended(context, end, started_at, seconds, before, template, cassette, unwritable)
+
+
+def _runner_of(attempt: Attempt) -> Runner:
+    """Return the run's runner; for a case with turns or a driver one that holds the conversation."""
+    run_plan = attempt.run_plan
+    if attempt.plan.predictions is not None or not (attempt.case.turns or run_plan.driver is not None):
+        return run_plan.runner
+    from pytest_agentbench.engine.conversations import make_conversing
+
+    return make_conversing(attempt)
 
 
 _OUR_METADATA = (WORKSPACE_NOTE, SERVERS_NOTE, MCP_PROTOCOL, LIVE_GRADES)

@@ -17,6 +17,7 @@ from pytest_agentbench.engine.cassettes import run_cassette, verdict_cassette
 from pytest_agentbench.engine.job import Job, Plan
 from pytest_agentbench.engine.services import Services, is_ours
 from pytest_agentbench.errors import ConfigError, UnavailableError
+from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.identity.fingerprints import (
     Plain,
     VerdictInputs,
@@ -37,6 +38,7 @@ from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunRequest
 from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 
 if TYPE_CHECKING:
+    from pytest_agentbench.engine.conversations import Driver
     from pytest_agentbench.tools.base import Tool
     from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
@@ -366,8 +368,6 @@ def plan_run(attempt: Attempt) -> RunPlan:
         extra["variant"] = plan.variant.name  # its runs must not be those of the equal variant
     if plan.run_profile.parallel_tools is not None:
         extra["parallel_tools"] = plan.run_profile.parallel_tools
-    if case.turns and (limits := _describe_limits(case, plan.run_profile)):
-        extra["conversation"] = limits
     if plan.predictions is None and (case.skills or any(check.kind == "skill_used" for check in case.checks)):
         from pytest_agentbench.engine.skills import require_skill, skills_identity
 
@@ -388,8 +388,14 @@ def plan_run(attempt: Attempt) -> RunPlan:
         servers, identity = _servers(attempt, attempt.values.servers)
         if servers:
             extra["mcp_servers"] = identity
+    driver = None
+    if plan.predictions is None and case.parts and (named_driver := find_driver(case)) is not None:
+        name, driver = named_driver
+        extra["driver"] = {name: _driver_identity(attempt, name, driver)}
+    if (case.turns or driver is not None) and (limits := _describe_limits(case, plan.run_profile)):
+        extra["conversation"] = limits
     roles: Mapping[str, Model] = {}
-    if names := _list_roles(attempt, runner, prepared):
+    if names := _list_roles(attempt, runner, prepared, driver):
         from pytest_agentbench.engine.roles import find_roles, roles_identity
 
         roles = find_roles(plan, names, runner_type)
@@ -397,7 +403,26 @@ def plan_run(attempt: Attempt) -> RunPlan:
     if attempt.services.uses_cassettes(attempt.job):
         extra |= run_cassette(attempt, (model, *roles.values()))
     covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, attempt.job.repetition, extra))
-    return RunPlan(runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared, roles)
+    return RunPlan(
+        runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared, roles, driver
+    )
+
+
+def find_driver(case: Case) -> tuple[str, Driver] | None:
+    """Return the driver of one of the case's parts, with its name. Raises ConfigError for two drivers."""
+    drivers = {name: driver for name in case.parts if (driver := find_extension("driver", name)) is not None}
+    if len(drivers) > 1:
+        raise ConfigError(
+            f"{case.path}:{case.line}:1: found the parts {' and '.join(drivers)}, which both drive the conversation; "
+            "keep one of them"
+        )
+    return next(iter(drivers.items()), None)
+
+
+def _driver_identity(attempt: Attempt, name: str, driver: Driver) -> Any:
+    if is_ours(driver):
+        return {}
+    return attempt.services.identities.part("driver", name, driver)
 
 
 def _describe_limits(case: Case, profile: RunProfile) -> dict[str, Any]:
@@ -409,15 +434,15 @@ def _describe_limits(case: Case, profile: RunProfile) -> dict[str, Any]:
     return merge_limits(profile.conversation, case.conversation).model_dump(exclude_defaults=True)
 
 
-def _list_roles(attempt: Attempt, runner: Runner, prepared: Prepared) -> list[str]:
-    """Return the roles of further models that the run's runner or agent declares."""
+def _list_roles(attempt: Attempt, runner: Runner, prepared: Prepared, driver: Driver | None) -> list[str]:
+    """Return the roles of further models that the run's runner or agent, and its driver, declare."""
     agent = attempt.values.agent
     if attempt.plan.predictions is not None:
         return []
     declared = getattr(runner if isinstance(agent, CaseRunner) else agent, "model_roles", ())
     if not isinstance(declared, tuple | list):  # a mock or a proxy has every attribute
         declared = ()
-    return [*dict.fromkeys((*declared, *prepared.model_roles))]
+    return [*dict.fromkeys((*declared, *prepared.model_roles, *getattr(driver, "model_roles", ())))]
 
 
 def _refuse_request_fields(plan: Plan, runner: Runner, runner_type: str, settings: Mapping[str, Any]) -> None:
@@ -438,9 +463,9 @@ def require_input(runner: Runner, runner_type: str, case: Case) -> None:
     if isinstance(runner, RunnerKind):
         runner.require_input(case)
     elif runner_type == PROBE:
-        from pytest_agentbench.runners.chat import render_messages
+        from pytest_agentbench.runners.chat import render_first
 
-        render_messages(case)
+        render_first(case)
 
 
 def _servers(attempt: Attempt, value: Any) -> tuple[Mapping[str, McpServer], dict[str, Any]]:

@@ -307,7 +307,7 @@ class EndDetail(Record):
 
     `side` is the side that a filter withheld, `categories` are its findings. `at` is whether the first request
     or a later one ended the run, `request` is that request's number. `raw` is the endpoint's word. `truncated`: the
-    endpoint cut a prompt silently.
+    endpoint cut a prompt silently. `turn` is the turn of the conversation that ended the run, None without turns.
     """
 
     side: Literal["input", "output"] | None = None
@@ -316,6 +316,7 @@ class EndDetail(Record):
     raw: str | None = None
     request: int | None = None
     truncated: bool = False
+    turn: int | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 def describe_end(

@@ -87,7 +87,9 @@ class RunnerKind:
     own_tools: bool = False
     """It brings its own tools: a case that offers it tools or MCP servers is refused."""
     has_turns: bool = False
-    """It holds a conversation: a case may have `turns`."""
+    """A case may have `turns`: the runner has a method `converse` of type Converse, or goes through them itself."""
+    limits_itself: bool = False
+    """It has a time limit of its own: of a conversation's limits only those that a file sets apply."""
     takes_system_text: bool = True
     """A variant may set a system message; false: a case in such a variant is skipped."""
     takes_skills: bool = False

@@ -1,0 +1,276 @@
+"""Hold the conversation of a run: a driver says the user's messages, the runner's conversation answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.errors import ConfigError, ProviderError
+from pytest_agentbench.models.clock import RUN_CLOCK, RunClock
+from pytest_agentbench.records.case import Case, Message
+from pytest_agentbench.records.conversations import merge_limits
+from pytest_agentbench.records.run import (
+    EndDetail,
+    FinalOutputEvent,
+    MessageEvent,
+    ToolCallEvent,
+    ToolResultEvent,
+    TraceEvent,
+    Usage,
+)
+from pytest_agentbench.runners.base import (
+    CaseRunner,
+    RunContext,
+    RunEnd,
+    Runner,
+    RunOutput,
+    end_by_error,
+    make_end,
+    record_report,
+)
+from pytest_agentbench.runners.conversation import AgentConversation, Converse, TurnOutput, name_turn
+from pytest_agentbench.runners.kinds import RunnerKind
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.profiles import RunProfile
+    from pytest_agentbench.engine.attempt import Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """A finished turn. `text` is the agent's answer, None if the turn failed. `usage` is that of the run's own model.
+
+    `messages` are the user's message and all texts of the agent, in order.
+    """
+
+    number: int
+    text: str | None
+    usage: Usage
+    end: RunEnd
+    messages: tuple[MessageEvent, ...]
+
+
+class ConversationOver(Exception):
+    """Ends a driver that says a message after the end of its conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLimits:
+    """The limits of a conversation; None: no limit."""
+
+    turn_seconds: float | None
+    turns: int | None
+    steps: int | None
+
+
+class Conversation:
+    """A run's conversation, for its driver. `turns` are the finished turns.
+
+    `total` is the number of turns, None if the driver decides it. `after_turn` returns whether a turn is the last one.
+    """
+
+    def __init__(
+        self,
+        agent: AgentConversation,
+        context: RunContext,
+        limits: TurnLimits,
+        total: int | None = None,
+        after_turn: Callable[[TurnResult], Awaitable[bool]] | None = None,
+    ) -> None:
+        self.turns: list[TurnResult] = []
+        self._agent, self._context, self._limits = agent, context, limits
+        self._total, self._after_turn = total, after_turn
+        self._end: RunEnd | None = None
+        self._is_over = False
+
+    async def say(self, message: str | Message) -> TurnResult:
+        """Say the user's next message, and return the turn with the agent's answer.
+
+        After a failed turn and at a limit the conversation is over: let the exception of the next call pass.
+        """
+        number = len(self.turns) + 1
+        self._require_open(number)
+        if isinstance(message, str):
+            message = Message(role="user", content=message)
+        trace = self._context.trace
+        before = len(trace.events)
+        trace.begin_turn(number)
+        trace.message("user", self._agent.word(message, number))
+        output = await self._ask(message, number)
+        text, end = None, output.end
+        if end.status == "success":
+            text = _find_text(output, trace.events[before:])
+            trace.message("assistant", text)
+        else:
+            self._end = end = _place(end, number)
+        messages = tuple(event for event in trace.events[before:] if isinstance(event, MessageEvent))
+        turn = TurnResult(number, text, trace.turn_usage, end, messages)
+        self.turns.append(turn)
+        if self._end is None and self._after_turn is not None:
+            self._is_over = await self._after_turn(turn)
+        return turn
+
+    def _require_open(self, number: int) -> None:
+        """Raise ConversationOver if no further turn may begin."""
+        if self._is_over or self._end is not None:
+            raise ConversationOver
+        limits = self._limits
+        if limits.turns is not None and number > limits.turns:
+            self._end = _exceed("max_turns", limits.turns, number)
+        elif limits.steps is not None and count_steps(self._context.trace.events) >= limits.steps:
+            self._end = _exceed("max_steps", limits.steps, number)
+        if self._end is not None:
+            raise ConversationOver
+
+    async def _ask(self, message: Message, number: int) -> TurnOutput:
+        """Return the agent's output, or the end of a turn that took too long."""
+        limit, name = self._limits.turn_seconds, "turn_timeout_seconds"
+        if message.max_seconds is not None:
+            limit, name = message.max_seconds, "max_seconds"
+        # The limits of a turn stop with the run's clock, while a request waits for its endpoint
+        clock, timer = RUN_CLOCK.get() or RunClock(), None
+        try:
+            async with clock.limit(limit) as timer:
+                return await self._agent.reply(message, number)
+        except TimeoutError:
+            if limit is None or timer is None or not timer.expired():
+                raise  # the agent's own
+            place = name_turn(number, self._total)
+            if clock.trouble is not None:
+                problem = f"the model's endpoint still failed at the end of {name} ({limit:g} s), in {place}"
+                return TurnOutput(None, end_by_error(_unreachable(f"{problem}: {clock.trouble}")))
+            message_text = f"no answer within {name} ({limit:g} s), in {place}"
+            return TurnOutput(None, make_end("timed_out", "turn_timeout", message_text))
+        except ProviderError as error:
+            detail = error.detail if isinstance(error.detail, EndDetail) else EndDetail()
+            error.detail = detail.model_copy(update={"turn": number})
+            raise
+
+    async def conclude(self, returned: RunOutput | None) -> RunEnd:
+        """Return how the run ended, with the last answer as its output. `returned` is the driver's value."""
+        if self._end is not None:
+            return self._end
+        if not self.turns:
+            return make_end("invalid", "empty_conversation", "the driver said nothing to the agent")
+        last, trace = self.turns[-1], self._context.trace
+        ends = [last.end]
+        if (finished := await self._agent.finish()) is not None:
+            ends.append(finished)
+        output = last.text
+        if returned is not None:
+            ends.append(record_report(returned, trace))
+            output = last.text if returned.output is None else returned.output
+        end = next((end for end in ends if end.status != "success"), last.end)
+        if end.status == "success" and output is not None:
+            trace.final_output(output)
+        return replace(end, metadata={name: value for end in ends for name, value in end.metadata.items()})
+
+
+def _place(end: RunEnd, number: int) -> RunEnd:
+    return replace(end, detail=(end.detail or EndDetail()).model_copy(update={"turn": number}))
+
+
+def _exceed(name: str, limit: int, number: int) -> RunEnd:
+    message = f"the conversation reached {name} ({limit}) before turn {number}"
+    return _place(make_end("failed", "conversation_limit", message), number)
+
+
+def _unreachable(message: str) -> ProviderError:
+    return ProviderError(message, code="timeout", retryable=True)
+
+
+def _find_text(output: TurnOutput, events: Sequence[TraceEvent]) -> str:
+    """Return the answer, which the agent may also have written to the trace."""
+    if output.text is not None:
+        return output.text
+    return next((event.content for event in reversed(events) if isinstance(event, FinalOutputEvent)), "")
+
+
+def count_steps(events: Sequence[TraceEvent]) -> int:
+    """Return the number of messages and of rounds of tool calls. Calls and results without other events between them
+    are one round.
+    """
+    messages, rounds, in_round = 0, 0, False
+    for event in events:
+        messages += isinstance(event, MessageEvent)
+        if isinstance(event, ToolCallEvent) and not in_round:
+            rounds += 1
+        in_round = isinstance(event, ToolCallEvent | ToolResultEvent)
+    return messages + rounds
+
+
+Driver = Callable[[Conversation, Case, RunContext], Awaitable[RunOutput | None]]
+"""Decides the user's messages: it says each by `conversation.say`, and returns when the conversation is over.
+
+Roles of further models are its attribute `model_roles`. The text of a RunOutput replaces the last answer.
+"""
+
+
+async def drive_turns(conversation: Conversation, case: Case, context: RunContext) -> None:
+    """Say the case's fixed turns."""
+    for turn in case.turns:
+        await conversation.say(turn)
+
+
+async def hold_conversation(
+    converse: Converse,
+    driver: Driver,
+    limits: TurnLimits,
+    case: Case,
+    context: RunContext,
+    after_turn: Callable[[TurnResult], Awaitable[bool]] | None = None,
+) -> RunEnd:
+    """Return how the conversation of a run ended.
+
+    The last message of a case without fixed turns is the driver's to say, if it is the user's: it is no part of the
+    context that the agent gets.
+    """
+    opening = case
+    if not case.turns and case.messages and case.messages[-1].role == "user":
+        opening = case.model_copy(update={"messages": case.messages[:-1]})
+    agent = await converse(opening, context)
+    total = len(case.turns) if driver is drive_turns else None
+    conversation, returned = Conversation(agent, context, limits, total, after_turn), None
+    try:
+        with suppress(ConversationOver):
+            returned = await driver(conversation, case, context)
+        return await conversation.conclude(returned)
+    finally:
+        await agent.close()
+
+
+def find_limits(case: Case, profile: RunProfile, runner: Runner) -> TurnLimits:
+    """Return the limits of a case's conversation. For a runner with limits of its own only those that files set."""
+    limits = merge_limits(profile.conversation, case.conversation)
+    fields = limits.model_dump(exclude_unset=getattr(runner, "limits_itself", False))
+    return TurnLimits(fields.get("turn_timeout_seconds"), fields.get("max_turns"), fields.get("max_steps"))
+
+
+def make_conversing(attempt: Attempt) -> Runner:
+    """Return the runner of a run with turns or with a driver.
+
+    Raises ConfigError for a driver on a runner without conversations.
+    """
+    run_plan, case = attempt.run_plan, attempt.case
+    converse = _find_converse(run_plan.runner, attempt.values.agent)
+    if converse is None and run_plan.driver is not None:
+        raise ConfigError(
+            f"{case.path}:{case.line}:1: a driver holds the case's conversation, and the runner "
+            f"{run_plan.runner_type} has none; take another runner"
+        )
+    if converse is None:
+        return run_plan.runner  # it goes through the turns itself
+    limits = find_limits(case, attempt.plan.run_profile, run_plan.runner)
+    return partial(hold_conversation, converse, run_plan.driver or drive_turns, limits)
+
+
+def _find_converse(runner: Runner, agent: Any) -> Converse | None:
+    if isinstance(agent, CaseRunner | RunnerKind):
+        converse: Converse | None = getattr(runner if isinstance(agent, CaseRunner) else agent, "converse", None)
+        return converse
+    from pytest_agentbench.runners.own_conversations import converse_with
+
+    return partial(converse_with, agent, runner)
