@@ -61,9 +61,9 @@ class ConversationOver(Exception):
 class TurnLimits:
     """The limits of a conversation; None: no limit."""
 
-    turn_seconds: float | None
-    turns: int | None
-    steps: int | None
+    turn_seconds: float | None = None
+    turns: int | None = None
+    steps: int | None = None
 
 
 class Conversation:

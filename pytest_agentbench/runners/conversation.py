@@ -66,6 +66,21 @@ def read_answer(returned: object, trace: Recorder) -> TurnOutput:
     return TurnOutput(None, make_end("invalid", "invalid_output", message))
 
 
+async def answer_once(conversation: AgentConversation, message: Message, context: RunContext) -> RunEnd | RunOutput:
+    """Return how a run of one message ended, and close the conversation. Its trace has no turns."""
+    trace = context.trace
+    try:
+        trace.message("user", conversation.word(message, 1))
+        output = await conversation.reply(message, 1)
+        if output.end.status != "success":
+            return output.end
+        trace.message("assistant", output.text or "")
+        await conversation.finish()
+    finally:
+        await conversation.close()
+    return RunOutput(output=output.text)
+
+
 def name_turn(number: int, total: int | None) -> str:
     """Return the name of a turn in messages. `total` is None if a driver decides the number of turns."""
     if total is None:
