@@ -30,7 +30,6 @@ from pytest_agentbench.config.sections import FileKind as FileKind
 from pytest_agentbench.config.sections import ProfileSection as ProfileSection
 from pytest_agentbench.engine.conversations import Conversation as Conversation
 from pytest_agentbench.engine.conversations import Driver as Driver
-from pytest_agentbench.engine.conversations import TurnResult as TurnResult
 from pytest_agentbench.engine.grading import Grade as Grade
 from pytest_agentbench.engine.grading import Grader as Grader
 from pytest_agentbench.engine.grading import GradeRequest as GradeRequest
@@ -125,6 +124,7 @@ from pytest_agentbench.runners.base import UserTurns as UserTurns
 from pytest_agentbench.runners.conversation import AgentConversation as AgentConversation
 from pytest_agentbench.runners.conversation import Converse as Converse
 from pytest_agentbench.runners.conversation import TurnOutput as TurnOutput
+from pytest_agentbench.runners.conversation import TurnResult as TurnResult
 from pytest_agentbench.runners.gateway.address import GatewayAddress as GatewayAddress
 from pytest_agentbench.runners.kinds import Prepared as Prepared
 from pytest_agentbench.runners.kinds import RunnerKind as RunnerKind

@@ -14,7 +14,7 @@ from pytest_agentbench.runners.base import Runner
 from pytest_agentbench.runners.kinds import Prepared
 
 if TYPE_CHECKING:
-    from pytest_agentbench.engine.conversations import Driver
+    from pytest_agentbench.engine.drivers import NamedDriver
     from pytest_agentbench.models.tape import Tape
 
 
@@ -38,7 +38,7 @@ class RunPlan:
     servers: Mapping[str, McpServer]
     prepared: Prepared
     roles: Mapping[str, Model]
-    driver: Driver | None = None
+    driver: NamedDriver | None = None
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -75,3 +75,18 @@ class Attempt:
     def live_graders(self) -> tuple[Grader, ...]:
         """Return the graders of the case that grade in the run's sandbox."""
         return tuple(grader for grader in self.graders if grader.wants_sandbox)
+
+    @property
+    def sandbox_graders(self) -> tuple[Grader, ...]:
+        """Return the graders of the case that need the run's sandbox."""
+        return (*self.live_graders, *self.turn_graders)
+
+    @property
+    def turn_graders(self) -> tuple[Grader, ...]:
+        """Return the graders of the case that grade each turn of its conversation."""
+        graders = tuple(grader for grader in self.graders if grader.grades_turns)
+        if not graders or self.case.turns:
+            return graders
+        from pytest_agentbench.engine.drivers import find_driver
+
+        return () if find_driver(self.case) is None else graders

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_agentbench.errors import ConfigError, ProviderError
+from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.clock import RUN_CLOCK, RunClock
 from pytest_agentbench.records.case import Case, Message
-from pytest_agentbench.records.conversations import merge_limits
 from pytest_agentbench.records.run import (
     EndDetail,
     FinalOutputEvent,
@@ -19,42 +17,27 @@ from pytest_agentbench.records.run import (
     ToolCallEvent,
     ToolResultEvent,
     TraceEvent,
-    Usage,
 )
 from pytest_agentbench.runners.base import (
-    CaseRunner,
     RunContext,
     RunEnd,
-    Runner,
     RunOutput,
     end_by_error,
     make_end,
     record_report,
 )
-from pytest_agentbench.runners.conversation import AgentConversation, Converse, TurnOutput, name_turn
-from pytest_agentbench.runners.kinds import RunnerKind
+from pytest_agentbench.runners.conversation import AgentConversation, Converse, TurnOutput, TurnResult, name_turn
 
 if TYPE_CHECKING:
-    from pytest_agentbench.config.profiles import RunProfile
-    from pytest_agentbench.engine.attempt import Attempt
-
-
-@dataclass(frozen=True, slots=True)
-class TurnResult:
-    """A finished turn. `text` is the agent's answer, None if the turn failed. `usage` is that of the run's own model.
-
-    `messages` are the user's message and all texts of the agent, in order.
-    """
-
-    number: int
-    text: str | None
-    usage: Usage
-    end: RunEnd
-    messages: tuple[MessageEvent, ...]
+    pass
 
 
 class ConversationOver(Exception):
     """Ends a driver that says a message after the end of its conversation."""
+
+
+AfterTurn = Callable[[TurnResult], Awaitable[bool]]
+"""Called after each turn that succeeded; returns whether it was the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +52,7 @@ class TurnLimits:
 class Conversation:
     """A run's conversation, for its driver. `turns` are the finished turns.
 
-    `total` is the number of turns, None if the driver decides it. `after_turn` returns whether a turn is the last one.
+    `total` is the number of turns, None if the driver decides it.
     """
 
     def __init__(
@@ -78,7 +61,7 @@ class Conversation:
         context: RunContext,
         limits: TurnLimits,
         total: int | None = None,
-        after_turn: Callable[[TurnResult], Awaitable[bool]] | None = None,
+        after_turn: AfterTurn | None = None,
     ) -> None:
         self.turns: list[TurnResult] = []
         self._agent, self._context, self._limits = agent, context, limits
@@ -221,7 +204,7 @@ async def hold_conversation(
     limits: TurnLimits,
     case: Case,
     context: RunContext,
-    after_turn: Callable[[TurnResult], Awaitable[bool]] | None = None,
+    after_turn: AfterTurn | None = None,
 ) -> RunEnd:
     """Return how the conversation of a run ended.
 
@@ -240,37 +223,3 @@ async def hold_conversation(
         return await conversation.conclude(returned)
     finally:
         await agent.close()
-
-
-def find_limits(case: Case, profile: RunProfile, runner: Runner) -> TurnLimits:
-    """Return the limits of a case's conversation. For a runner with limits of its own only those that files set."""
-    limits = merge_limits(profile.conversation, case.conversation)
-    fields = limits.model_dump(exclude_unset=getattr(runner, "limits_itself", False))
-    return TurnLimits(fields.get("turn_timeout_seconds"), fields.get("max_turns"), fields.get("max_steps"))
-
-
-def make_conversing(attempt: Attempt) -> Runner:
-    """Return the runner of a run with turns or with a driver.
-
-    Raises ConfigError for a driver on a runner without conversations.
-    """
-    run_plan, case = attempt.run_plan, attempt.case
-    converse = _find_converse(run_plan.runner, attempt.values.agent)
-    if converse is None and run_plan.driver is not None:
-        raise ConfigError(
-            f"{case.path}:{case.line}:1: a driver holds the case's conversation, and the runner "
-            f"{run_plan.runner_type} has none; take another runner"
-        )
-    if converse is None:
-        return run_plan.runner  # it goes through the turns itself
-    limits = find_limits(case, attempt.plan.run_profile, run_plan.runner)
-    return partial(hold_conversation, converse, run_plan.driver or drive_turns, limits)
-
-
-def _find_converse(runner: Runner, agent: Any) -> Converse | None:
-    if isinstance(agent, CaseRunner | RunnerKind):
-        converse: Converse | None = getattr(runner if isinstance(agent, CaseRunner) else agent, "converse", None)
-        return converse
-    from pytest_agentbench.runners.own_conversations import converse_with
-
-    return partial(converse_with, agent, runner)

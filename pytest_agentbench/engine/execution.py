@@ -64,6 +64,7 @@ from pytest_agentbench.records.run import (
     MCP_PROTOCOL,
     SERVERS_NOTE,
     STEADY_ENDS,
+    TURN_GRADES,
     WORKSPACE_NOTE,
     RunArtifact,
     TraceEvent,
@@ -491,12 +492,12 @@ def _runner_of(attempt: Attempt) -> Runner:
     run_plan = attempt.run_plan
     if attempt.plan.predictions is not None or not (attempt.case.turns or run_plan.driver is not None):
         return run_plan.runner
-    from pytest_agentbench.engine.conversations import make_conversing
+    from pytest_agentbench.engine.conversing import make_conversing
 
     return make_conversing(attempt)
 
 
-_OUR_METADATA = (WORKSPACE_NOTE, SERVERS_NOTE, MCP_PROTOCOL, LIVE_GRADES)
+_OUR_METADATA = (WORKSPACE_NOTE, SERVERS_NOTE, MCP_PROTOCOL, LIVE_GRADES, TURN_GRADES)
 
 
 def _artifact(attempt: Attempt, ended: _Ended, kept_files: KeptFiles, run_id: str) -> RunArtifact:
@@ -534,8 +535,21 @@ def _artifact(attempt: Attempt, ended: _Ended, kept_files: KeptFiles, run_id: st
         changes=kept_files.changes,
         sandbox=ended.context.sandbox_used,
         cassette=ended.cassette,
-        metadata={**own, **kept_files.metadata, **_servers_note(attempt, ended.context.servers)},
+        metadata={
+            **own,
+            **kept_files.metadata,
+            **_servers_note(attempt, ended.context.servers),
+            **_note_turn_grades(attempt, ended.context),
+        },
     )
+
+
+def _note_turn_grades(attempt: Attempt, context: RunContext) -> dict[str, Any]:
+    if not context.turn_grades:
+        return {}
+    from pytest_agentbench.engine.live_grading import dump_turn_grades
+
+    return {TURN_GRADES: dump_turn_grades(attempt, context)}
 
 
 def _describe_roles(context: RunContext) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from pytest_agentbench.engine.cassettes import run_cassette, verdict_cassette
 from pytest_agentbench.engine.job import Job, Plan
 from pytest_agentbench.engine.services import Services, is_ours
 from pytest_agentbench.errors import ConfigError, UnavailableError
-from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.identity.fingerprints import (
     Plain,
     VerdictInputs,
@@ -38,7 +37,7 @@ from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunRequest
 from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 
 if TYPE_CHECKING:
-    from pytest_agentbench.engine.conversations import Driver
+    from pytest_agentbench.engine.drivers import NamedDriver
     from pytest_agentbench.tools.base import Tool
     from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
@@ -107,7 +106,7 @@ async def expected_sandbox(attempt: Attempt) -> SandboxSpec | None:
         await services.sandboxes.prepare(spec)
     except UnavailableError:
         # The user's own agent may not use the case's tools: only verifiers, hooks and graders require the sandbox
-        if case.verify or has_hooks or attempt.live_graders or run_plan.runner_type != "callable":
+        if case.verify or has_hooks or attempt.sandbox_graders or run_plan.runner_type != "callable":
             raise
         return None
     if plan.predictions is not None or run_plan.prepared.sandbox is not None or not _runs_commands(attempt):
@@ -152,7 +151,7 @@ def sandbox_part(attempt: Attempt) -> dict[str, Any]:
 
 
 def _runs_commands(attempt: Attempt) -> bool:
-    if attempt.case.setup is not None or attempt.live_graders:
+    if attempt.case.setup is not None or attempt.sandbox_graders:
         return True
     if not attempt.case.tools:
         return False
@@ -374,10 +373,10 @@ def plan_run(attempt: Attempt) -> RunPlan:
         require_skill(case)
         if case.skills:
             extra["skills"] = skills_identity(case, runner, runner_type)
-    if attempt.live_graders:
+    if attempt.sandbox_graders:
         from pytest_agentbench.engine.live_grading import live_identity
 
-        extra["live_grades"] = live_identity(attempt)
+        extra |= live_identity(attempt)
     servers: Mapping[str, McpServer] = {}
     prepared = Prepared()
     if isinstance(runner, RunnerKind):
@@ -389,9 +388,11 @@ def plan_run(attempt: Attempt) -> RunPlan:
         if servers:
             extra["mcp_servers"] = identity
     driver = None
-    if plan.predictions is None and case.parts and (named_driver := find_driver(case)) is not None:
-        name, driver = named_driver
-        extra["driver"] = {name: _driver_identity(attempt, name, driver)}
+    if plan.predictions is None and case.parts:
+        from pytest_agentbench.engine.drivers import driver_identity, find_driver
+
+        driver = find_driver(case)
+        extra |= driver_identity(attempt.services, driver)
     if (case.turns or driver is not None) and (limits := _describe_limits(case, plan.run_profile)):
         extra["conversation"] = limits
     roles: Mapping[str, Model] = {}
@@ -408,23 +409,6 @@ def plan_run(attempt: Attempt) -> RunPlan:
     )
 
 
-def find_driver(case: Case) -> tuple[str, Driver] | None:
-    """Return the driver of one of the case's parts, with its name. Raises ConfigError for two drivers."""
-    drivers = {name: driver for name in case.parts if (driver := find_extension("driver", name)) is not None}
-    if len(drivers) > 1:
-        raise ConfigError(
-            f"{case.path}:{case.line}:1: found the parts {' and '.join(drivers)}, which both drive the conversation; "
-            "keep one of them"
-        )
-    return next(iter(drivers.items()), None)
-
-
-def _driver_identity(attempt: Attempt, name: str, driver: Driver) -> Any:
-    if is_ours(driver):
-        return {}
-    return attempt.services.identities.part("driver", name, driver)
-
-
 def _describe_limits(case: Case, profile: RunProfile) -> dict[str, Any]:
     """Return the limits of the case's conversation that differ from the defaults."""
     if case.conversation is None and profile.conversation is None:
@@ -434,7 +418,7 @@ def _describe_limits(case: Case, profile: RunProfile) -> dict[str, Any]:
     return merge_limits(profile.conversation, case.conversation).model_dump(exclude_defaults=True)
 
 
-def _list_roles(attempt: Attempt, runner: Runner, prepared: Prepared, driver: Driver | None) -> list[str]:
+def _list_roles(attempt: Attempt, runner: Runner, prepared: Prepared, driver: NamedDriver | None) -> list[str]:
     """Return the roles of further models that the run's runner or agent, and its driver, declare."""
     agent = attempt.values.agent
     if attempt.plan.predictions is not None:
@@ -442,7 +426,8 @@ def _list_roles(attempt: Attempt, runner: Runner, prepared: Prepared, driver: Dr
     declared = getattr(runner if isinstance(agent, CaseRunner) else agent, "model_roles", ())
     if not isinstance(declared, tuple | list):  # a mock or a proxy has every attribute
         declared = ()
-    return [*dict.fromkeys((*declared, *prepared.model_roles, *getattr(driver, "model_roles", ())))]
+    driver_roles = () if driver is None else driver.model_roles
+    return [*dict.fromkeys((*declared, *prepared.model_roles, *driver_roles))]
 
 
 def _refuse_request_fields(plan: Plan, runner: Runner, runner_type: str, settings: Mapping[str, Any]) -> None:

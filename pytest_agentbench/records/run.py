@@ -263,6 +263,10 @@ LIVE_GRADES = "agentbench.live_grades"
 """In a run's metadata: the grades that were made in its sandbox, by the names of their graders."""
 
 
+TURN_GRADES = "agentbench.turn_grades"
+"""In a run's metadata: the grades that were made of its turns, by the names of their graders."""
+
+
 class RunError(Record):
     """The reason why a run's status is not success."""
 

@@ -291,6 +291,7 @@ class RunContext:
     - `trace`: the runner may write it at any time. `asking` records the agent's requests to its gateway.
     - `open_gateway`: called at the first use of `gateway`. `listen_for`: for a runner with its own Gateway.
     - `variables`: the context variables of the run's task, for code that answers its requests in other tasks.
+    - `turn_grades`: the grades of the run's turns, by the names of their graders.
     - `user`: the user's side of the conversation, None if the case has no turns.
 
     Agents may call the properties in any thread. `_opening` guards the gateway. The sandbox belongs to the event loop.
@@ -321,6 +322,7 @@ class RunContext:
     open_gateway: Callable[[RunContext], OpenGateway] | None = None
     listen_for: Callable[[Any], OpenGateway] | None = None
     variables: contextvars.Context | None = None
+    turn_grades: dict[str, Any] = field(default_factory=dict)
     user: UserTurns | None = None
     opened_gateway: OpenGateway | None = None
     asking: Asking = field(default_factory=Asking)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pytest_agentbench.records.case import Case, Message
+from pytest_agentbench.records.run import MessageEvent, Usage
 from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, RunOutput, make_end, record_report
 
 SUCCESS = RunEnd("success")
@@ -21,6 +22,20 @@ class TurnOutput:
 
     text: str | None
     end: RunEnd = SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """A finished turn. `text` is the agent's answer, None if the turn failed. `usage` is that of the run's own model.
+
+    `messages` are the user's message and all texts of the agent, in order.
+    """
+
+    number: int
+    text: str | None
+    usage: Usage
+    end: RunEnd
+    messages: tuple[MessageEvent, ...]
 
 
 class AgentConversation:
