@@ -29,6 +29,7 @@ from pytest_agentbench.config.roots import ConfigRoot as ConfigRoot
 from pytest_agentbench.config.sections import FileKind as FileKind
 from pytest_agentbench.config.sections import ProfileSection as ProfileSection
 from pytest_agentbench.engine.conversations import Conversation as Conversation
+from pytest_agentbench.engine.conversations import ConversationOver as ConversationOver
 from pytest_agentbench.engine.conversations import Driver as Driver
 from pytest_agentbench.engine.grading import Grade as Grade
 from pytest_agentbench.engine.grading import Grader as Grader
@@ -148,6 +149,7 @@ from pytest_agentbench.testing.cases import check_case_source as check_case_sour
 from pytest_agentbench.testing.cases import check_file_kind as check_file_kind
 from pytest_agentbench.testing.cases import check_profile_section as check_profile_section
 from pytest_agentbench.testing.cases import check_runner as check_runner
+from pytest_agentbench.testing.conversations import check_driver as check_driver
 from pytest_agentbench.testing.deciding import check_check_spec as check_check_spec
 from pytest_agentbench.testing.deciding import check_grader as check_grader
 from pytest_agentbench.testing.deciding import check_judge as check_judge

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ConversationOver(Exception):
-    """Ends a driver that says a message after the end of its conversation."""
+    """The conversation is over: by a failed turn, a limit or a grade. It ends the driver that lets it pass."""
 
 
 AfterTurn = Callable[[TurnResult], Awaitable[bool]]
@@ -72,28 +72,30 @@ class Conversation:
     async def say(self, message: str | Message) -> TurnResult:
         """Say the user's next message, and return the turn with the agent's answer.
 
-        After a failed turn and at a limit the conversation is over: let the exception of the next call pass.
+        Raises ConversationOver after a failed turn, at a limit, and after a grade that ends the conversation.
         """
         number = len(self.turns) + 1
         self._require_open(number)
         if isinstance(message, str):
             message = Message(role="user", content=message)
+        if not message.content.strip():
+            raise ValueError(f"conversation.say: found an empty message in turn {number}, expected a text")
         trace = self._context.trace
         before = len(trace.events)
         trace.begin_turn(number)
         trace.message("user", self._agent.word(message, number))
         output = await self._ask(message, number)
-        text, end = None, output.end
-        if end.status == "success":
-            text = _find_text(output, trace.events[before:])
-            trace.message("assistant", text)
-        else:
-            self._end = end = _place(end, number)
+        if output.end.status != "success":
+            self._end = _place(output.end, number)
+            raise ConversationOver
+        text = _find_text(output, trace.events[before:])
+        trace.message("assistant", text)
         messages = tuple(event for event in trace.events[before:] if isinstance(event, MessageEvent))
-        turn = TurnResult(number, text, trace.turn_usage, end, messages)
+        turn = TurnResult(number, text, trace.turn_usage, output.end, messages)
         self.turns.append(turn)
-        if self._end is None and self._after_turn is not None:
-            self._is_over = await self._after_turn(turn)
+        if self._after_turn is not None and await self._after_turn(turn):
+            self._is_over = True
+            raise ConversationOver
         return turn
 
     def _require_open(self, number: int) -> None:
@@ -139,17 +141,28 @@ class Conversation:
         if not self.turns:
             return make_end("invalid", "empty_conversation", "the driver said nothing to the agent")
         last, trace = self.turns[-1], self._context.trace
-        ends = [last.end]
-        if (finished := await self._agent.finish()) is not None:
-            ends.append(finished)
+        ends = [last.end, *await self._finish()]
         output = last.text
         if returned is not None:
             ends.append(record_report(returned, trace))
             output = last.text if returned.output is None else returned.output
         end = next((end for end in ends if end.status != "success"), last.end)
-        if end.status == "success" and output is not None:
+        if end.status == "success":
             trace.final_output(output)
         return replace(end, metadata={name: value for end in ends for name, value in end.metadata.items()})
+
+    async def _finish(self) -> list[RunEnd]:
+        """Return the end by the agent after its last turn, if it has one. It gets the time of one more turn."""
+        limit, timer = self._limits.turn_seconds, None
+        try:
+            async with (RUN_CLOCK.get() or RunClock()).limit(limit) as timer:
+                end = await self._agent.finish()
+        except TimeoutError:
+            if limit is None or timer is None or not timer.expired():
+                raise
+            message = f"the agent did not return within turn_timeout_seconds ({limit:g} s) after its last turn"
+            end = make_end("timed_out", "turn_timeout", message)
+        return [] if end is None else [end]
 
 
 def _place(end: RunEnd, number: int) -> RunEnd:

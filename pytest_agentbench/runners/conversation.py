@@ -26,13 +26,13 @@ class TurnOutput:
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """A finished turn. `text` is the agent's answer, None if the turn failed. `usage` is that of the run's own model.
+    """A turn that succeeded. `text` is the agent's answer, `usage` that of the run's own model.
 
     `messages` are the user's message and all texts of the agent, in order.
     """
 
     number: int
-    text: str | None
+    text: str
     usage: Usage
     end: RunEnd
     messages: tuple[MessageEvent, ...]

@@ -104,8 +104,18 @@ class RunnerKind:
     """Its files may be the answer: judges see them, and a run without a text may pass with them."""
 
     async def __call__(self, case: Case, context: RunContext) -> str | RunOutput | RunEnd | None:
-        """Run the case. May raise InfrastructureError, and UnavailableError for missing requirements."""
-        raise NotImplementedError
+        """Run the case; of a runner with `converse` by a conversation of one message.
+
+        May raise InfrastructureError, and UnavailableError for missing requirements.
+        """
+        from pytest_agentbench.runners.conversation import Converse, answer_once
+
+        converse: Converse | None = getattr(self, "converse", None)
+        if converse is None:
+            raise NotImplementedError
+        *before, message = case.messages
+        conversation = await converse(case.model_copy(update={"messages": tuple(before)}), context)
+        return await answer_once(conversation, message, context)
 
     def open(self, parts: SessionParts) -> RunnerSession:
         """Return the state that the session's runs share."""
