@@ -375,13 +375,15 @@ class RunContext:
         """
         if self.user is not None:
             return await self.user.turn(answer)
-        return self._answer_alone(answer)
+        self._answer_alone(answer)
+        return None
 
     def turn_sync(self, answer: str | RunOutput) -> str | None:
         """Do the same as `turn`, in an agent that is a plain function."""
         if self.user is not None:
             return self.user.turn_sync(answer)
-        return self._answer_alone(answer)
+        self._answer_alone(answer)
+        return None
 
     def _answer_alone(self, answer: str | RunOutput) -> None:
         end = conclude(answer, self.trace)

@@ -188,3 +188,11 @@ def test_a_conversation_ends_at_its_limit(bench: Bench) -> None:
     [artifact] = artifacts(bench)
     assert (artifact["status"], artifact["error"]["code"]) == ("failed", "conversation_limit")
     assert transcript(artifact) == TRANSCRIPT[:4]
+
+
+def test_a_runner_without_turns_refuses_them_when_the_case_is_collected(bench: Bench) -> None:
+    bench.agent("async def echo(case, context): return 'x'\ndef pytest_agentbench_runners(): return {'echo': echo}\n")
+    talk(bench, runner={"type": "echo"})
+    finished = bench.run("--model", "demo", "cases")
+    assert not finished.outcomes
+    assert "input.turns: the runner 'echo' has no turns, unlike 'agent' and" in finished.text
