@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 GROUP = "pytest_agentbench.packs"
 SEAMS = frozenset(
     {
-        *("agent", "case_part", "check", "command", "doctor", "evaluation_part"),
+        *("agent", "case_part", "check", "command", "doctor", "driver", "evaluation_part"),
         *("evaluation_profile", "file", "grader", "image", "judge", "metric"),
         *("model_provider", "report_format", "report_section", "run_profile", "runner", "sandbox"),
         *("schema", "script", "scripted_verdict", "source", "suite", "tool"),

@@ -20,6 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from pytest_agentbench.checks.base import CheckKind
     from pytest_agentbench.config.sections import FileKind, ProfileSection
+    from pytest_agentbench.engine.conversations import Driver
     from pytest_agentbench.engine.grading import Grader
     from pytest_agentbench.judging.asking import JudgeBackend
     from pytest_agentbench.metrics.registry import Metric
@@ -101,6 +102,19 @@ def pytest_agentbench_graders() -> Mapping[str, Grader]:
 
         def pytest_agentbench_graders():
             return {"budget": BudgetGrader()}  # a subclass of pytest_agentbench.Grader
+    """
+
+
+@pytest.hookspec
+def pytest_agentbench_drivers() -> Mapping[str, Driver]:
+    """Return drivers, which decide the user's messages: `{part: async (conversation, case, context) -> None}`.
+
+    A driver is for the cases that have the part of its name.
+
+    Example::
+
+        def pytest_agentbench_drivers():
+            return {"interview": hold_interview}  # test.yaml: `interview: {...}`, a part from the hook of case parts
     """
 
 

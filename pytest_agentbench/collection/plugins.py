@@ -69,6 +69,7 @@ HOOKS = (
     Hook("metrics", "metric", "metric", ("pytest_agentbench.metrics.registry:METRICS",), of_users=False),
     Hook("judges", "judge", "judge type", of_users=False),
     Hook("graders", "grader", "grader", kind="pytest_agentbench.engine.grading:Grader", of_users=False),
+    Hook("drivers", "driver", "driver", of_users=False),
     Hook("model_providers", "model_provider", "model provider", of_users=False),
     Hook(SOURCES, "source", "case source", kind="pytest_agentbench.sources.case_source:CaseSource", of_users=False),
     Hook(

@@ -232,17 +232,20 @@ def _own_tools(runner: RunnerSpec | None) -> str:
     return f"the runner {runner.type if runner else ''} has its own tools and cannot get others"
 
 
+_PROBE = "llm_probe"
+"""The built-in runner, which the table of runners would have to import."""
+
+
 def _lacks_turns(runner: str, known: Known) -> bool:
-    if known.runner_says(runner, "has_turns"):
+    if runner == _PROBE or known.runner_says(runner, "has_turns"):
         return False
     # `agentbench validate` loads no conftest: of a runner that only one may add nobody knows there.
-    return known.runners is not None or runner == "llm_probe" or known.find_runner(runner) is not None
+    return known.runners is not None or known.find_runner(runner) is not None
 
 
 def _no_turns(runner: str) -> str:
-    having = [repr(name) for name, kind in load_extensions("runner").items() if getattr(kind, "has_turns", False)]
-    if not having:
-        return f"the runner {runner!r} has no turns; use messages"
+    having = [name for name, kind in load_extensions("runner").items() if getattr(kind, "has_turns", False)]
+    having = [repr(name) for name in (*having, _PROBE)]
     return f"the runner {runner!r} has no turns, unlike {' and '.join(having)}; use messages"
 
 

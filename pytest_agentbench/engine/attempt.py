@@ -14,6 +14,7 @@ from pytest_agentbench.runners.base import Runner
 from pytest_agentbench.runners.kinds import Prepared
 
 if TYPE_CHECKING:
+    from pytest_agentbench.engine.drivers import NamedDriver
     from pytest_agentbench.models.tape import Tape
 
 
@@ -24,7 +25,8 @@ class RunPlan:
     `fingerprint` is the hash of `fingerprint_input`, which is canonical JSON. `model` is a placeholder with the name
     of the agent if the user's own agent runs without a model. `servers` maps names to MCP servers of
     the run; it is empty for a runner with its own tools. `prepared` is the runner's part: sandbox, template, data.
-    `roles` maps the roles that the runner needs to their models.
+    `roles` maps the roles that the runner needs to their models. `driver` decides the user's messages, None without
+    one.
     """
 
     runner: Runner
@@ -36,6 +38,7 @@ class RunPlan:
     servers: Mapping[str, McpServer]
     prepared: Prepared
     roles: Mapping[str, Model]
+    driver: NamedDriver | None = None
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -77,3 +80,18 @@ class Attempt:
         if not self.graders:  # of most cases: this is asked five times a run
             return ()
         return tuple(grader for grader in self.graders if grader.wants_sandbox)
+
+    @property
+    def sandbox_graders(self) -> tuple[Grader, ...]:
+        """Return the graders of the case that need the run's sandbox."""
+        return (*self.live_graders, *self.turn_graders)
+
+    @property
+    def turn_graders(self) -> tuple[Grader, ...]:
+        """Return the graders of the case that grade each turn of its conversation."""
+        graders = tuple(grader for grader in self.graders if grader.grades_turns)
+        if not graders or self.case.turns:
+            return graders
+        from pytest_agentbench.engine.drivers import find_driver
+
+        return () if find_driver(self.case) is None else graders

@@ -20,6 +20,7 @@ from pytest_agentbench.engine.grading import (
     Grader,
     GradeRequest,
     accepts_status,
+    add_turn_grades,
     find_live_grade,
     graders_of,
     regrade,
@@ -364,7 +365,7 @@ async def evaluate(attempt: Attempt) -> None:
                 workspace = attempt.result.workspace
                 request = GradeRequest(services, job, case, artifact, tuple(metrics), judged, tape, workspace=workspace)
                 grade = await grader.grade(request)
-            grades[grader] = grade
+            grades[grader] = grade = add_turn_grades(grader, artifact, grade)
             metrics += grade.metrics
     if tape is not None:
         identity = verdict_identity(attempt, artifact)  # the cassette may have more answers now

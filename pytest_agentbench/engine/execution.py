@@ -64,6 +64,7 @@ from pytest_agentbench.records.run import (
     MCP_PROTOCOL,
     SERVERS_NOTE,
     STEADY_ENDS,
+    TURN_GRADES,
     WORKSPACE_NOTE,
     RunArtifact,
     TraceEvent,
@@ -73,6 +74,7 @@ from pytest_agentbench.runners.base import (
     Recorder,
     RunContext,
     RunEnd,
+    Runner,
     reason_of,
 )
 from pytest_agentbench.terminal_text import visible
@@ -470,7 +472,7 @@ async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
                 limit = run_limit(plan.run_profile, run_plan.runner)
                 around = partial(set_environment, attempt.services, context) if is_serial(run_plan) else nullcontext
                 attempt.services.in_flight[attempt.job] = context
-                end = await run_until_end(run_plan.runner, context, limit, tape, around)
+                end = await run_until_end(_runner_of(attempt), context, limit, tape, around)
         finally:
             attempt.services.in_flight.pop(attempt.job, None)
             await context.stop_servers()
@@ -485,7 +487,17 @@ async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
     return _Ended(context, end, started_at, seconds, before, template, cassette, unwritable)
 
 
-_OUR_METADATA = (WORKSPACE_NOTE, SERVERS_NOTE, MCP_PROTOCOL, LIVE_GRADES)
+def _runner_of(attempt: Attempt) -> Runner:
+    """Return the run's runner; for a case with turns or a driver one that holds the conversation."""
+    run_plan = attempt.run_plan
+    if attempt.plan.predictions is not None or not (attempt.case.turns or run_plan.driver is not None):
+        return run_plan.runner
+    from pytest_agentbench.engine.conversing import make_conversing
+
+    return make_conversing(attempt)
+
+
+_OUR_METADATA = (WORKSPACE_NOTE, SERVERS_NOTE, MCP_PROTOCOL, LIVE_GRADES, TURN_GRADES)
 
 
 def _artifact(attempt: Attempt, ended: _Ended, kept_files: KeptFiles, run_id: str) -> RunArtifact:
@@ -523,8 +535,21 @@ def _artifact(attempt: Attempt, ended: _Ended, kept_files: KeptFiles, run_id: st
         changes=kept_files.changes,
         sandbox=ended.context.sandbox_used,
         cassette=ended.cassette,
-        metadata={**own, **kept_files.metadata, **_servers_note(attempt, ended.context.servers)},
+        metadata={
+            **own,
+            **kept_files.metadata,
+            **_servers_note(attempt, ended.context.servers),
+            **_note_turn_grades(attempt, ended.context),
+        },
     )
+
+
+def _note_turn_grades(attempt: Attempt, context: RunContext) -> dict[str, Any]:
+    if not context.turn_grades:
+        return {}
+    from pytest_agentbench.engine.live_grading import dump_turn_grades
+
+    return {TURN_GRADES: dump_turn_grades(attempt, context)}
 
 
 def _describe_roles(context: RunContext) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import JudgeResult, LiveGrade, MetricResult
-from pytest_agentbench.records.run import LIVE_GRADES, RunArtifact, Usage
+from pytest_agentbench.records.run import LIVE_GRADES, TURN_GRADES, RunArtifact, Usage
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.models.scripts import Scripts
     from pytest_agentbench.models.tape import Tape
     from pytest_agentbench.records.base import Record
+    from pytest_agentbench.runners.conversation import TurnResult
     from pytest_agentbench.workspaces.sandboxes.base import Sandbox
     from pytest_agentbench.workspaces.workspace import Workspace
 
@@ -143,7 +144,8 @@ class Grade(NamedTuple):
     """The result of a grader. `metrics` are added to the run's, `failures` and `errors` are lines for reports.
 
     `record` is stored as the evaluation's part `part_name` of the grader. With `is_final`, `final_score` (0-10, None:
-    unknown) is the run's score, and `failures` decide in place of the judge's score and threshold.
+    unknown) is the run's score, and `failures` decide in place of the judge's score and threshold. `ends` ends the
+    conversation after a graded turn.
     """
 
     metrics: tuple[MetricResult, ...] = ()
@@ -152,6 +154,7 @@ class Grade(NamedTuple):
     errors: tuple[str, ...] = ()
     final_score: float | None = None
     is_final: bool = False
+    ends: bool = False
 
 
 class Grader:
@@ -229,6 +232,19 @@ class Grader:
         """Return why a run failed before it was graded, in place of its status; () for the usual text."""
         return ()
 
+    @property
+    def grades_turns(self) -> bool:
+        """Return whether it has an `after_turn`."""
+        return type(self).after_turn is not Grader.after_turn
+
+    async def after_turn(self, case: Case, sandbox: Sandbox, turn: TurnResult) -> Grade | None:
+        """Return the grade of a turn that succeeded, made in the run's sandbox before the next message; None: no grade.
+
+        Its metrics and failures are stored with the run and reported with the turn's number. Its `record` and score do
+        not count. The grader's identity belongs to the run's.
+        """
+        return None
+
     async def grade(self, request: GradeRequest) -> Grade:
         """Return the grade of a run. Book its payments with `request.services`."""
         return Grade()
@@ -255,8 +271,12 @@ def regrade(
 ) -> dict[Grader, Grade]:
     """Return all grades again without asking anybody; `parts` are the stored evaluation's."""
     return {
-        grader: find_live_grade(grader, artifact)
-        or grader.regrade(case, artifact, metrics, judged, parts.get(grader.part_name or ""))
+        grader: add_turn_grades(
+            grader,
+            artifact,
+            find_live_grade(grader, artifact)
+            or grader.regrade(case, artifact, metrics, judged, parts.get(grader.part_name or "")),
+        )
         for grader in graders
     }
 
@@ -288,7 +308,18 @@ def find_live_grade(grader: Grader, artifact: RunArtifact) -> Grade | None:
     """
     if not grader.wants_sandbox:
         return None
-    stored = (artifact.metadata.get(LIVE_GRADES) or {}).get(name_live_grade(grader))
+    return _find_stored(grader, artifact, LIVE_GRADES)
+
+
+def add_turn_grades(grader: Grader, artifact: RunArtifact, grade: Grade) -> Grade:
+    """Return the grader's grade of a run together with its grades of the run's turns."""
+    if not grader.grades_turns or (turns := _find_stored(grader, artifact, TURN_GRADES)) is None:
+        return grade
+    return grade._replace(metrics=(*grade.metrics, *turns.metrics), failures=(*turns.failures, *grade.failures))
+
+
+def _find_stored(grader: Grader, artifact: RunArtifact, key: str) -> Grade | None:
+    stored = (artifact.metadata.get(key) or {}).get(name_live_grade(grader))
     if stored is None:
         return None
     grade = LiveGrade.model_validate(stored)

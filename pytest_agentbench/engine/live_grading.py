@@ -1,25 +1,40 @@
-"""Grade a run in its own sandbox, after the agent's end and before the sandbox is stopped."""
+"""Grade a run in its own sandbox: after each turn, and after the agent's end before the sandbox is stopped."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from pytest_agentbench.engine.attempt import Attempt
-from pytest_agentbench.engine.grading import GradeRequest, dump_live_grade, find_live_grade, name_live_grade
+from pytest_agentbench.engine.grading import (
+    Grade,
+    Grader,
+    GradeRequest,
+    dump_live_grade,
+    find_live_grade,
+    name_live_grade,
+)
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
 from pytest_agentbench.records.run import LIVE_GRADES, RunArtifact
 from pytest_agentbench.runners.base import RunContext
 
+if TYPE_CHECKING:
+    from pytest_agentbench.runners.conversation import TurnResult
+
 
 def live_identity(attempt: Attempt) -> dict[str, Any]:
-    """Return the part of the run's fingerprint for graders that grade in its sandbox, by their names.
+    """Return the parts of the run's fingerprint for graders that grade in its sandbox, by their names.
 
     Raises UnavailableError for answers that were made elsewhere, because they have no sandbox.
     """
-    graders = attempt.live_graders
+    parts = {"live_grades": attempt.live_graders, "turn_grades": attempt.turn_graders}
+    return {part: _identify(attempt, graders) for part, graders in parts.items() if graders}
+
+
+def _identify(attempt: Attempt, graders: Sequence[Grader]) -> dict[str, Any]:
     names = [name_live_grade(grader) for grader in graders]
     if attempt.plan.predictions is not None:
         raise UnavailableError(f"{', '.join(names)}: grades runs in their sandbox, and stored answers have none")
@@ -74,3 +89,32 @@ async def _grade_all(attempt: Attempt, context: RunContext, artifact: RunArtifac
             raise AgentbenchError("; ".join(grade.errors))
         grades[name_live_grade(grader)] = dump_live_grade(grader, grade)
     return grades
+
+
+async def grade_turn(graders: Sequence[Grader], context: RunContext, turn: TurnResult) -> bool:
+    """Add the graders' grades of a turn to the run's. Return whether one of them ends the conversation.
+
+    Raises the errors of a grader.
+    """
+    is_last = False
+    for grader in graders:
+        grade = await grader.after_turn(context.case, await context.sandbox(), turn)
+        if grade is None:
+            continue
+        if grade.errors:
+            raise AgentbenchError(f"turn {turn.number}: {'; '.join(grade.errors)}")
+        name = name_live_grade(grader)
+        before = context.turn_grades.get(name, Grade())
+        metrics = (metric.model_copy(update={"name": f"turn-{turn.number}.{metric.name}"}) for metric in grade.metrics)
+        context.turn_grades[name] = Grade(
+            metrics=(*before.metrics, *metrics),
+            failures=(*before.failures, *(f"turn {turn.number}: {line}" for line in grade.failures)),
+        )
+        is_last = is_last or grade.ends
+    return is_last
+
+
+def dump_turn_grades(attempt: Attempt, context: RunContext) -> dict[str, Any]:
+    """Return the run's metadata on the grades of its turns."""
+    graders = {name_live_grade(grader): grader for grader in attempt.turn_graders}
+    return {name: dump_live_grade(graders[name], grade) for name, grade in context.turn_grades.items()}

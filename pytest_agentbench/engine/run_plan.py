@@ -37,6 +37,7 @@ from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunRequest
 from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 
 if TYPE_CHECKING:
+    from pytest_agentbench.engine.drivers import NamedDriver
     from pytest_agentbench.tools.base import Tool
     from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
@@ -105,7 +106,7 @@ async def expected_sandbox(attempt: Attempt) -> SandboxSpec | None:
         await services.sandboxes.prepare(spec)
     except UnavailableError:
         # The user's own agent may not use the case's tools: only verifiers, hooks and graders require the sandbox
-        if case.verify or has_hooks or attempt.live_graders or run_plan.runner_type != "callable":
+        if case.verify or has_hooks or attempt.sandbox_graders or run_plan.runner_type != "callable":
             raise
         return None
     if plan.predictions is not None or run_plan.prepared.sandbox is not None or not _runs_commands(attempt):
@@ -150,7 +151,7 @@ def sandbox_part(attempt: Attempt) -> dict[str, Any]:
 
 
 def _runs_commands(attempt: Attempt) -> bool:
-    if attempt.case.setup is not None or attempt.live_graders:
+    if attempt.case.setup is not None or attempt.sandbox_graders:
         return True
     if not attempt.case.tools:
         return False
@@ -374,10 +375,10 @@ def plan_run(attempt: Attempt) -> RunPlan:
         require_skill(case)
         if case.skills:
             extra["skills"] = skills_identity(case, runner, runner_type)
-    if attempt.live_graders:
+    if attempt.sandbox_graders:
         from pytest_agentbench.engine.live_grading import live_identity
 
-        extra["live_grades"] = live_identity(attempt)
+        extra |= live_identity(attempt)
     servers: Mapping[str, McpServer] = {}
     prepared = Prepared()
     if isinstance(runner, RunnerKind):
@@ -388,8 +389,16 @@ def plan_run(attempt: Attempt) -> RunPlan:
         servers, identity = _servers(attempt, attempt.values.servers)
         if servers:
             extra["mcp_servers"] = identity
+    driver = None
+    if plan.predictions is None and case.parts:
+        from pytest_agentbench.engine.drivers import driver_identity, find_driver
+
+        driver = find_driver(case)
+        extra |= driver_identity(attempt.services, driver)
+    if (case.turns or driver is not None) and (limits := _describe_limits(case, plan.run_profile)):
+        extra["conversation"] = limits
     roles: Mapping[str, Model] = {}
-    if names := _list_roles(attempt, runner, prepared):
+    if names := _list_roles(attempt, runner, prepared, driver):
         from pytest_agentbench.engine.roles import find_roles, roles_identity
 
         roles = find_roles(plan, names, runner_type)
@@ -397,7 +406,9 @@ def plan_run(attempt: Attempt) -> RunPlan:
     if attempt.services.uses_cassettes(attempt.job):
         extra |= run_cassette(attempt, (model, *roles.values()))
     covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, attempt.job.repetition, extra))
-    return RunPlan(runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared, roles)
+    return RunPlan(
+        runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared, roles, driver
+    )
 
 
 def _describe_limits(case: Case, profile: RunProfile) -> dict[str, Any]:
@@ -409,15 +420,16 @@ def _describe_limits(case: Case, profile: RunProfile) -> dict[str, Any]:
     return merge_limits(profile.conversation, case.conversation).model_dump(exclude_defaults=True)
 
 
-def _list_roles(attempt: Attempt, runner: Runner, prepared: Prepared) -> list[str]:
-    """Return the roles of further models that the run's runner or agent declares."""
+def _list_roles(attempt: Attempt, runner: Runner, prepared: Prepared, driver: NamedDriver | None) -> list[str]:
+    """Return the roles of further models that the run's runner or agent, and its driver, declare."""
     agent = attempt.values.agent
     if attempt.plan.predictions is not None:
         return []
     declared = getattr(runner if isinstance(agent, CaseRunner) else agent, "model_roles", ())
     if not isinstance(declared, tuple | list):  # a mock or a proxy has every attribute
         declared = ()
-    return [*dict.fromkeys((*declared, *prepared.model_roles))]
+    driver_roles = () if driver is None else driver.model_roles
+    return [*dict.fromkeys((*declared, *prepared.model_roles, *driver_roles))]
 
 
 def _refuse_request_fields(plan: Plan, runner: Runner, runner_type: str, settings: Mapping[str, Any]) -> None:
@@ -438,9 +450,9 @@ def require_input(runner: Runner, runner_type: str, case: Case) -> None:
     if isinstance(runner, RunnerKind):
         runner.require_input(case)
     elif runner_type == PROBE:
-        from pytest_agentbench.runners.chat import render_messages
+        from pytest_agentbench.runners.chat import render_first
 
-        render_messages(case)
+        render_first(case)
 
 
 def _servers(attempt: Attempt, value: Any) -> tuple[Mapping[str, McpServer], dict[str, Any]]:

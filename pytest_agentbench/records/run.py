@@ -263,6 +263,10 @@ LIVE_GRADES = "agentbench.live_grades"
 """In a run's metadata: the grades that were made in its sandbox, by the names of their graders."""
 
 
+TURN_GRADES = "agentbench.turn_grades"
+"""In a run's metadata: the grades that were made of its turns, by the names of their graders."""
+
+
 class RunError(Record):
     """The reason why a run's status is not success."""
 
@@ -307,7 +311,7 @@ class EndDetail(Record):
 
     `side` is the side that a filter withheld, `categories` are its findings. `at` is whether the first request
     or a later one ended the run, `request` is that request's number. `raw` is the endpoint's word. `truncated`: the
-    endpoint cut a prompt silently.
+    endpoint cut a prompt silently. `turn` is the turn of the conversation that ended the run, None without turns.
     """
 
     side: Literal["input", "output"] | None = None
@@ -316,6 +320,7 @@ class EndDetail(Record):
     raw: str | None = None
     request: int | None = None
     truncated: bool = False
+    turn: int | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 def describe_end(

@@ -58,13 +58,14 @@ class Recorder:
     to, from 1, or None.
     """
 
-    __slots__ = ("_began", "_events", "_lock", "_usage", "provider", "request", "turn", "warnings")
+    __slots__ = ("_began", "_events", "_lock", "_turn_usage", "_usage", "provider", "request", "turn", "warnings")
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
         self._events: list[TraceEvent] = []
         self._lock = threading.Lock()
         self._usage: Usage | None = None
+        self._turn_usage: Usage | None = None
         self.request: dict[str, Any] = {}
         self.provider: dict[str, Any] = {}
         self.warnings: list[str] = []
@@ -79,6 +80,11 @@ class Recorder:
     def usage(self) -> Usage:
         """Return the sum of all added usage, unknown if none was added."""
         return self._usage or Usage()
+
+    @property
+    def turn_usage(self) -> Usage:
+        """Return the usage that was added since the current turn began, unknown if none was added."""
+        return self._turn_usage or Usage()
 
     @property
     def seconds(self) -> float:
@@ -135,6 +141,13 @@ class Recorder:
         """Add tokens and money of one more request. Unknown plus known is unknown."""
         with self._lock:
             self._usage = usage if self._usage is None else self._usage + usage
+            if self.turn is not None:
+                self._turn_usage = usage if self._turn_usage is None else self._turn_usage + usage
+
+    def begin_turn(self, number: int) -> None:
+        """Begin a turn of the conversation: later events and usage belong to it."""
+        with self._lock:
+            self.turn, self._turn_usage = number, None
 
     def _add(self, event: type[TraceEvent], **fields: Any) -> None:
         at = time.perf_counter() - self._began
@@ -219,6 +232,18 @@ class RoleClient(Protocol):
         ...
 
 
+class UserTurns(Protocol):
+    """The user's side of a conversation, for an agent that keeps the conversation itself."""
+
+    async def turn(self, answer: str | RunOutput) -> str | None:
+        """Hand over the answer to the last message, and return the next one; None if the conversation is over."""
+        ...
+
+    def turn_sync(self, answer: str | RunOutput) -> str | None:
+        """Do the same in a thread of its own."""
+        ...
+
+
 class OpenGateway(Protocol):
     """The gateway of a run that asked for one, until `close`: see `runners.gateway`."""
 
@@ -266,6 +291,8 @@ class RunContext:
     - `trace`: the runner may write it at any time. `asking` records the agent's requests to its gateway.
     - `open_gateway`: called at the first use of `gateway`. `listen_for`: for a runner with its own Gateway.
     - `variables`: the context variables of the run's task, for code that answers its requests in other tasks.
+    - `turn_grades`: the grades of the run's turns, by the names of their graders.
+    - `user`: the user's side of the conversation, None if the case has no turns.
 
     Agents may call the properties in any thread. `_opening` guards the gateway. The sandbox belongs to the event loop.
     """
@@ -295,6 +322,8 @@ class RunContext:
     open_gateway: Callable[[RunContext], OpenGateway] | None = None
     listen_for: Callable[[Any], OpenGateway] | None = None
     variables: contextvars.Context | None = None
+    turn_grades: dict[str, Any] = field(default_factory=dict)
+    user: UserTurns | None = None
     opened_gateway: OpenGateway | None = None
     asking: Asking = field(default_factory=Asking)
     _opening: threading.Lock = field(default_factory=threading.Lock)
@@ -338,6 +367,28 @@ class RunContext:
                 "it to the runner's `model_roles`"
             )
         return client
+
+    async def turn(self, answer: str | RunOutput) -> str | None:
+        """Hand over the agent's answer, and return the user's next message; None if the conversation is over.
+
+        The first message is `case.messages[-1].content`. A case without turns is over after the first answer.
+        """
+        if self.user is not None:
+            return await self.user.turn(answer)
+        self._answer_alone(answer)
+        return None
+
+    def turn_sync(self, answer: str | RunOutput) -> str | None:
+        """Do the same as `turn`, in an agent that is a plain function."""
+        if self.user is not None:
+            return self.user.turn_sync(answer)
+        self._answer_alone(answer)
+        return None
+
+    def _answer_alone(self, answer: str | RunOutput) -> None:
+        end = conclude(answer, self.trace)
+        if end.error is not None:
+            raise ValueError(f"context.turn: found no answer ({end.error.message}); return a failure from the agent")
 
     def needs_sandbox(self) -> SandboxSpec:
         """Return the specification of the run's sandbox. Raises UnavailableError if it is unavailable here."""
@@ -494,16 +545,23 @@ def conclude(returned: object, trace: Recorder) -> RunEnd:
     if not isinstance(returned, RunOutput):
         message = f"the runner returned {type(returned).__name__}, expected str, RunOutput or None"
         return make_end("invalid", "invalid_output", message)
+    end = record_report(returned, trace)
+    _final(returned.output, trace)
+    return end
+
+
+def record_report(returned: RunOutput, trace: Recorder) -> RunEnd:
+    """Write the tool calls and the usage that an agent reports into the trace, and return how it ended."""
+    place = "" if trace.turn is None else f"{trace.turn}-"
     for number, call in enumerate(returned.tool_calls, start=1):
         # Generated ids: the ids of the agent's framework may be duplicates, or missing
-        call_id = f"reported-{number}"
+        call_id = f"reported-{place}{number}"
         trace.tool_call(call_id, call.name, call.arguments)
         ending = call.result if call.error is None else call.error
         if ending is not None:
             trace.tool_result(call_id, call.name, ending, is_error=call.error is not None)
     if returned.usage is not None:
         _add_reported(returned.usage, trace)
-    _final(returned.output, trace)
     metadata: dict[str, Any] = clean(returned.metadata)
     if returned.status == "success":
         return RunEnd("success", metadata=metadata)
@@ -558,5 +616,5 @@ def agent_name(agent: Any) -> str:
 
 PROBE = "llm_probe"
 """The runner that asks a chat model."""
-BUILTIN_RUNNERS: Mapping[str, Runner] = LazyTable({PROBE: "pytest_agentbench.runners.chat"})
+BUILTIN_RUNNERS: Mapping[str, Runner] = LazyTable({PROBE: "pytest_agentbench.runners.probe"})
 """Built-in runners by `runner.type`. Packs and plugins add others."""

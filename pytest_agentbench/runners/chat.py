@@ -1,4 +1,4 @@
-"""Chat with a model: messages, requests, tool calls, and the `llm_probe` runner."""
+"""Chat with a model: messages, requests and tool calls."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.config.base import YAML_SUFFIXES
 from pytest_agentbench.config.documents import make_located_error
-from pytest_agentbench.config.functions import functions_of, offers_tools
 from pytest_agentbench.config.sections import RunnerSettings
-from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableError
+from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models.apis.messages import explain_version
 from pytest_agentbench.models.clock import Wait
 from pytest_agentbench.models.ends import GIVEN_UP, is_known_finish, messages_fit, read_finish
@@ -28,7 +27,8 @@ from pytest_agentbench.models.spelling import dialect_of
 from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Attachment, Case, Dialect, Message
 from pytest_agentbench.records.run import CALL_AS_TEXT, EndDetail, EndReason, RunError, Usage, describe_end
-from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd
+from pytest_agentbench.runners.base import Recorder, RunEnd
+from pytest_agentbench.runners.conversation import TurnOutput
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient
@@ -50,6 +50,13 @@ def render_messages(case: Case) -> list[dict[str, Any]]:
     if not case.messages:
         raise _refuse(case, "messages", "found none, expected at least one; add a user message")
     return with_attachments(case, case.messages)
+
+
+def render_first(case: Case) -> list[dict[str, Any]]:
+    """Return the messages of a run's first request: with turns those up to the first turn, else `render_messages`."""
+    if case.turns:
+        return with_attachments(case, (*case.messages, case.turns[0]))
+    return render_messages(case)
 
 
 def with_attachments(case: Case, messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -360,7 +367,17 @@ class Requests:
         provider.setdefault("response_ids", []).append(reply.response_id)
 
     def end(self, reply: ChatReply, *, forced: bool = False) -> RunEnd:
-        """Return the run's end with this reply. `forced`: the model could not call tools any more."""
+        """Return the run's end with this reply, and record its text as the answer, as `read_end` does."""
+        output = self.read_end(reply, forced=forced)
+        if output.text is not None:
+            self._trace.final_output(output.text)
+        return output.end
+
+    def read_end(self, reply: ChatReply, *, forced: bool = False) -> TurnOutput:
+        """Return the answer and the end with this reply. `forced`: the model could not call tools any more.
+
+        The text is None after another end than a success.
+        """
         read = read_message({"content": reply.content}, reply.finish_reason)
         # A plugin's model returns only text and finish reason
         reason = reply.end or (None if reply.tool_calls else read.end)
@@ -383,11 +400,11 @@ class Requests:
         if reason in ("length", "max_turns") and not has_text:
             status = "failed"
         if status == "success":
-            self._trace.final_output(text)
-            return RunEnd(status, metadata=metadata, reason=reason, detail=detail if detail != _NOTHING else None)
+            noted = detail if detail != _NOTHING else None
+            return TurnOutput(text, RunEnd(status, metadata=metadata, reason=reason, detail=noted))
         used = reply.usage
         message = describe_end(reason, detail, limit=self._limit, thoughts=used.reasoning_tokens, turns=self._turns)
-        return RunEnd(status, RunError(code=reason, message=message), metadata, reason, detail)
+        return TurnOutput(None, RunEnd(status, RunError(code=reason, message=message), metadata, reason, detail))
 
 
 _NOTHING = EndDetail()
@@ -414,83 +431,6 @@ def _read_unreadable(error: ProviderError, model: str) -> ChatReply:
     return ChatReply(
         error.partial, (), raw, Usage(), model, None, message, 1, 0.0, end="malformed_reply", detail=detail
     )
-
-
-FINAL_ANSWER_REQUEST = "No more tool calls are possible. Give your final answer now."
-"""Message to the model after its last turn with tools."""
-UNREADABLE = "Your last reply could not be read ({}). Call a tool again, or answer."
-"""Message to the model after a reply that is neither a call nor an answer."""
-MOST_UNREADABLE = 2
-"""Maximum consecutive UNREADABLE messages."""
-
-
-async def llm_probe(case: Case, context: RunContext) -> RunEnd:
-    """Call the model, run the tools that it calls, and repeat until it answers without a call.
-
-    1. Up to `max_turns` requests offer the case's tools. A reply that is neither a call nor an answer costs a turn, and
-       the model gets a message about it, at most twice in a row. Functions that the case only declares are never run:
-       the first reply with a call ends the run.
-    2. If the model still calls tools after that, one more request without tools asks for its final answer.
-
-    Every request, retry and reply is a runner event of the trace (`request`, `retry`, `reply`, `reply_message`,
-    `reasoning`). The end has a reason of `records.run.EndReason`. Raises ProviderError, UnavailableError and
-    ConfigError.
-    """
-    if context.client is None:
-        raise UnavailableError("llm_probe needs a model: name one with --model")
-    settings, trace = RunnerSettings.model_validate(dict(context.settings)), context.trace
-    # Most cases offer no tools. They need a toolbox only if the model calls invented tools.
-    declared = bool(functions_of(case.context))
-    toolbox: Toolbox | None = None
-    offered: Sequence[Tool] = ()
-    tools: Sequence[Mapping[str, Any]] = ()
-    if offers_tools(case) or context.servers is not None:
-        toolbox = context.toolbox()
-        offered, tools = toolbox.tools, toolbox.specs()
-    messages = render_messages(case)
-    if case.skills:
-        from pytest_agentbench.runners.skills import offer_skills
-
-        messages = offer_skills(messages, case, trace)
-    requests = Requests(case.case_id, context.client, settings, trace, case.runner.overrides)
-    requests.describe(messages, offered, max_turns=settings.max_turns)
-    unreadable = 0
-    for _ in range(settings.max_turns):
-        reply = await requests.send(messages, tools, alone=toolbox is None)
-        if reply.end == "malformed_reply" and unreadable < MOST_UNREADABLE:
-            unreadable += 1
-            messages += _tell_unreadable(reply, trace)
-            continue
-        if not reply.tool_calls:
-            return requests.end(reply)
-        unreadable = 0
-        if reply.content:
-            trace.message("assistant", reply.content)
-        messages.append(reply.message)
-        toolbox = toolbox or context.toolbox()
-        if declared:
-            for call in reply.tool_calls:
-                trace.tool_call(call.trace_id or call.id, toolbox.tool_id(call.name), call.arguments, call.raw)
-            return requests.end(reply)
-        outputs = await call_tools(reply.tool_calls, toolbox, trace, parallel=context.parallel_tools)
-        for call, output in zip(reply.tool_calls, outputs, strict=True):
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": output.content})
-    trace.event("max_turns_reached", max_turns=settings.max_turns)
-    messages.append({"role": "user", "content": FINAL_ANSWER_REQUEST})
-    trace.message("user", FINAL_ANSWER_REQUEST)
-    reply = await requests.send_last(messages, tools)
-    if reply.content and reply.tool_calls:
-        trace.message("assistant", reply.content)
-    return requests.end(reply, forced=True)
-
-
-def _tell_unreadable(reply: ChatReply, trace: Recorder) -> list[dict[str, Any]]:
-    """Return the messages after an unreadable reply: its text, if any, and the notice to the model."""
-    raw = reply.detail.raw if reply.detail is not None else reply.finish_reason
-    notice = UNREADABLE.format(raw or "no text and no tool call")
-    trace.message("user", notice)
-    own_text = [{"role": "assistant", "content": reply.content}] if reply.content else []
-    return [*own_text, {"role": "user", "content": notice}]
 
 
 T = TypeVar("T")

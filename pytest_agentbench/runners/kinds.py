@@ -87,7 +87,9 @@ class RunnerKind:
     own_tools: bool = False
     """It brings its own tools: a case that offers it tools or MCP servers is refused."""
     has_turns: bool = False
-    """It holds a conversation: a case may have `turns`."""
+    """A case may have `turns`: the runner has a method `converse` of type Converse, or goes through them itself."""
+    limits_itself: bool = False
+    """It has a time limit of its own: of a conversation's limits only those that a file sets apply."""
     takes_system_text: bool = True
     """A variant may set a system message; false: a case in such a variant is skipped."""
     takes_skills: bool = False
@@ -102,8 +104,18 @@ class RunnerKind:
     """Its files may be the answer: judges see them, and a run without a text may pass with them."""
 
     async def __call__(self, case: Case, context: RunContext) -> str | RunOutput | RunEnd | None:
-        """Run the case. May raise InfrastructureError, and UnavailableError for missing requirements."""
-        raise NotImplementedError
+        """Run the case; of a runner with `converse` by a conversation of one message.
+
+        May raise InfrastructureError, and UnavailableError for missing requirements.
+        """
+        from pytest_agentbench.runners.conversation import Converse, answer_once
+
+        converse: Converse | None = getattr(self, "converse", None)
+        if converse is None:
+            raise NotImplementedError
+        *before, message = case.messages
+        conversation = await converse(case.model_copy(update={"messages": tuple(before)}), context)
+        return await answer_once(conversation, message, context)
 
     def open(self, parts: SessionParts) -> RunnerSession:
         """Return the state that the session's runs share."""

@@ -26,9 +26,13 @@ def adapt(agent: Callable[..., Any]) -> Runner:
 
     A coroutine function is awaited on the engine's loop, a plain function runs in a thread (`context.in_thread`).
     Results and exceptions pass through unchanged. A second parameter gets the context if it is named `context` or has
-    no default. Raises ConfigError for another signature.
+    no default. An object with `open(case, context)` need not be callable. Raises ConfigError for another signature.
     """
     if not callable(agent):
+        from pytest_agentbench.runners.own_conversations import answer_alone, opens_conversations
+
+        if opens_conversations(agent):
+            return partial(answer_alone, agent)
         raise ConfigError(f"agentbench_runner: found {type(agent).__name__}, expected a callable; {_EXPECTED}")
     call = _with_context(agent)
     if _is_async(agent):
@@ -44,7 +48,7 @@ def adapt(agent: Callable[..., Any]) -> Runner:
     return in_thread
 
 
-_EXPECTED = "an agent takes (case) or (case, context)"
+_EXPECTED = "an agent takes (case) or (case, context), or has open(case, context)"
 
 
 def _with_context(agent: Callable[..., Any]) -> Callable[[Case, RunContext], Any]:

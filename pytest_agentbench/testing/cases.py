@@ -17,6 +17,7 @@ from pytest_agentbench.config.base import UNVERIFIED, load
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import FileKind, ProfileSection
+from pytest_agentbench.engine.conversations import TurnLimits, drive_turns, hold_conversation
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import extension_names
 from pytest_agentbench.records.base import CasePart
@@ -299,7 +300,7 @@ async def _check_runs(
                 expect(folder is None or folder.is_dir(), f"template: {folder} is not a folder")
                 if folder is not None:
                     fill_workspace(context.workspace, folder)
-            end = conclude(await runner(case, context), context.trace)
+            end = conclude(await _call(runner, case, context), context.trace)
         expect(end.status != "invalid", f"the run is invalid: {end.error}")
         is_consistent = (end.error is None) == (end.status == "success")
         expect(is_consistent, f"the run ended as {end.status} with the error {end.error}")
@@ -315,6 +316,13 @@ async def _check_runs(
     await session.close()  # may be called twice
     expect(case.model_dump_json() == before, "the run changed its case")
     return ends[0]
+
+
+async def _call(runner: Runner | RunnerKind, case: Case, context: RunContext) -> Any:
+    converse = getattr(runner, "converse", None)
+    if not case.turns or converse is None:
+        return await runner(case, context)
+    return await hold_conversation(converse, drive_turns, TurnLimits(), case, context)
 
 
 def _prepare(runner: Runner | RunnerKind, request: RunRequest, sandboxes: Sandboxes) -> tuple[RunnerSession, Prepared]:

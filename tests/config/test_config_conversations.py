@@ -68,6 +68,7 @@ def test_the_cases_limits_take_precedence_over_the_profiles(tmp_path):
     ("text", "expected"),
     [
         (TURNS.replace("30", "0"), "10:20: input.turns[1].max_seconds: found 0, expected more than 0"),
+        (TURNS + "conversation: {max_turn: 5}\n", "11:16: conversation.max_turn: unknown field; did you mean 'max_tu"),
         (TURNS + "conversation: {max_steps: 0}\n", "11:27: conversation.max_steps: found 0, expected at least 1"),
         ("input: Hi\nconversation: {max_turns: 5}\n", "6:15: conversation: limits turns, and the case has none; leave"),
     ],

@@ -223,7 +223,6 @@ def test_a_message_is_refused(errors, message, expected):
     ("line", "expected"),
     [
         ("  attachments: [gone.txt, file.yaml, other.txt]", ["attachments[0]: found 'gone.txt'", "attachments[2]"]),
-        ("  turns: [{role: user, content: more}]", ["9:10: input.turns: the runner 'llm_probe' has no turns"]),
         ("  turns: [{role: assistant, content: more}]", ["input.turns[0].role: found 'assistant', expected 'user'"]),
         ("  context: {llm_probe: {tools: read_file}}", ["llm_probe.tools: found 'read_file', expected a list"]),
         ("  context: {llm_probe: {tools: [reed_file]}}", ["9:33: input.context.llm_probe.tools[0]: unknown tool"]),

@@ -14,7 +14,7 @@ from typing import Any
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.records.case import Case, Message, Model, RunnerSpec
 from pytest_agentbench.runners.base import RunContext, RunEnd, Runner, conclude
-from pytest_agentbench.runners.chat import llm_probe
+from pytest_agentbench.runners.probe import llm_probe
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 

@@ -14,7 +14,7 @@ from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import GivenCall, Message, Model
 from pytest_agentbench.records.run import ToolCallEvent, ToolResultEvent
 from pytest_agentbench.runners.base import Recorder, RunContext
-from pytest_agentbench.runners.chat import FINAL_ANSWER_REQUEST
+from pytest_agentbench.runners.probe import FINAL_ANSWER_REQUEST
 from pytest_agentbench.tools.base import Tool, ToolContext
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 

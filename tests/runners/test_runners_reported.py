@@ -16,7 +16,7 @@ from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import RunArtifact, Usage
 from pytest_agentbench.runners.base import RunContext, RunEnd
-from pytest_agentbench.runners.chat import llm_probe
+from pytest_agentbench.runners.probe import llm_probe
 
 REPORTED = Path(__file__).parents[3] / "shared" / "data" / "reports" / "endpoint" / "replies.jsonl"
 ROWS = {row["case"]: row for row in map(json.loads, REPORTED.read_text().splitlines())} if REPORTED.is_file() else {}

@@ -11,7 +11,7 @@ from testing.kits_support import CASES, NUMBERS, Parrot, plain_profile
 
 import pytest_agentbench as ab
 from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.runners.chat import llm_probe
+from pytest_agentbench.runners.probe import llm_probe
 from pytest_agentbench.testing.samples import sample_case
 
 

@@ -25,9 +25,17 @@ from pytest_agentbench.models.replies import (
 from pytest_agentbench.packs.mcp_bench.planner_requests import Asker, Parts, Prompts
 from pytest_agentbench.packs.mcp_bench.records import PLANNER, PlannerSettings
 from pytest_agentbench.packs.mcp_bench.wording import PlannerWording
-from pytest_agentbench.records.case import Case
-from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, RunOutput, make_end
-from pytest_agentbench.runners.chat import Requests, call_tools, render_messages, together
+from pytest_agentbench.records.case import Case, Message
+from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, make_end
+from pytest_agentbench.runners.chat import (
+    Requests,
+    call_tools,
+    render_first,
+    render_messages,
+    together,
+    with_attachments,
+)
+from pytest_agentbench.runners.conversation import AgentConversation, TurnOutput
 from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession, RunRequest, SessionParts
 from pytest_agentbench.tools.base import ToolOutput
 from pytest_agentbench.tools.toolbox import Toolbox
@@ -144,13 +152,13 @@ async def _make_call(call: ToolCall, toolbox: Toolbox, seconds: float) -> ToolOu
 
 @dataclass(slots=True)
 class Information:
-    """Knowledge of all rounds so far. A text that the model condensed replaces the original.
+    """Knowledge of all rounds so far. A text that the model condensed replaces the original. `prompts` are a turn's.
 
     The trace has each result whole; its runner events `summary` and `compression` contain the condensed texts.
     """
 
     _asker: Asker
-    _prompts: Prompts
+    prompts: Prompts
     _counter: TokenCounter
     _settings: PlannerSettings
     _trace: Recorder
@@ -163,7 +171,7 @@ class Information:
 
     async def add(self, number: int, plan: Plan, outputs: Sequence[ToolOutput]) -> None:
         """Add a round: its reasoning, its calls, and their results. Raises ProviderError."""
-        wording, limit = self._prompts.wording, self._settings.summarise_over_tokens
+        wording, limit = self.prompts.wording, self._settings.summarise_over_tokens
         results = list(dict.fromkeys(output.content for output in outputs))  # equal results are summarised once
         shortened = dict(zip(results, await together(map(self._shorten, results)), strict=True))
         parts: list[str | Block] = [wording.round_heading.format(round=number)]
@@ -178,7 +186,7 @@ class Information:
             parts.append(Block(label, f"{self._cut(_format_call(call), limit)}\n-> {outcome}\n{content}"))
         self._rounds.append(parts)
         # Tokens of the request's text are counted, including delimiters and labels.
-        if self._counter.count(self._prompts.plain(self.parts)) > self._settings.information_tokens:
+        if self._counter.count(self.prompts.plain(self.parts)) > self._settings.information_tokens:
             await self._compress()
 
     async def _shorten(self, result: str) -> str:
@@ -186,7 +194,7 @@ class Information:
         limit = self._settings.summarise_over_tokens
         if self._counter.count(result) <= limit:
             return result
-        return await self._condense("summary", self._prompts.summary(result, limit), result, limit)
+        return await self._condense("summary", self.prompts.summary(result, limit), result, limit)
 
     async def _compress(self) -> None:
         """Condense all knowledge to half of its limit."""
@@ -196,9 +204,9 @@ class Information:
         pieces = self._pieces()
         share = max(target // len(pieces), 1)
         texts = await together(
-            self._condense("compression", self._prompts.compression(piece, share), piece, share) for piece in pieces
+            self._condense("compression", self.prompts.compression(piece, share), piece, share) for piece in pieces
         )
-        text, wording = "\n\n".join(texts), self._prompts.wording
+        text, wording = "\n\n".join(texts), self.prompts.wording
         self._trace.event("compression", pieces=len(pieces), content=text)
         self._rounds = [[wording.compressed, Block(wording.compressed_label, text)]]
 
@@ -225,7 +233,7 @@ class Information:
         head = self._counter.cut(text, tokens)
         if head == text:
             return text
-        return f"{head}\n{self._prompts.wording.left_out.format(tokens=self._counter.count(text[len(head) :]))}"
+        return f"{head}\n{self.prompts.wording.left_out.format(tokens=self._counter.count(text[len(head) :]))}"
 
 
 def _format_call(call: PlannedCall) -> str:
@@ -242,24 +250,73 @@ PLANNER_CONTRACT = "planner_contract"
 _QUOTED_REPLY = 20_000
 
 
-async def run_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
-    """Run a case with tools by Algorithm 1 of the paper (seed 004, 3.1).
+@dataclass(slots=True)
+class PlannerConversation(AgentConversation):
+    """Runs a case with tools by Algorithm 1 of the paper (seed 004, 3.1), for each message of the user.
 
     1. In each round the model plans the calls of that round from the findings of earlier rounds. An invalid plan is
        asked for again with its mistakes, up to MAX_ATTEMPTS times; then the run is `failed`.
     2. The calls run concurrently; long results are summarised, and the knowledge is compressed once it grows too long.
     3. Planning ends with a plan that stops or calls nothing, or after `max_rounds`; then the final answer is written.
 
-    The trace has a runner event `round` {number} for each planned round, and `plan` {round, attempt, ok,
-    problems} for each reply of the planner, which follows as a message. Raises ProviderError, UnavailableError and
-    ConfigError.
+    A later turn has the conversation so far as its task, and keeps the knowledge. The trace has a runner event `round`
+    {number} for each planned round, and `plan` {round, attempt, ok, problems} for each reply of the planner, which
+    follows as a message. Numbers of rounds go on over the turns; `max_rounds` counts those of one turn.
     """
+
+    context: RunContext
+    messages: list[dict[str, Any]]
+    toolbox: Toolbox
+    planner: PlannerSettings
+    requests: Requests
+    asker: Asker
+    counter: TokenCounter
+    information: Information
+    _rounds: int = 0
+
+    async def reply(self, message: Message, turn: int) -> TurnOutput:
+        """Return the answer to the message, with the conversation so far as the task."""
+        self.messages.append({"role": "user", "content": message.content})
+        output = await self.answer()
+        self.messages.append({"role": "assistant", "content": output.text or ""})
+        return output
+
+    async def answer(self) -> TurnOutput:
+        """Plan, execute and observe, and return the answer to the messages. Raises ProviderError."""
+        planner, trace, toolbox = self.planner, self.context.trace, self.toolbox
+        prompts = Prompts(planner.language, self.messages, toolbox.tools, planner.prompts)
+        planning = _Planning(self.requests, self.asker, prompts, self.counter, planner, trace)
+        information = self.information
+        information.prompts = prompts
+        called: list[str] = []
+        for number in range(1, planner.max_rounds + 1):
+            self._rounds += 1
+            trace.event("round", number=self._rounds)
+            plan = await planning.plan(number, self._rounds, information.parts)
+            if isinstance(plan, RunEnd):
+                return TurnOutput(None, plan)
+            called += [toolbox.tool_id(call.tool) for call in plan.calls]
+            outputs = await execute(self._rounds, plan.calls, toolbox, trace, planner)
+            # Also for a plan without calls: the answer is written from its reasoning too.
+            await information.add(self._rounds, plan, outputs)
+            if not plan.calls:
+                break
+        else:
+            # Only if no plan ended the loop: the event distinguishes such a run from a finished one.
+            trace.event("max_rounds_reached", max_rounds=planner.max_rounds)
+        servers = {get_server(tool_id) for tool_id in called} - {None}
+        request = prompts.answer(len(called), len(servers), information.parts)
+        return self.requests.read_end(await self.asker.ask("answer", request, planner.answer_tokens))
+
+
+async def open_planner(case: Case, context: RunContext, messages: list[dict[str, Any]]) -> PlannerConversation:
+    """Return a conversation that begins with the messages. Raises UnavailableError and ConfigError."""
     if context.client is None:
         raise UnavailableError("mcp_planner needs a model: name one with --model")
     trace, model = context.trace, context.client.model
     planner = context.prepared if isinstance(context.prepared, PlannerSettings) else PlannerSettings()
     settings = RunnerSettings.model_validate({"timeout_seconds": REQUEST_SECONDS, **context.settings})
-    toolbox, messages = context.toolbox(), render_messages(case)
+    toolbox = context.toolbox()
     requests = Requests(case.case_id, context.client, settings, trace, case.runner.overrides)
     # Summaries and cuts depend on the token count: a replay from a cassette must make the same requests on
     # any machine.
@@ -267,26 +324,8 @@ async def run_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
     requests.describe(messages, toolbox.tools, planner=planner.of_a_run, tokenizer=counter.tokenizer)
     asker = Asker(requests, {**model.parameters, **settings.request_parameters})
     prompts = Prompts(planner.language, messages, toolbox.tools, planner.prompts)
-    planning = _Planning(requests, asker, prompts, counter, planner, trace)
     information = Information(asker, prompts, counter, planner, trace)
-    called: list[str] = []
-    for number in range(1, planner.max_rounds + 1):
-        trace.event("round", number=number)
-        plan = await planning.plan(number, information.parts)
-        if isinstance(plan, RunEnd):
-            return plan
-        called += [toolbox.tool_id(call.tool) for call in plan.calls]
-        outputs = await execute(number, plan.calls, toolbox, trace, planner)
-        # Also for a plan without calls: the answer is written from its reasoning too.
-        await information.add(number, plan, outputs)
-        if not plan.calls:
-            break
-    else:
-        # Only if no plan ended the loop: the event distinguishes such a run from a finished one.
-        trace.event("max_rounds_reached", max_rounds=planner.max_rounds)
-    servers = {get_server(tool_id) for tool_id in called} - {None}
-    request = prompts.answer(len(called), len(servers), information.parts)
-    return requests.end(await asker.ask("answer", request, planner.answer_tokens))
+    return PlannerConversation(context, messages, toolbox, planner, requests, asker, counter, information)
 
 
 @dataclass(slots=True)
@@ -300,24 +339,27 @@ class _Planning:
     _settings: PlannerSettings
     _trace: Recorder
 
-    async def plan(self, number: int, information: Parts) -> Plan | RunEnd:
-        """Return the plan of round `number`, or how the run has ended without one. Raises ProviderError."""
+    async def plan(self, number: int, round_number: int, information: Parts) -> Plan | RunEnd:
+        """Return the plan of round `number` of the turn, or how the run has ended without one. Raises ProviderError.
+
+        `round_number` counts the rounds of all turns.
+        """
         wording = self._prompts.wording
         messages = self._prompts.plan(number, self._settings.max_rounds, information)
         problems: list[str] = []
         for attempt in range(1, MAX_ATTEMPTS + 1):
             reply = await self._ask(messages)
             plan, problems = _read_plan(reply, wording, self._settings.plan_tokens)
-            self._trace.event("plan", round=number, attempt=attempt, ok=plan is not None, problems=problems)
+            self._trace.event("plan", round=round_number, attempt=attempt, ok=plan is not None, problems=problems)
             if reply.content:
                 self._trace.message("assistant", reply.content)
             if plan is not None:
                 return plan
             if reply.end in ("filtered", "context_exceeded"):
-                return self._requests.end(reply)
+                return self._requests.read_end(reply).end
             listed = "\n".join(f"- {problem}" for problem in problems)
             messages = [*messages, *_repair_messages(reply, wording.invalid_plan.format(problems=listed))]
-        reason = f"round {number}: no plan in {MAX_ATTEMPTS} replies; the last one: {'; '.join(problems)}"
+        reason = f"round {round_number}: no plan in {MAX_ATTEMPTS} replies; the last one: {'; '.join(problems)}"
         return make_end("failed", PLANNER_CONTRACT, reason)
 
     async def _ask(self, messages: Sequence[Mapping[str, str]]) -> ChatReply:
@@ -355,14 +397,24 @@ class PlannerRunner(RunnerKind):
 
     # Seconds, the original's limit of a task: up to 20 rounds, each with a plan and its calls.
     run_seconds = 3000.0
+    has_turns = True
+    # A turn has many requests: it may take most of the run's time.
+    limits_itself = True
 
-    async def __call__(self, case: Case, context: RunContext) -> RunOutput | RunEnd:
-        """Plan, execute and observe: `run_planner`."""
-        return await run_planner(case, context)
+    async def __call__(self, case: Case, context: RunContext) -> RunEnd:
+        """Plan, execute and observe for one answer: see PlannerConversation."""
+        output = await (await open_planner(case, context, render_messages(case))).answer()
+        if output.text is not None:
+            context.trace.final_output(output.text)
+        return output.end
+
+    async def converse(self, case: Case, context: RunContext) -> PlannerConversation:
+        """Begin a conversation after the case's messages and attachments."""
+        return await open_planner(case, context, with_attachments(case, case.messages))
 
     def require_input(self, case: Case) -> None:
-        """Raise ConfigError as `render_messages` does."""
-        render_messages(case)
+        """Raise ConfigError as `render_first` does."""
+        render_first(case)
 
     def open(self, parts: SessionParts) -> RunnerSession:
         """Return the session object that gives each run the profile's section `planner`."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.config.case_file import TestCaseFile
     from pytest_agentbench.config.documents import Loc
     from pytest_agentbench.packs.openclaw.runs import OpenClawRuns
+    from pytest_agentbench.packs.openclaw.turns import OpenClawConversation
     from pytest_agentbench.records.case import Case
     from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput
     from pytest_agentbench.runners.kinds import SessionParts
@@ -25,13 +26,22 @@ class OpenClawRunner(RunnerKind):
 
     own_tools = True
     has_turns = True
+    limits_itself = True
     answers_with_files = True
 
     async def __call__(self, case: Case, context: RunContext) -> RunOutput | RunEnd:
-        """Ask OpenClaw the case's turns: `run_turns`."""
-        from pytest_agentbench.packs.openclaw.turns import run_turns
+        """Call OpenClaw once, with all messages of the case."""
+        from pytest_agentbench.packs.openclaw.turns import list_turn_texts, open_conversation
+        from pytest_agentbench.runners.conversation import answer_once
 
-        return await run_turns(case, context)
+        conversation = await open_conversation(case, context, list_turn_texts(case))
+        return await answer_once(conversation, case.messages[-1], context)
+
+    async def converse(self, case: Case, context: RunContext) -> OpenClawConversation:
+        """Begin a conversation in one session of OpenClaw: `open_conversation`."""
+        from pytest_agentbench.packs.openclaw.turns import list_turn_texts, open_conversation
+
+        return await open_conversation(case, context, list_turn_texts(case) if case.turns else [])
 
     def open(self, parts: SessionParts) -> OpenClawRuns:
         """Return the state that runs of OpenClaw share."""

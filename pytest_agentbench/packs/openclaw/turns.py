@@ -1,11 +1,11 @@
-"""Ask the turns of a case of the real OpenClaw, in the run's container."""
+"""Hold a conversation with the real OpenClaw, in the run's container."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -29,12 +29,13 @@ from pytest_agentbench.packs.openclaw.container import (
 from pytest_agentbench.packs.openclaw.policy import make_policy
 from pytest_agentbench.packs.openclaw.program import Examined, Reply, find_reply, select_last_lines
 from pytest_agentbench.packs.openclaw.runs import OpenClawRun
-from pytest_agentbench.records.case import Case, Model
+from pytest_agentbench.records.case import Case, Message, Model
 from pytest_agentbench.runners.agents import turns as program_turns
 from pytest_agentbench.runners.agents.places import control_folder, write_readable
 from pytest_agentbench.runners.agents.timing import LONGEST_STAND, TurnTime
-from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean, make_end
-from pytest_agentbench.runners.chat import Requests
+from pytest_agentbench.runners.base import RunContext, RunEnd, clean, make_end
+from pytest_agentbench.runners.chat import Requests, with_attachments
+from pytest_agentbench.runners.conversation import AgentConversation, TurnOutput, name_turn
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox
 
@@ -50,9 +51,14 @@ def list_turn_texts(case: Case) -> list[str]:
     Raises ConfigError for an empty turn, or if the messages cannot be rendered.
     """
     texts = program_turns.list_turn_texts(case, "OpenClaw")
-    if case.expected_artifact is not None:
-        texts[0] += f"\n\n{_HINT.format(case.expected_artifact)}"
+    texts[0] = _add_hint(texts[0], case)
     return texts
+
+
+def _add_hint(text: str, case: Case) -> str:
+    if case.expected_artifact is None:
+        return text
+    return f"{text}\n\n{_HINT.format(case.expected_artifact)}"
 
 
 def judge_turn(done: ExecResult, reply: Reply | None, gateway: Gateway, *, limit: float, turn: str) -> RunEnd | None:
@@ -95,14 +101,14 @@ _MOST_AS_ARGUMENT = 64 * 1024
 _OUTPUT_BYTES = 8 * 2**20
 
 
-async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
-    """Ask OpenClaw turn by turn in one session, until a turn fails or all are done.
+async def open_conversation(case: Case, context: RunContext, texts: Sequence[str]) -> OpenClawConversation:
+    """Return a conversation in one session of OpenClaw, whose container runs until its `close`.
 
-    By default one request to the model may take as long as the whole run.
+    `texts` are the messages of the turns as OpenClaw gets them, if they are known: `list_turn_texts`. By default one
+    request to the model may take as long as the whole run.
 
-    The trace has each turn's message, the tool calls that its model requested with their results, and OpenClaw's
-    answer; a runner event `turn` contains OpenClaw's own counts. Raises ProviderError if a turn failed because of
-    the model's provider, UnavailableError, ConfigError and SandboxError.
+    The trace gets the tool calls that OpenClaw's model requested with their results; a runner event `turn` contains
+    OpenClaw's own counts. Raises UnavailableError, ConfigError and SandboxError.
     """
     if context.client is None or context.model is None:
         raise UnavailableError("the runner openclaw needs a model: name one with --model")
@@ -112,7 +118,7 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     if not isinstance(prepared, OpenClawRun) or prepared.examined is None:
         raise UnavailableError("the runner openclaw needs an `openclaw` block in the run profile")
     agent, examined = prepared.agent, prepared.examined
-    texts, limit = list_turn_texts(case), agent.profile.timeout_seconds
+    limit = agent.profile.timeout_seconds
     settings = RunnerSettings.model_validate({"timeout_seconds": limit, **context.settings})
     parameters = merge_model_parameters(agent, context.model, settings)
     gateway = Gateway(
@@ -124,47 +130,68 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
         make_policy(context.model),
         "gateway_partial" if context.needs_sandbox().network else "gateway",
     )
-    session = _Session(case, context, agent, gateway)
-    _describe(context, context.model, agent, examined, parameters=parameters, turns=len(texts))
-    with control_folder(context.sandboxes) as folder:
+    _describe(context, context.model, agent, examined, parameters=parameters, turns=len(texts) or None)
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(control_folder(context.sandboxes))
         _write_inputs(folder, examined, texts)
-        async with AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(gateway.serving(folder / _SOCKET))
-            except OSError as error:
-                raise SandboxError(f"cannot listen for OpenClaw's requests to its model: {error}") from error
-            sandbox = await stack.enter_async_context(_container(context, folder))
-            return await session.run(sandbox, texts)
+        try:
+            await stack.enter_async_context(gateway.serving(folder / _SOCKET))
+        except OSError as error:
+            raise SandboxError(f"cannot listen for OpenClaw's requests to its model: {error}") from error
+        sandbox = await stack.enter_async_context(_container(context, folder))
+        return OpenClawConversation(case, context, texts, agent, gateway, sandbox, folder, stack.pop_all())
 
 
 @dataclass(slots=True)
-class _Session:
-    """Turns of one run. They share one session of OpenClaw and one time limit."""
+class OpenClawConversation(AgentConversation):
+    """The turns of one run. They share one session of OpenClaw and one time limit. `closing` frees everything."""
 
     case: Case
     context: RunContext
+    texts: Sequence[str]
     agent: OpenClawAgent
     gateway: Gateway
+    sandbox: Sandbox
+    folder: Path
+    closing: AsyncExitStack
+    _turn_time: TurnTime = field(init=False)
 
-    async def run(self, sandbox: Sandbox, texts: Sequence[str]) -> RunOutput | RunEnd:
-        """Return how the run ended: at its first failed turn, or with the last turn's answer."""
-        limit = float(self.agent.profile.timeout_seconds)
-        turn_time = TurnTime(limit)
-        answer = ""
-        for number, text in enumerate(texts, start=1):
-            self.context.trace.message("user", text)
-            with self.gateway.turn(text):
-                done = await self._ask(sandbox, number, text, turn_time)
-            reply = await self.context.in_thread(partial(find_reply, done.output))
-            self._trace_turn(number, done, reply)
-            end = judge_turn(done, reply, self.gateway, limit=limit, turn=f"turn {number} of {len(texts)}")
-            if end is not None:
-                return end
-            answer = reply.text if reply is not None else ""
-            self.context.trace.message("assistant", answer)
-        return RunOutput(output=answer)
+    def __post_init__(self) -> None:
+        self._turn_time = TurnTime(self._limit)
 
-    async def _ask(self, sandbox: Sandbox, number: int, text: str, turn_time: TurnTime) -> ExecResult:
+    @property
+    def _limit(self) -> float:
+        return float(self.agent.profile.timeout_seconds)
+
+    def word(self, message: Message, turn: int) -> str:
+        """Return the message; with the first one come the case's messages and attachments, and the hint."""
+        if turn <= len(self.texts):
+            return self.texts[turn - 1]
+        if turn > 1:
+            return message.content
+        first = with_attachments(self.case, (*self.case.messages, message))
+        return _add_hint(program_turns.join_messages(first), self.case)
+
+    async def reply(self, message: Message, turn: int) -> TurnOutput:
+        """Call OpenClaw with the message, and return its answer. Raises ProviderError if the model's provider fails."""
+        text = self.word(message, turn)
+        if turn > len(self.texts):
+            _write_text(self.folder, turn, text)
+        with self.gateway.turn(text):
+            done = await self._ask(turn, text)
+        reply = await self.context.in_thread(partial(find_reply, done.output))
+        self._trace_turn(turn, done, reply)
+        place = name_turn(turn, len(self.texts) or None)
+        end = judge_turn(done, reply, self.gateway, limit=self._limit, turn=place)
+        if end is not None:
+            return TurnOutput(None, end)
+        return TurnOutput(reply.text if reply is not None else "")
+
+    async def close(self) -> None:
+        """Stop the container and close the gateway."""
+        await self.closing.aclose()
+
+    async def _ask(self, number: int, text: str) -> ExecResult:
         # With `=`, because a text may begin with a dash.
         message = f"--message-file={CONTROL}/{_name_file(number)}" if _needs_file(text) else f"--message={clean(text)}"
         command = [
@@ -179,10 +206,10 @@ class _Session:
             # One container for all turns: OpenClaw continues with its files below STATE.
             *("--session-id", f"{slug(self.case.case_id)}-{self.context.repetition}"),
             # Our own limit comes first: OpenClaw's counts the time in which its requests wait, too.
-            *("--timeout", str(math.ceil(max(0.0, turn_time.remaining) + LONGEST_STAND))),
+            *("--timeout", str(math.ceil(max(0.0, self._turn_time.remaining) + LONGEST_STAND))),
             message,
         ]
-        return await turn_time.exec(sandbox, command, output_limit=_OUTPUT_BYTES, environment=ENVIRONMENT)
+        return await self._turn_time.exec(self.sandbox, command, output_limit=_OUTPUT_BYTES, environment=ENVIRONMENT)
 
     def _trace_turn(self, number: int, done: ExecResult, reply: Reply | None) -> None:
         self.context.trace.event(
@@ -213,13 +240,15 @@ def _write_inputs(folder: Path, examined: Examined, texts: Sequence[str]) -> Non
         CONFIG_NAME: examined.config,
         _RELAY: files("pytest_agentbench.runners.agents").joinpath(_RELAY).read_bytes(),
     }
-    contents |= {
-        _name_file(number): text.encode("utf-8", "replace")
-        for number, text in enumerate(texts, start=1)
-        if _needs_file(text)
-    }
     for name, content in contents.items():
         write_readable(folder, name, content)
+    for number, text in enumerate(texts, start=1):
+        _write_text(folder, number, text)
+
+
+def _write_text(folder: Path, number: int, text: str) -> None:
+    if _needs_file(text):
+        write_readable(folder, _name_file(number), text.encode("utf-8", "replace"))
 
 
 @asynccontextmanager

@@ -55,9 +55,15 @@ def write_inputs(folder: Path, texts: Sequence[str]) -> None:
     """Write the relay and the turns' texts there, for the sandbox's user to read. Raises SandboxError."""
     here = files("pytest_agentbench.runners.agents")
     contents = {name: here.joinpath(name).read_bytes() for name in _RELAYS}
-    contents |= {name_message(number): text.encode("utf-8", "replace") for number, text in enumerate(texts, start=1)}
     for name, content in contents.items():
         write_readable(folder, name, content)
+    for number, text in enumerate(texts, start=1):
+        write_message(folder, number, text)
+
+
+def write_message(folder: Path, number: int, text: str) -> None:
+    """Write a turn's text there. Raises SandboxError."""
+    write_readable(folder, name_message(number), text.encode("utf-8", "replace"))
 
 
 def write_readable(folder: Path, name: str, content: bytes) -> None:

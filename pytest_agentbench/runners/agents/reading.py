@@ -19,7 +19,7 @@ FIELDS = ("input", "cached", "output", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
-class TurnOutput:
+class ProgramOutput:
     """The output of a program in a turn. `files` are the files that readings name, None for a missing file."""
 
     stdout: str
@@ -55,7 +55,7 @@ def make_answer(returned: object, reader: str) -> Answer:
     )
 
 
-def read_answer(answer: Reading, error: Reading | None, session: Reading | None, output: TurnOutput) -> Answer:
+def read_answer(answer: Reading, error: Reading | None, session: Reading | None, output: ProgramOutput) -> Answer:
     """Return the program's answer, as the adapter's readings locate it."""
     source = answer.from_ or "stdout"
     text, problem, name = None, None, None
@@ -79,7 +79,7 @@ def read_answer(answer: Reading, error: Reading | None, session: Reading | None,
     return Answer(text, problem, name)
 
 
-def read_usage(reading: UsageReading, source: Source, output: TurnOutput) -> dict[str, int]:
+def read_usage(reading: UsageReading, source: Source, output: ProgramOutput) -> dict[str, int]:
     """Return the agent's own token counts by FIELDS, or {} if there are none."""
     counts: dict[str, int] = {}
     for item in _matching(reading, source, output):
@@ -112,19 +112,19 @@ def look_up(value: Any, path: str) -> Iterator[Any]:
         yield from look_up(value[int(name)], below)
 
 
-def _read(reading: Reading, source: Source, output: TurnOutput) -> Iterator[Any]:
+def _read(reading: Reading, source: Source, output: ProgramOutput) -> Iterator[Any]:
     for item in _matching(reading, source, output):
         yield from (value for value in look_up(item, reading.path or "") if value is not None)
 
 
-def _matching(reading: Reading, source: Source, output: TurnOutput) -> Iterator[Any]:
+def _matching(reading: Reading, source: Source, output: ProgramOutput) -> Iterator[Any]:
     """Yield the JSON values of the source that match the reading's `where`, the last one first."""
     for value in _values(reading, reading.from_ or source, output):
         if all(expected in look_up(value, path) for path, expected in reading.where.items()):
             yield value
 
 
-def _values(reading: Reading, source: Source, output: TurnOutput) -> Iterator[Any]:
+def _values(reading: Reading, source: Source, output: ProgramOutput) -> Iterator[Any]:
     if source == "stdout_jsonl":
         yield from _read_lines(output.stdout)
         return

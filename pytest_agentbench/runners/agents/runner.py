@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.config.documents import Loc
     from pytest_agentbench.records.case import Case
     from pytest_agentbench.runners.agents.runs import ProgramRuns
+    from pytest_agentbench.runners.agents.turns import ProgramConversation
     from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput
     from pytest_agentbench.runners.kinds import SessionParts
 
@@ -35,6 +36,7 @@ class ProgramRunner(RunnerKind):
     own_tools = True
     takes_system_text = False
     has_turns = True
+    limits_itself = True
     answers_with_files = True
     fields: type[ProgramFields]
 
@@ -42,10 +44,19 @@ class ProgramRunner(RunnerKind):
         self.own_fields = frozenset(self.fields.model_fields)
 
     async def __call__(self, case: Case, context: RunContext) -> RunOutput | RunEnd:
-        """Run the case's turns, by `run_turns`."""
-        from pytest_agentbench.runners.agents.turns import run_turns
+        """Start the program once, with all messages of the case."""
+        from pytest_agentbench.runners.agents.turns import list_turn_texts, open_program
+        from pytest_agentbench.runners.conversation import answer_once
 
-        return await run_turns(case, context)
+        texts = list_turn_texts(case, f"the runner {case.runner.type}")
+        return await answer_once(await open_program(case, context, texts), case.messages[-1], context)
+
+    async def converse(self, case: Case, context: RunContext) -> ProgramConversation:
+        """Begin a conversation with the program: `open_program`."""
+        from pytest_agentbench.runners.agents.turns import list_turn_texts, open_program
+
+        texts = list_turn_texts(case, f"the runner {case.runner.type}") if case.turns else []
+        return await open_program(case, context, texts)
 
     def open(self, parts: SessionParts) -> ProgramRuns:
         """Return the state that runs of programs share."""

@@ -1,10 +1,11 @@
-"""Run the turns of a case with a program in the run's sandbox."""
+"""Hold a conversation with a program in the run's sandbox: one start of the program for each turn."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.config.agent_file import fill, fill_text
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
-from pytest_agentbench.records.case import Case, Model
+from pytest_agentbench.records.case import Case, Message, Model
 from pytest_agentbench.runners.agents.adapter import READER, Program
 from pytest_agentbench.runners.agents.fields import ProgramFields
 from pytest_agentbench.runners.agents.places import (
@@ -29,11 +30,13 @@ from pytest_agentbench.runners.agents.places import (
     open_way,
     start_sandbox,
     write_inputs,
+    write_message,
 )
-from pytest_agentbench.runners.agents.reading import Answer, TurnOutput, make_answer, read_answer, read_usage
+from pytest_agentbench.runners.agents.reading import Answer, ProgramOutput, make_answer, read_answer, read_usage
 from pytest_agentbench.runners.agents.timing import TurnTime
-from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean, compare_usage, make_end
-from pytest_agentbench.runners.chat import render_messages, with_attachments
+from pytest_agentbench.runners.base import RunContext, RunEnd, clean, compare_usage, make_end
+from pytest_agentbench.runners.chat import render_first, with_attachments
+from pytest_agentbench.runners.conversation import AgentConversation, TurnOutput, name_turn
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, likeness_of
 from pytest_agentbench.workspaces.workspace import WORKSPACE
@@ -69,8 +72,7 @@ def list_turn_texts(case: Case, program: str) -> list[str]:
     A case without `turns` is one turn of all its messages. If it has turns, its messages and attachments belong to the
     first one. Raises ConfigError as `render_messages` does, and for empty turns.
     """
-    first = with_attachments(case, (*case.messages, case.turns[0])) if case.turns else render_messages(case)
-    texts = [_join_messages(first), *(turn.content for turn in case.turns[1:])]
+    texts = [join_messages(render_first(case)), *(turn.content for turn in case.turns[1:])]
     for number, text in enumerate(texts, start=1):
         if not text.strip():
             problem = f"turn {number} is empty, and {program} accepts no empty message; write one"
@@ -78,7 +80,7 @@ def list_turn_texts(case: Case, program: str) -> list[str]:
     return texts
 
 
-def _join_messages(messages: Sequence[Mapping[str, Any]]) -> str:
+def join_messages(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of a single user message; of several messages with their roles above them."""
     if len(messages) == 1 and messages[0]["role"] == "user":
         return str(messages[0]["content"])
@@ -91,17 +93,17 @@ def _name_speaker(message: Mapping[str, Any]) -> str:
     return str(message["role"])
 
 
-async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
-    """Start the program turn by turn, until a turn fails or all are done.
+async def open_program(case: Case, context: RunContext, texts: Sequence[str]) -> ProgramConversation:
+    """Return a conversation with the program, whose sandbox and gateway are open until its `close`.
 
-    The trace has each turn's message, the tool calls of its model with their results, and the answer. A runner event
-    `turn` has the program's exit and its own token counts. Raises ProviderError after an outage, UnavailableError,
-    ConfigError and SandboxError.
+    `texts` are the messages of the turns as the program gets them, if they are known: `list_turn_texts`.
+
+    The trace gets the tool calls of the program's model with their results. A runner event `turn` has the program's
+    exit and its own token counts. Raises UnavailableError, ConfigError and SandboxError.
     """
     prepared = context.prepared
     if context.client is None or context.model is None or not isinstance(prepared, PreparedProgram):
         raise UnavailableError(f"the runner {case.runner.type} needs a model: name one with --model")
-    texts = list_turn_texts(case, prepared.program.name)
     spec = context.needs_sandbox()
     # With network, requests to other endpoints are invisible
     alone = not spec.network and likeness_of(spec.kind) != "local"
@@ -111,28 +113,29 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
         model=context.model.requested_model,
         agent=prepared.program.name,
         sandbox=spec.kind,
-        turns=len(texts),
+        turns=len(texts) or None,
         timeout_seconds=prepared.fields.timeout_seconds,
     )
-    with control_folder(context.sandboxes) as folder:
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(control_folder(context.sandboxes))
         write_inputs(folder, texts)
-        async with (
-            open_way(gateway, context, folder, alone=alone) as address,
-            start_sandbox(context, folder) as sandbox,
-        ):
-            values: dict[str, str | int] = {
-                "base": address.base_url,
-                "key": address.key,
-                "model": address.model,
-                "session": f"{slug(case.case_id)}-{context.repetition}",
-                "context_tokens": prepared.fields.context_tokens,
-                **list_places(spec, sandbox),
-            }
-            port = PORT if alone else 0
-            end = await _Session(context, prepared, gateway, address, port, sandbox, folder, values).run(texts)
-    if watch is not None:
-        watch.require_listed()
-    return end
+        address = await stack.enter_async_context(open_way(gateway, context, folder, alone=alone))
+        sandbox = await stack.enter_async_context(start_sandbox(context, folder))
+        values: dict[str, str | int] = {
+            "base": address.base_url,
+            "key": address.key,
+            "model": address.model,
+            "session": f"{slug(case.case_id)}-{context.repetition}",
+            "context_tokens": prepared.fields.context_tokens,
+            **list_places(spec, sandbox),
+        }
+        port = PORT if alone else 0
+        conversation = ProgramConversation(
+            case, context, texts, prepared, gateway, address, port, sandbox, folder, values, watch
+        )
+        await conversation.write_files()
+        conversation.closing = stack.pop_all()
+    return conversation
 
 
 def _watch_skills(case: Case, context: RunContext, program: Program) -> SkillWatch | None:
@@ -174,10 +177,12 @@ def _make_gateway(
 
 
 @dataclass(slots=True)
-class _Session:
-    """The turns of one run. They share a session of the program and one time limit."""
+class ProgramConversation(AgentConversation):
+    """The turns of one run. They share a session of the program and one time limit. `closing` frees everything."""
 
+    case: Case
     context: RunContext
+    texts: Sequence[str]
     prepared: PreparedProgram
     gateway: Gateway
     address: GatewayAddress
@@ -185,41 +190,66 @@ class _Session:
     sandbox: Sandbox
     folder: Path
     values: dict[str, str | int]
+    watch: SkillWatch | None
+    closing: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _turn_time: TurnTime = field(init=False)
+    _reported: dict[str, int] = field(default_factory=dict)
+    _has_session: bool = True
 
-    async def run(self, texts: Sequence[str]) -> RunOutput | RunEnd:
-        """Return how the run ended: at its first failed turn, or with the last turn's answer."""
-        program, trace = self.prepared.program, self.context.trace
-        await self._write_files()
-        turn_time, answer = TurnTime(self.prepared.fields.timeout_seconds), Answer("")
-        reported: dict[str, int] = {}
-        for number, text in enumerate(texts, start=1):
-            trace.message("user", text)
-            # Only inside the turn: a process that the program leaves behind must not send paid requests
-            with self.gateway.turn(text):
-                done, mark = await self._start(number, text, turn_time)
-            output = await self._look(done, mark)
-            answer = await self.context.in_thread(partial(self._read, output, done))
-            before, reported = reported, self._add_reported(reported, output)
-            trace.event(
-                "turn",
-                number=number,
-                seconds=done.seconds,
-                exit_code=done.exit_code,
-                killed=done.killed,
-                agent_reported={name: count - before.get(name, 0) for name, count in reported.items()} or None,
-            )
-            end = self._judge(done, output, answer, f"turn {number} of {len(texts)}")
-            if end is not None:
-                return end
-            trace.message("assistant", answer.text or "")
-            if answer.session is not None:
-                self.values["session"] = answer.session
-            elif program.session is not None and number < len(texts) and _names_session(program):
-                return make_end("invalid", "no_session", f"{program.name} named no session that could be resumed")
-        compare_usage(program.name, reported, trace)
-        return RunOutput(output=answer.text)
+    def __post_init__(self) -> None:
+        self._turn_time = TurnTime(self.prepared.fields.timeout_seconds)
 
-    async def _write_files(self) -> None:
+    def word(self, message: Message, turn: int) -> str:
+        """Return the message; with the first one come the case's messages and attachments."""
+        if turn <= len(self.texts):
+            return self.texts[turn - 1]
+        if turn > 1:
+            return message.content
+        return join_messages(with_attachments(self.case, (*self.case.messages, message)))
+
+    async def reply(self, message: Message, turn: int) -> TurnOutput:
+        """Start the program with the message, and return its answer. Raises ProviderError after an outage."""
+        program, trace, text = self.prepared.program, self.context.trace, self.word(message, turn)
+        if not self._has_session:
+            problem = f"{program.name} named no session that could be resumed"
+            return TurnOutput(None, make_end("invalid", "no_session", problem))
+        if turn > len(self.texts):
+            write_message(self.folder, turn, text)
+        # Only inside the turn: a process that the program leaves behind must not send paid requests
+        with self.gateway.turn(text):
+            done, mark = await self._start(turn, text)
+        output = await self._look(done, mark)
+        answer = await self.context.in_thread(partial(self._read, output, done))
+        before, self._reported = self._reported, self._add_reported(self._reported, output)
+        trace.event(
+            "turn",
+            number=turn,
+            seconds=done.seconds,
+            exit_code=done.exit_code,
+            killed=done.killed,
+            agent_reported={name: count - before.get(name, 0) for name, count in self._reported.items()} or None,
+        )
+        end = self._judge(done, output, answer, name_turn(turn, len(self.texts) or None))
+        if self.watch is not None:
+            self.watch.require_listed()
+        if end is not None:
+            return TurnOutput(None, end)
+        if answer.session is not None:
+            self.values["session"] = answer.session
+        elif program.session is not None and _names_session(program):
+            self._has_session = False
+        return TurnOutput(answer.text or "")
+
+    async def finish(self) -> None:
+        """Compare the program's own token counts with the gateway's."""
+        compare_usage(self.prepared.program.name, self._reported, self.context.trace)
+
+    async def close(self) -> None:
+        """Stop the sandbox and close the gateway."""
+        await self.closing.aclose()
+
+    async def write_files(self) -> None:
+        """Write the program's own files and the case's skills into the sandbox. Raises SandboxError."""
         program = self.prepared.program
         for path, content in program.files.items():
             await self._put(path, fill_text(content, self.values).encode("utf-8", "replace"))
@@ -246,7 +276,7 @@ class _Session:
         except (OSError, PathRefusedError) as error:
             raise SandboxError(f"cannot write {target}: {error}") from error
 
-    async def _start(self, number: int, text: str, turn_time: TurnTime) -> tuple[ExecResult, str]:
+    async def _start(self, number: int, text: str) -> tuple[ExecResult, str]:
         program = self.prepared.program
         local = likeness_of(self.sandbox.kind) == "local"
         control = str(self.folder) if local else CONTROL
@@ -266,7 +296,7 @@ class _Session:
             )
         # Random, so that the program cannot print it on stderr by chance or on purpose
         mark = f"agentbench-{secrets.token_hex(16)}"
-        done = await turn_time.exec(
+        done = await self._turn_time.exec(
             self.sandbox,
             ["/bin/sh", "-c", START, control, str(self.port), f"{control}/{SOCKET}", mark, *argv],
             output_limit=_MOST_OUTPUT,
@@ -280,7 +310,7 @@ class _Session:
         path = {"PATH": ":".join(self.prepared.path)} if self.prepared.path else {}
         return {**path, "HOME": str(values["home"]), "TZ": "UTC", "NO_COLOR": "1", **self.address.env(), **own}
 
-    async def _look(self, done: ExecResult, mark: str) -> TurnOutput:
+    async def _look(self, done: ExecResult, mark: str) -> ProgramOutput:
         """Return the program's stdout and stderr, and the files that readings name."""
         # Without the mark the relay itself was killed, and all output is the program's stderr
         stderr, _, stdout = done.output.partition(f"\n{mark}\n")
@@ -289,7 +319,7 @@ class _Session:
         for reading in (program.answer, program.error, program.session, program.reported):
             if reading is not None and reading.file is not None:
                 named[reading.file] = await self._get(fill_text(reading.file, {"home": HOME, "workspace": WORKSPACE}))
-        return TurnOutput(stdout, stderr, named)
+        return ProgramOutput(stdout, stderr, named)
 
     async def _get(self, path: str) -> str | None:
         try:
@@ -297,7 +327,7 @@ class _Session:
         except (OSError, PathRefusedError):
             return None
 
-    def _read(self, output: TurnOutput, done: ExecResult) -> Answer:
+    def _read(self, output: ProgramOutput, done: ExecResult) -> Answer:
         program = self.prepared.program
         read = program.reader()
         if read is None:
@@ -305,7 +335,7 @@ class _Session:
         exit_code = -1 if done.exit_code is None else done.exit_code
         return make_answer(read(output.stdout, output.stderr, exit_code), READER)
 
-    def _add_reported(self, earlier: dict[str, int], output: TurnOutput) -> dict[str, int]:
+    def _add_reported(self, earlier: dict[str, int], output: ProgramOutput) -> dict[str, int]:
         """Return the agent's token counts of all turns so far. Some agents report a turn's tokens, some their
         session's.
         """
@@ -317,7 +347,7 @@ class _Session:
             return counts or earlier
         return {name: earlier.get(name, 0) + counts.get(name, 0) for name in {**earlier, **counts}}
 
-    def _judge(self, done: ExecResult, output: TurnOutput, answer: Answer, turn: str) -> RunEnd | None:
+    def _judge(self, done: ExecResult, output: ProgramOutput, answer: Answer, turn: str) -> RunEnd | None:
         """Return how the run ended with this turn, or None if it continues. Causes have precedence over their effects.
 
         Raises the gateway's outage regardless of the program's output, because some programs hide outages.
@@ -350,7 +380,7 @@ def _names_session(program: Program) -> bool:
     return any("{session}" in argument for argument in program.resume or ())
 
 
-def _last_lines(output: TurnOutput) -> str:
+def _last_lines(output: ProgramOutput) -> str:
     lines = [line for line in (output.stderr or output.stdout).splitlines() if line.strip()]
     text = str(clean("\n".join(lines[-_LAST_LINES:])[-_SHOWN:]))
     if text:

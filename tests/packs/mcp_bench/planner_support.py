@@ -8,7 +8,7 @@ from typing import Any
 
 from runners.runners_support import assistant, make_case, probe
 
-from pytest_agentbench.packs.mcp_bench.planner import run_planner
+from pytest_agentbench.packs.mcp_bench.planner import RUNNER
 from pytest_agentbench.packs.mcp_bench.records import PlannerSettings
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import RunnerEvent, ToolCallEvent, ToolResultEvent
@@ -50,7 +50,7 @@ def run(model: Model, *tools: Tool, text: str = "Go.", **fields: Any) -> tuple[R
     context, end = probe(
         case,
         model,
-        runner=run_planner,
+        runner=RUNNER,
         prepared=PlannerSettings.model_validate(given),
         tools={each.name: each for each in tools},
         **fields,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import pytest
 from planner_support import STOP, asked, calls_and_results, events, plan, run, says, tool
 from runners.runners_support import assistant, make_case, probe, told
 
+from pytest_agentbench.engine.conversations import TurnLimits, drive_turns, hold_conversation
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.packs.mcp_bench.planner import run_planner
-from pytest_agentbench.records.case import Model
+from pytest_agentbench.packs.mcp_bench.planner import RUNNER
+from pytest_agentbench.records.case import Case, Message, Model
 from pytest_agentbench.records.run import MessageEvent, ToolCallEvent, ToolResultEvent
-from pytest_agentbench.runners.base import Recorder
+from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd
 
 
 def test_rounds_are_planned_and_executed_until_the_planner_stops() -> None:
@@ -243,7 +245,7 @@ def test_a_run_that_is_cut_off_keeps_its_trace_and_finished_calls() -> None:
         context, end = probe(
             make_case(tools=[each.name for each in tools]),
             model,
-            runner=run_planner,
+            runner=RUNNER,
             tools={each.name: each for each in tools},
             seconds=0.5,
         )
@@ -339,7 +341,7 @@ def test_a_scripted_planner(tmp_path: Path) -> None:
     case, scripts = make_case(tmp_path, tools=["S:a"]), Scripts()
     scripts.load_beside(case)
     model = Model(model_id="demo", requested_model="demo", scripted=True, api_key_env=None)
-    context, end = probe(case, model, runner=run_planner, scripts=scripts, tools={"S:a": says("S:a")})
+    context, end = probe(case, model, runner=RUNNER, scripts=scripts, tools={"S:a": says("S:a")})
     assert end is not None
     assert (end.status, context.trace.output) == ("success", "Seven.")
     assert [each["ok"] for each in events(context, "plan")] == [False, True, True]
@@ -354,7 +356,26 @@ def test_a_case_with_built_in_tools_and_several_messages() -> None:
         messages=(Message(role="system", content="Be brief."), Message(role="user", content="Write 42.")),
     )
     with told(plan(("write_file", {"path": "a", "content": "42"})), STOP, assistant("ok")) as (model, requests):
-        context, _ = probe(case, model, runner=run_planner)
+        context, _ = probe(case, model, runner=RUNNER)
     assert "[system]\nBe brief.\n\n[user]\nWrite 42." in asked(requests[0])
     [result] = [event for event in context.trace.events if isinstance(event, ToolResultEvent)]
     assert not result.is_error
+
+
+def test_a_later_turn_plans_with_the_conversation_and_the_knowledge_so_far() -> None:
+    case = make_case(messages=(), turns=tuple(Message(role="user", content=text) for text in ("First?", "Second?")))
+    case = case.model_copy(update={"tools": ("S:a",)})
+    replies = [plan(("S:a", {})), STOP, assistant("One."), plan(("S:a", {})), STOP, assistant("Two.")]
+
+    async def hold(case: Case, context: RunContext) -> RunEnd:
+        return await hold_conversation(RUNNER.converse, drive_turns, TurnLimits(), case, context)
+
+    with told(*replies) as (model, requests):
+        context, end = probe(case, model, runner=hold, tools={"S:a": says("S:a", "knowledge")})
+    assert end is not None
+    assert (end.status, context.trace.output) == ("success", "Two.")
+    later = asked(requests[3])
+    assert re.findall(r"First\?|One\.|Second\?", later) == ["First?", "One.", "Second?"]
+    assert "knowledge" in later
+    calls = [(event.turn, event.call_id) for event in context.trace.events if isinstance(event, ToolCallEvent)]
+    assert calls == [(1, "r1-1"), (2, "r3-1")]

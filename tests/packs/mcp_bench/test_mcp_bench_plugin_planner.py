@@ -14,7 +14,7 @@ from support.fault_endpoint import FaultEndpoint
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.engine.running import run_limit
 from pytest_agentbench.packs.mcp_bench.planner import RUNNER
-from pytest_agentbench.runners.chat import llm_probe
+from pytest_agentbench.runners.probe import llm_probe
 
 
 def planned(*tools: tuple[str, dict[str, Any]]) -> str:

@@ -19,13 +19,14 @@ from support.stub_engine import installed
 from support.stub_openclaw import install
 
 from pytest_agentbench.config.sections import RunnerSettings
+from pytest_agentbench.engine.conversations import TurnLimits, drive_turns, hold_conversation
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.packs.openclaw.config import AgentFile, OpenClawRunProfile
 from pytest_agentbench.packs.openclaw.container import OpenClawAgent, make_openclaw_config, merge_model_parameters
 from pytest_agentbench.packs.openclaw.program import Examined
+from pytest_agentbench.packs.openclaw.runner import RUNNER
 from pytest_agentbench.packs.openclaw.runs import OpenClawRun
-from pytest_agentbench.packs.openclaw.turns import run_turns
 from pytest_agentbench.records.case import Case, Message, Model
 from pytest_agentbench.records.run import RunnerEvent
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, conclude
@@ -107,6 +108,12 @@ class Ran:
         return [event.data for event in events if isinstance(event, RunnerEvent) and event.name == "turn"]
 
 
+async def _run(case: Case, context: RunContext) -> RunOutput | RunEnd:
+    if not case.turns:
+        return await RUNNER(case, context)
+    return await hold_conversation(RUNNER.converse, drive_turns, TurnLimits(), case, context)
+
+
 def run_openclaw(
     case: Case,
     model: Model,
@@ -131,7 +138,7 @@ def run_openclaw(
         )
         begun, end, error = time.monotonic(), None, None
         try:
-            end = conclude(await _or_cut_off(run_turns(case, context), cut_off), context.trace)
+            end = conclude(await _or_cut_off(_run(case, context), cut_off), context.trace)
         except ProviderError as failure:
             error = failure
         except asyncio.CancelledError:

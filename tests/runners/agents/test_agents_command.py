@@ -67,6 +67,7 @@ def test_turns_of_a_command(bench: Bench, sandbox: str) -> None:
         ("message", "and now?"),
         ("message", "Paris, and now?"),
     ]
+    assert [each["turn"] for each in found["trace"] if each["type"] == "message"] == [1, 1, 2, 2]
     # The second turn's request holds the first turn
     requests = [e["data"]["messages"] for e in found["trace"] if e.get("name") == "request"]
     assert requests == [1, 3, 5]

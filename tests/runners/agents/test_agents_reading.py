@@ -10,7 +10,14 @@ import pytest
 from pytest_agentbench.config.agent_file import Reading, UsageReading
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.runners.agents.adapter import find_adapter, list_adapters
-from pytest_agentbench.runners.agents.reading import Answer, TurnOutput, look_up, make_answer, read_answer, read_usage
+from pytest_agentbench.runners.agents.reading import (
+    Answer,
+    ProgramOutput,
+    look_up,
+    make_answer,
+    read_answer,
+    read_usage,
+)
 
 
 def reading(**fields: Any) -> Reading:
@@ -25,11 +32,11 @@ def said(name: str, stdout: str, stderr: str = "", **files: str) -> Answer:
     """What the adapter of that name reads."""
     program = find_adapter(name).program
     named = {program.answer.file: files["file"]} if program.answer.file else {}
-    return read_answer(program.answer, program.error, program.session, TurnOutput(stdout, stderr, named))
+    return read_answer(program.answer, program.error, program.session, ProgramOutput(stdout, stderr, named))
 
 
 def test_stdout_is_the_answer_by_default() -> None:
-    assert read_answer(Reading(), None, None, TurnOutput("\n It is 42. \n")) == Answer("It is 42.")
+    assert read_answer(Reading(), None, None, ProgramOutput("\n It is 42. \n")) == Answer("It is 42.")
 
 
 def test_the_last_object_that_matches_counts() -> None:
@@ -40,7 +47,7 @@ def test_the_last_object_that_matches_counts() -> None:
         {"type": "text", "part": {"final": False, "text": "more"}},
         "no JSON {",
     )
-    assert read_answer(where, None, None, TurnOutput(stdout)).text == "last"
+    assert read_answer(where, None, None, ProgramOutput(stdout)).text == "last"
 
 
 @pytest.mark.parametrize(
@@ -48,19 +55,19 @@ def test_the_last_object_that_matches_counts() -> None:
 )
 def test_output_without_the_path_has_no_answer(stdout: str) -> None:
     where = reading(**{"from": "stdout_json", "path": "result"})
-    assert read_answer(where, None, None, TurnOutput(stdout)).text is None
+    assert read_answer(where, None, None, ProgramOutput(stdout)).text is None
 
 
 def test_json_is_found_below_logs_and_above_them() -> None:
     where = reading(**{"from": "stdout_json", "path": "result"})
     stdout = f"[info] begins\n{json.dumps({'result': 'yes'}, indent=2)}\nbye\n"
-    assert read_answer(where, None, None, TurnOutput(stdout)).text == "yes"
+    assert read_answer(where, None, None, ProgramOutput(stdout)).text == "yes"
 
 
 def test_an_error_beside_the_answer() -> None:
     where = reading(**{"from": "stdout_json", "path": "result", "error_path": "is_error"})
-    assert read_answer(where, None, None, TurnOutput('{"result": "no key", "is_error": true}')).error == "no key"
-    assert read_answer(where, None, None, TurnOutput('{"result": "fine", "is_error": false}')).error is None
+    assert read_answer(where, None, None, ProgramOutput('{"result": "no key", "is_error": true}')).error == "no key"
+    assert read_answer(where, None, None, ProgramOutput('{"result": "fine", "is_error": false}')).error is None
 
 
 def test_paths() -> None:
@@ -83,7 +90,7 @@ def test_output_of_codex_is_read() -> None:
     assert said("codex", failed) == Answer(None, "400", "t-1")
     reported = find_adapter("codex").program.reported
     assert reported is not None
-    assert read_usage(reported, "stdout_jsonl", TurnOutput(stdout)) == {
+    assert read_usage(reported, "stdout_jsonl", ProgramOutput(stdout)) == {
         "input": 33,
         "cached": 6,
         "output": 9,
@@ -100,7 +107,7 @@ def test_output_of_gemini_cli_is_read() -> None:
     assert said("gemini_cli", "", 'Loaded.\n{\n  "error": {"message": "no_answer"}\n}\n').error == "no_answer"
     reported = find_adapter("gemini_cli").program.reported
     assert reported is not None
-    assert read_usage(reported, "stdout_json", TurnOutput(stdout)) == {
+    assert read_usage(reported, "stdout_json", ProgramOutput(stdout)) == {
         "input": 22,
         "cached": 4,
         "output": 6,
@@ -124,7 +131,7 @@ def test_output_of_opencode_is_read() -> None:
     assert said("opencode", stdout).text == "Done."
     reported = find_adapter("opencode").program.reported
     assert reported is not None
-    assert read_usage(reported, "stdout_jsonl", TurnOutput(stdout)) == {
+    assert read_usage(reported, "stdout_jsonl", ProgramOutput(stdout)) == {
         "input": 22,
         "cached": 4,
         "output": 6,
@@ -154,7 +161,7 @@ def test_every_adapter_is_sound() -> None:
 
 def test_output_without_usage_has_no_usage() -> None:
     usage = UsageReading.model_validate({"where": {"type": "x"}, "input": "a", "output": "b"})
-    assert read_usage(usage, "stdout_jsonl", TurnOutput("{}\n")) == {}
+    assert read_usage(usage, "stdout_jsonl", ProgramOutput("{}\n")) == {}
 
 
 def test_a_reader_of_ones_own_returns_a_text_or_a_mapping() -> None:

@@ -1,0 +1,58 @@
+"""Make the runner of a run with a conversation: its agent, its driver, its limits and the graders of its turns."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.engine.attempt import Attempt
+from pytest_agentbench.engine.conversations import TurnLimits, drive_turns, hold_conversation
+from pytest_agentbench.engine.live_grading import grade_turn
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.conversations import merge_limits
+from pytest_agentbench.runners.base import CaseRunner, RunContext, RunEnd, Runner
+from pytest_agentbench.runners.conversation import Converse
+from pytest_agentbench.runners.kinds import RunnerKind
+
+
+def find_limits(case: Case, profile: RunProfile, runner: Runner) -> TurnLimits:
+    """Return the limits of a case's conversation. For a runner with limits of its own only those that files set."""
+    limits = merge_limits(profile.conversation, case.conversation)
+    fields = limits.model_dump(exclude_unset=getattr(runner, "limits_itself", False))
+    return TurnLimits(fields.get("turn_timeout_seconds"), fields.get("max_turns"), fields.get("max_steps"))
+
+
+def make_conversing(attempt: Attempt) -> Runner:
+    """Return the runner of a run with turns or with a driver.
+
+    Raises ConfigError for a driver on a runner without conversations.
+    """
+    run_plan, case = attempt.run_plan, attempt.case
+    converse = _find_converse(run_plan.runner, attempt.values.agent)
+    if converse is None and run_plan.driver is not None:
+        raise ConfigError(
+            f"{case.path}:{case.line}:1: a driver holds the case's conversation, and the runner "
+            f"{run_plan.runner_type} has none; take another runner"
+        )
+    if converse is None:
+        return run_plan.runner  # it goes through the turns itself
+    limits = find_limits(case, attempt.plan.run_profile, run_plan.runner)
+    driver = drive_turns if run_plan.driver is None else run_plan.driver.drive
+    graders = attempt.turn_graders
+
+    async def hold(case: Case, context: RunContext) -> RunEnd:
+        after_turn = partial(grade_turn, graders, context) if graders else None
+        return await hold_conversation(converse, driver, limits, case, context, after_turn)
+
+    return hold
+
+
+def _find_converse(runner: Runner, agent: Any) -> Converse | None:
+    if isinstance(agent, CaseRunner | RunnerKind):
+        converse: Converse | None = getattr(runner if isinstance(agent, CaseRunner) else agent, "converse", None)
+        return converse
+    from pytest_agentbench.runners.own_conversations import converse_with
+
+    return partial(converse_with, agent, runner)
