@@ -221,14 +221,6 @@ def _messages(specs: tuple[MessageSpec, ...], scope: Scope) -> tuple[Message, ..
     return tuple(messages)
 
 
-def _turns(specs: tuple[TurnSpec, ...], scope: Scope) -> tuple[Message, ...]:
-    return tuple(
-        message if spec.max_seconds is None else message.model_copy(update={"max_seconds": spec.max_seconds})
-        for spec in specs
-        for message in _messages((spec,), scope)
-    )
-
-
 def _message(spec: MessageSpec, content: str) -> Message:
     return Message(
         role=spec.role, content=content, name=spec.name, tool_calls=spec.tool_calls, tool_call_id=spec.tool_call_id
