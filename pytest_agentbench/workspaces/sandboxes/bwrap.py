@@ -26,6 +26,14 @@ The command must not be the first process itself, because the kernel ignores mos
 process would leave descendants to the machine's.
 """
 
+_STAYING_FIRST_PROCESS = (
+    'exec 9>&2 2>/dev/null; sleep=$1; shift; (exec "$@" 2>&1 9>&-); echo $? >&9; while :; do $sleep 2147483647; done'
+)
+"""As _FIRST_PROCESS, but it reports the command's exit code on its stderr, and continues.
+
+It collects ended orphans while it waits for `sleep`, a program of the system: a PATH may name folders of the agent.
+"""
+
 _MAX_LINKS = 40
 _MARKS = (
     "pyvenv.cfg",
@@ -73,6 +81,7 @@ class SandboxView:
     - `user`: the user and group id of the program; None: this process's.
     - `path`: folders of programs in addition to the system's.
     - `reads_all`: if this process is root, the program may read all visible files of all users.
+    - `joins`: paths of namespaces by their kinds (`net`, `user`). The program uses that network, not a new one.
     """
 
     mounts: tuple[str, ...]
@@ -82,6 +91,7 @@ class SandboxView:
     reads_all: bool = False
     network: bool = False
     limits: ResourceLimits = field(default_factory=ResourceLimits)
+    joins: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +104,17 @@ class Inputs:
     status: int
 
 
-def bwrap_command(view: SandboxView, argv: Sequence[str], inputs: Inputs) -> list[str]:
+def bwrap_command(view: SandboxView, argv: Sequence[str], inputs: Inputs, *, leave_running: bool = False) -> list[str]:
     """Return the arguments that run `argv` with this view. Raises LookupError if a required program is missing."""
     # Order matters: a later mount hides an earlier one. `/` is in memory, so it is made read-only once all
     # mounts exist. Otherwise a program could fill it. A new session has no terminal. In a terminal a program
     # could insert input for the user's shell (TIOCSTI).
     return [
         *(_landlock_command() if view.network else ()),
+        *_join_command(view),
         *(find_program("bwrap"), "--die-with-parent", "--as-pid-1", "--new-session", "--hostname", "sandbox"),
         *("--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
-        *(() if view.network else ("--unshare-net",)),
+        *(() if view.network or view.joins else ("--unshare-net",)),
         *_rights_command(view),
         *_system_arguments(),
         *_etc(view, inputs),
@@ -114,11 +125,20 @@ def bwrap_command(view: SandboxView, argv: Sequence[str], inputs: Inputs) -> lis
         *view.mounts,
         *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", view.folder),
         *("--seccomp", str(inputs.seccomp), "--json-status-fd", str(inputs.status), "--"),
-        *("/bin/sh", "-c", _FIRST_PROCESS, "sh"),
+        *_first_process(leave_running),
         *_drop_rights(view),
         *_limit_command(view),
         *argv,
     ]
+
+
+def _first_process(leave_running: bool) -> tuple[str, ...]:
+    if not leave_running:
+        return ("/bin/sh", "-c", _FIRST_PROCESS, "sh")
+    sleep = shutil.which("sleep", path=os.pathsep.join(SYSTEM_PATH))
+    if sleep is None:
+        raise LookupError("sleep is not installed")
+    return ("/bin/sh", "-c", _STAYING_FIRST_PROCESS, "sh", sleep)
 
 
 @functools.cache
@@ -135,6 +155,13 @@ def _landlock_command() -> tuple[str, ...]:
     if closes_abstract_sockets():
         return (sys.executable, "-I", "-S", landlock.__file__)
     return ()
+
+
+def _join_command(view: SandboxView) -> tuple[str, ...]:
+    if not view.joins:
+        return ()
+    namespaces = (f"--{kind}={path}" for kind, path in view.joins.items())
+    return (find_program("nsenter"), "--preserve-credentials", *namespaces, "--")
 
 
 def user_files(view: SandboxView) -> tuple[bytes, bytes]:
@@ -256,7 +283,9 @@ def _rights_command(view: SandboxView) -> tuple[str, ...]:
     Root needs no user namespace for that, and can switch to a user id that owns no other files.
     """
     if os.getuid() != 0:
-        return ("--unshare-user",)
+        # In the user namespace of a network that it joins, this process's user is called root
+        own = ("--uid", str(os.getuid()), "--gid", str(os.getgid()), "--cap-drop", "ALL") if view.joins else ()
+        return ("--unshare-user", *own)
     # Without a user namespace bwrap cannot map ids. `setpriv` changes the user later, and needs these capabilities
     names = ["CAP_DAC_READ_SEARCH"]
     if view.user is not None:
