@@ -159,6 +159,7 @@ from pytest_agentbench.tools.base import Tool as Tool
 from pytest_agentbench.tools.base import ToolContext as ToolContext
 from pytest_agentbench.tools.base import ToolOutput as ToolOutput
 from pytest_agentbench.tools.toolbox import Toolbox as Toolbox
+from pytest_agentbench.workspaces.sandboxes.base import Connection as Connection
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult as ExecResult
 from pytest_agentbench.workspaces.sandboxes.base import Mount as Mount
 from pytest_agentbench.workspaces.sandboxes.base import Process as Process
@@ -168,7 +169,9 @@ from pytest_agentbench.workspaces.sandboxes.base import SandboxProvider as Sandb
 from pytest_agentbench.workspaces.sandboxes.base import SandboxRequest as SandboxRequest
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSession as SandboxSession
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec as SandboxSpec
-from pytest_agentbench.workspaces.sandboxes.base import SharedFolder as SharedFolder
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes as Sandboxes
+from pytest_agentbench.workspaces.sandboxes.shared import SharedFolder as SharedFolder
+from pytest_agentbench.workspaces.transfer import pack_folder as pack_folder
+from pytest_agentbench.workspaces.transfer import unpack_folder as unpack_folder
 from pytest_agentbench.workspaces.workspace import Entry as Entry
 from pytest_agentbench.workspaces.workspace import Workspace as Workspace

@@ -12,6 +12,7 @@ from pytest_agentbench.errors import AgentbenchError
 
 if TYPE_CHECKING:
     from pytest_agentbench.workspaces.sandboxes.base import Sandbox
+    from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopy
     from pytest_agentbench.workspaces.workspace import Workspace
 
 
@@ -64,6 +65,7 @@ class ToolContext:
     """The parts of a run that tools may use.
 
     - `workspace()`: the run's folder, created at first use.
+    - `copy()`: its copy on another machine while a sandbox there uses it, else None. It has the files then.
     - `sandbox()`: the sandbox for the run's commands, started at first use.
     - `needs_sandbox()`: raises UnavailableError if there is no sandbox.
     - `search`, `fetch`: None if they are not set up. `network`: the limits of web tools.
@@ -74,6 +76,7 @@ class ToolContext:
     workspace: Callable[[], Workspace]
     sandbox: Callable[[], Awaitable[Sandbox]]
     needs_sandbox: Callable[[], object]
+    copy: Callable[[], WorkspaceCopy | None] = lambda: None
     search: Search | None = None
     fetch: Fetch | None = None
     network: NetworkSettings = field(default_factory=NetworkSettings)

@@ -20,12 +20,12 @@ from pytest_agentbench.runners.agents.places import (
     CONTROL,
     HOME,
     PORT,
-    SOCKET,
     START,
     control_folder,
     find_workspace,
     list_places,
     name_message,
+    open_socket,
     open_way,
     start_sandbox,
     write_inputs,
@@ -35,7 +35,7 @@ from pytest_agentbench.runners.agents.timing import TurnTime
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean, compare_usage, make_end
 from pytest_agentbench.runners.chat import render_messages, with_attachments
 from pytest_agentbench.workspaces.confined import PathRefusedError
-from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, likeness_of
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, likeness_of, shares_files
 from pytest_agentbench.workspaces.workspace import WORKSPACE
 
 if TYPE_CHECKING:
@@ -105,6 +105,8 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     spec = context.needs_sandbox()
     # With network, requests to other endpoints are invisible
     alone = not spec.network and likeness_of(spec.kind) != "local"
+    # Nothing on another machine reaches the session's listener
+    relayed = alone or not shares_files(spec.kind)
     watch = _watch_skills(case, context, prepared.program)
     gateway = _make_gateway(case, context, context.model, prepared, watch, alone=alone)
     context.trace.request.update(
@@ -117,8 +119,9 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     with control_folder(context.sandboxes) as folder:
         write_inputs(folder, texts)
         async with (
-            open_way(gateway, context, folder, alone=alone) as address,
+            open_way(gateway, context, folder, relayed=relayed) as address,
             start_sandbox(context, folder) as sandbox,
+            open_socket(sandbox, folder) as socket,
         ):
             values: dict[str, str | int] = {
                 "base": address.base_url,
@@ -128,8 +131,8 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
                 "context_tokens": prepared.fields.context_tokens,
                 **list_places(spec, sandbox),
             }
-            port = PORT if alone else 0
-            end = await _Session(context, prepared, gateway, address, port, sandbox, folder, values).run(texts)
+            relay = _Relay(PORT if relayed else 0, socket)
+            end = await _Session(context, prepared, gateway, address, relay, sandbox, folder, values).run(texts)
     if watch is not None:
         watch.require_listed()
     return end
@@ -173,6 +176,14 @@ def _make_gateway(
     return Gateway(requests, model, context.trace, settings.request_parameters, context.over_budget, policy, source)
 
 
+@dataclass(frozen=True, slots=True)
+class _Relay:
+    """The port that the relay listens at, 0 for none, and the socket that it forwards to, as seen in the sandbox."""
+
+    port: int
+    socket: str
+
+
 @dataclass(slots=True)
 class _Session:
     """The turns of one run. They share a session of the program and one time limit."""
@@ -181,7 +192,7 @@ class _Session:
     prepared: PreparedProgram
     gateway: Gateway
     address: GatewayAddress
-    port: int
+    relay: _Relay
     sandbox: Sandbox
     folder: Path
     values: dict[str, str | int]
@@ -268,7 +279,7 @@ class _Session:
         mark = f"agentbench-{secrets.token_hex(16)}"
         done = await turn_time.exec(
             self.sandbox,
-            ["/bin/sh", "-c", START, control, str(self.port), f"{control}/{SOCKET}", mark, *argv],
+            ["/bin/sh", "-c", START, control, str(self.relay.port), self.relay.socket, mark, *argv],
             output_limit=_MOST_OUTPUT,
             environment=self._environment(values),
         )

@@ -26,10 +26,10 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     Killed,
     Process,
     ResourceLimits,
-    SharedFolder,
     Stderr,
 )
 from pytest_agentbench.workspaces.sandboxes.programs import Capture, OutputTail
+from pytest_agentbench.workspaces.sandboxes.shared import SharedFolder
 from pytest_agentbench.workspaces.sandboxes.watchdog import Broken, Watch, Watchdog, exceeds_disk
 from pytest_agentbench.workspaces.workspace import Workspace
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -131,6 +132,22 @@ class Process(Protocol):
         ...
 
 
+class Connection(Protocol):
+    """A connection of a program in a sandbox to a socket that `Sandbox.serve` has opened."""
+
+    async def read(self) -> bytes:
+        """Wait for data of the program and return it: at least one byte, or b"" at the end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send data to the program. Raises ConnectionError if it no longer reads."""
+        ...
+
+
+Answer = Callable[[Connection], Awaitable[None]]
+"""Answers one connection. It is closed when the function returns."""
+
+
 class Sandbox(Protocol):
     """A sandbox for the commands of one run. Commands see the run's workspace and no other files of the user.
 
@@ -177,6 +194,29 @@ class Sandbox(Protocol):
         """Return a file of the workspace, or below /tmp. Raises PathRefusedError if it has more than `limit` bytes."""
         ...
 
+    async def upload(self, folder: Path, target: str) -> None:
+        """Copy the content of a folder of this machine into the folder `target`: of the workspace, or below /tmp.
+
+        `target` is created if it is missing. Equal names are replaced, other entries stay. Files and folders keep
+        their permissions, and links stay links. Raises PathRefusedError, TreeError and OSError as `copy_tree` does.
+        """
+        ...
+
+    async def download(self, path: str, folder: Path) -> None:
+        """Copy the content of the folder `path`, of the workspace or below /tmp, into an empty folder of this machine.
+
+        Links stay links and are never followed; FIFOs, sockets and devices are left out. Raises TreeError for more
+        entries or bytes than a workspace may have, FileNotFoundError and PathRefusedError as `get` does.
+        """
+        ...
+
+    def serve(self, path: str, answer: Answer) -> AbstractAsyncContextManager[None]:
+        """Listen at a Unix socket below /tmp of the sandbox inside the block, and answer its connections here.
+
+        Connections are answered concurrently. At the end of the block their answers are cancelled.
+        """
+        ...
+
     async def stop(self) -> None:
         """Kill everything that runs in it. The workspace stays. Never raises; may be called twice."""
         ...
@@ -214,9 +254,9 @@ class SandboxSession:
 
 
 class SandboxProvider:
-    """A kind of sandbox from a pack or a plugin: the seam `sandbox NAME`. Run profiles select it with `sandbox: NAME`.
+    """A kind of sandbox from a pack or a plugin: the seam `sandbox NAME`.
 
-    Its sandboxes use the run's workspace, a folder of this machine. A remote sandbox has to copy it there and back.
+    Run profiles select it with `sandbox: NAME`.
     """
 
     isolates_like: Likeness = "local"
@@ -226,6 +266,14 @@ class SandboxProvider:
     /tmp. bubblewrap: this machine's programs at their paths, workspace and private folder as for docker, and the mounts
     of its spec. local: all files at their paths on this machine, without isolation. If the user allows `auto` to
     guests, they may name a kind that resembles docker or bubblewrap.
+    """
+
+    shares_files: bool = True
+    """Whether its sandboxes use the run's folder of this machine.
+
+    False: they are elsewhere. The session copies the folder by `upload` and `download`, and reaches sockets inside by
+    `serve`. `isolates_like` is docker then, requests with the same workspace share one folder there, and files of
+    `mounts` are the provider's to copy.
     """
 
     settings: type[SandboxSettings] = SandboxSettings
@@ -246,6 +294,12 @@ class SandboxProvider:
         raise NotImplementedError
 
 
+def shares_files(kind: SandboxKind) -> bool:
+    """Return whether sandboxes of a kind use folders of this machine."""
+    provider: SandboxProvider | None = find_extension("sandbox", kind)
+    return provider is None or provider.shares_files
+
+
 def likeness_of(kind: SandboxKind) -> SandboxKind:
     """Return the built-in kind that sandboxes of a kind resemble: the kind itself, or `isolates_like` of its
     provider.
@@ -254,17 +308,3 @@ def likeness_of(kind: SandboxKind) -> SandboxKind:
     if provider is None:
         return kind
     return provider.isolates_like
-
-
-class SharedFolder:
-    """`put` and `get` of a sandbox whose workspace is a folder of this machine."""
-
-    workspace: Workspace
-
-    async def put(self, path: str, content: bytes) -> None:
-        """Put a file into the workspace, on this machine."""
-        self.workspace.write_bytes(path, content)
-
-    async def get(self, path: str, limit: int) -> bytes:
-        """Return a file of the workspace, on this machine."""
-        return self.workspace.read_bytes(path, limit)

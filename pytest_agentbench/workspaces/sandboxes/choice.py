@@ -25,7 +25,10 @@ from pytest_agentbench.workspaces.sandboxes.base import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pytest_agentbench.records.case import Case
+    from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopy
     from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
     from pytest_agentbench.workspaces.sessions import Workspaces
     from pytest_agentbench.workspaces.workspace import Workspace
@@ -44,6 +47,7 @@ class Sandboxes:
         self._starts_engines = starts_engines
         self._opened: dict[tuple[SandboxKind, str | None], SandboxSession] = {}
         self._opening = threading.Lock()
+        self._copies: dict[Path, WorkspaceCopy] = {}
 
     @cached_property
     def _watchdog(self) -> Watchdog:
@@ -125,6 +129,16 @@ class Sandboxes:
         """Return a sandbox in the workspace, by a SandboxRequest. Raises SandboxError if it cannot be started."""
         return await self._of(spec).start(SandboxRequest(spec, workspace, role, case))
 
+    def copy_of(self, workspace: Workspace) -> WorkspaceCopy | None:
+        """Return the copy in which sandboxes on another machine work; None if they work in the folder itself."""
+        return self._copies.get(workspace.path)
+
+    async def bring_back(self, workspace: Workspace) -> None:
+        """Bring the folder up to date with its copy on another machine, if it has one. Raises SandboxError."""
+        copy = self.copy_of(workspace)
+        if copy is not None:
+            await copy.bring_back()
+
     def release(self, workspace: Workspace) -> None:
         """Report that the run of this workspace has ended. Its unused container is removed."""
         for session in tuple(self._opened.values()):
@@ -155,9 +169,13 @@ class Sandboxes:
         provider: SandboxProvider | None = find_extension("sandbox", spec.kind)
         if provider is None:
             return HostSandboxes(self._watchdog)
-        from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSession
+        if provider.shares_files:
+            from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSession
 
-        return GuardedSession(provider.open(), spec.kind)
+            return GuardedSession(provider.open(), spec.kind)
+        from pytest_agentbench.workspaces.sandboxes.copies import CopiedSession
+
+        return CopiedSession(provider.open(), spec.kind, self._copies, self.workspaces)
 
 
 class HostSandboxes(SandboxSession):

@@ -1,0 +1,248 @@
+"""Workspaces of sandboxes on another machine, which work in a copy of the run's folder.
+
+- The folder is uploaded when the first sandbox of the workspace starts.
+- From then on the copy has precedence: commands change it, and file tools use it by `put` and `get`.
+- It is downloaded before this machine reads the folder as a whole, and when the workspace's last sandbox stops. The
+  download replaces the folder's content.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.records.base import SandboxKind
+from pytest_agentbench.workspaces.confined import PathRefusedError, open_folder, remove_entry
+from pytest_agentbench.workspaces.sandboxes.base import (
+    NO_VARIABLES,
+    ExecResult,
+    Process,
+    Sandbox,
+    SandboxRequest,
+    SandboxSession,
+    Stderr,
+)
+from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSandbox, GuardedSession, guarding
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.template import copy_tree
+from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Entry, TreeError, Workspace
+
+_TRANSFER_SECONDS = 600.0
+"""Maximum seconds of an upload or download."""
+
+_SPARE_SECONDS = 60.0
+"""Seconds after a command's own limit until its sandbox counts as lost."""
+
+_TMP = "/tmp"  # noqa: S108 - the sandbox's own
+
+Copies = MutableMapping[Path, "WorkspaceCopy"]
+"""The copies of a session by the folders of their workspaces on this machine."""
+
+
+class WorkspaceCopy:
+    """The copy of one workspace, in use by at least one sandbox or about to be.
+
+    `_lock` orders starts, stops and transfers, so that nobody works in a copy before its upload has ended.
+    """
+
+    def __init__(self, workspace: Workspace, copies: Copies, workspaces: Workspaces) -> None:
+        self._workspace, self._copies, self._workspaces = workspace, copies, workspaces
+        self._lock = asyncio.Lock()
+        self._sandboxes: list[CopiedSandbox] = []
+        self._is_ahead = False
+        self._failure: SandboxError | None = None
+
+    def note_use(self) -> None:
+        """Note that a command or program may have changed the copy."""
+        self._is_ahead = True
+
+    def note_loss(self, failure: SandboxError) -> None:
+        """Note that the machine does not reply any more, so that nothing waits for it again."""
+        self._failure = failure
+
+    async def start(self, session: SandboxSession, request: SandboxRequest) -> CopiedSandbox:
+        """Return a sandbox with the workspace's files. Raises SandboxError."""
+        async with self._lock:
+            sandbox = CopiedSandbox(await session.start(request), self)
+            try:
+                if not self._sandboxes:
+                    await self._upload(sandbox)
+            except BaseException:
+                await sandbox.end()
+                raise
+            self._sandboxes.append(sandbox)
+            self._copies[self._workspace.path] = self
+            return sandbox
+
+    async def stop(self, sandbox: CopiedSandbox) -> None:
+        """Stop a sandbox. The last one's files are downloaded before; the next `bring_back` raises if that fails."""
+        async with self._lock:
+            if sandbox not in self._sandboxes:
+                return
+            try:
+                if self._sandboxes == [sandbox] and self._failure is None:
+                    await self._download()
+            except SandboxError as error:
+                self._failure = error
+            finally:
+                self._sandboxes.remove(sandbox)
+                await sandbox.end()
+            if not self._sandboxes and self._failure is None:
+                self._copies.pop(self._workspace.path, None)
+
+    async def bring_back(self) -> None:
+        """Replace the content of the folder on this machine by the copy's. Raises SandboxError."""
+        async with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            if self._sandboxes:
+                await self._download()
+
+    async def put(self, path: str, content: bytes) -> None:
+        """Write a file of the workspace. Raises the exceptions of `Sandbox.put`."""
+        async with self._lock:
+            if not self._sandboxes:
+                self._workspace.write_bytes(path, content)
+                return
+            await self._sandboxes[0].put(path, content)
+
+    async def get(self, path: str, limit: int) -> bytes:
+        """Return a file of the workspace. Raises the exceptions of `Sandbox.get`."""
+        async with self._lock:
+            if not self._sandboxes:
+                return self._workspace.read_bytes(path, limit)
+            return await self._sandboxes[0].get(path, limit)
+
+    async def entries(self, path: str) -> list[Entry]:
+        """Return the entries of a folder, as `Workspace.entries`."""
+        await self.bring_back()
+        return self._workspace.entries(path)
+
+    async def _upload(self, sandbox: CopiedSandbox) -> None:
+        folder = self._workspace.path
+        async with _transferring(sandbox.kind, "copied to its sandbox"):
+            if os.listdir(folder):
+                await sandbox.upload(folder, WORKSPACE)
+            if (folder / PRIVATE_TMP).is_dir():
+                await sandbox.upload(folder / PRIVATE_TMP, _TMP)
+        self._is_ahead = False
+
+    async def _download(self) -> None:
+        if not self._is_ahead:
+            return
+        sandbox = self._sandboxes[0]
+        # First, because a command that runs in the meantime sets it again
+        self._is_ahead = any(each.has_programs for each in self._sandboxes)
+        async with _transferring(sandbox.kind, "copied from its sandbox"):
+            room = Path(tempfile.mkdtemp(prefix="copy-", dir=self._workspaces.session_folder()))
+            try:
+                files, private = room / "files", room / "private"
+                for path, folder in ((WORKSPACE, files), (_TMP, private)):
+                    folder.mkdir(0o700)
+                    await sandbox.download(path, folder)
+                await asyncio.to_thread(_replace_content, self._workspace, files, private)
+            finally:
+                await asyncio.to_thread(shutil.rmtree, room, ignore_errors=True)
+
+
+class CopiedSandbox(GuardedSandbox):
+    """A sandbox on another machine. Its use is noted, and its end is bounded if the machine does not reply."""
+
+    def __init__(self, sandbox: Sandbox, copy: WorkspaceCopy) -> None:
+        super().__init__(sandbox)
+        self._copy = copy
+        self.has_programs = False
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        seconds: float,
+        stdin: bytes = b"",
+        output_limit: int = 64_000,
+        environment: Mapping[str, str] = NO_VARIABLES,
+    ) -> ExecResult:
+        """Run a command."""
+        self._copy.note_use()
+        try:
+            async with asyncio.timeout(seconds + _SPARE_SECONDS):
+                return await super().exec(
+                    argv, seconds=seconds, stdin=stdin, output_limit=output_limit, environment=environment
+                )
+        except TimeoutError as error:
+            failure = SandboxError(
+                f"sandbox {self.kind}: exec: no reply {_SPARE_SECONDS:g} s after the command's limit of {seconds:g} s"
+            )
+            self._copy.note_loss(failure)
+            raise failure from error
+        finally:  # again, because the workspace may have been downloaded while the command ran
+            self._copy.note_use()
+
+    async def open(
+        self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
+    ) -> Process:
+        """Start a program."""
+        self.has_programs = True
+        self._copy.note_use()
+        return await super().open(argv, environment=environment, stderr=stderr)
+
+    async def put(self, path: str, content: bytes) -> None:
+        """Write a file."""
+        self._copy.note_use()
+        await super().put(path, content)
+
+    async def stop(self) -> None:
+        """Stop it, and download the workspace if it is the last one there."""
+        await self._copy.stop(self)
+
+    async def end(self) -> None:
+        """Stop it without a download. Never raises."""
+        with suppress(SandboxError, TimeoutError):
+            async with asyncio.timeout(_SPARE_SECONDS):
+                await super().stop()
+
+
+class CopiedSession(GuardedSession):
+    """The session of a provider whose sandboxes are on another machine."""
+
+    def __init__(self, session: SandboxSession, kind: SandboxKind, copies: Copies, workspaces: Workspaces) -> None:
+        super().__init__(session, kind)
+        self._copies, self._workspaces = copies, workspaces
+
+    async def start(self, request: SandboxRequest) -> Sandbox:
+        """Return a sandbox with the workspace's files."""
+        path = request.workspace.path
+        if path not in self._copies:
+            self._copies[path] = WorkspaceCopy(request.workspace, self._copies, self._workspaces)
+        with guarding(self._kind, "start"):
+            return await self._copies[path].start(self._session, request)
+
+
+@asynccontextmanager
+async def _transferring(kind: SandboxKind, how: str) -> AsyncIterator[None]:
+    """Bound the time of a transfer, and raise a SandboxError for each way to fail."""
+    try:
+        async with asyncio.timeout(_TRANSFER_SECONDS):
+            yield
+    except TimeoutError as error:
+        raise SandboxError(f"sandbox {kind}: the workspace was not {how} within {_TRANSFER_SECONDS:g} s") from error
+    except (TreeError, PathRefusedError, OSError) as error:
+        raise SandboxError(f"sandbox {kind}: the workspace cannot be {how}: {error}") from error
+
+
+def _replace_content(workspace: Workspace, files: Path, private: Path) -> None:
+    """Replace the content of a workspace by downloaded files, and its private temporary folder by another."""
+    with open_folder(str(files), ()) as downloaded:
+        remove_entry(downloaded, PRIVATE_TMP)
+    with open_folder(str(workspace.path), ()) as folder:
+        for name in os.listdir(folder):
+            remove_entry(folder, name)
+    copy_tree(files, workspace)
+    if os.listdir(private):
+        copy_tree(private, workspace, into=(PRIVATE_TMP,))
