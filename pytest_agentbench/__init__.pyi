@@ -159,6 +159,7 @@ from pytest_agentbench.tools.base import Tool as Tool
 from pytest_agentbench.tools.base import ToolContext as ToolContext
 from pytest_agentbench.tools.base import ToolOutput as ToolOutput
 from pytest_agentbench.tools.toolbox import Toolbox as Toolbox
+from pytest_agentbench.workspaces.confined import PathRefusedError as PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import Connection as Connection
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult as ExecResult
 from pytest_agentbench.workspaces.sandboxes.base import Mount as Mount

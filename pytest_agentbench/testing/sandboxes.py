@@ -20,18 +20,22 @@ from pytest_agentbench.records.case import SandboxSettings
 from pytest_agentbench.testing.samples import expect, expect_line, sample_case
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import (
+    Connection,
     ExecResult,
     Likeness,
     Mount,
     Need,
+    Role,
     Sandbox,
     SandboxProvider,
     SandboxRequest,
     SandboxSession,
     SandboxSpec,
 )
+from pytest_agentbench.workspaces.sandboxes.copies import CopiedSession
 from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSession
 from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.workspace import Workspace
 
 _PATIENCE = 60.0
 """Maximum seconds of a command, unless it is meant to be killed."""
@@ -51,8 +55,10 @@ class _Bench:
 
     async def make(self) -> Sandbox:
         ahead = self.session.workspace(self.spec)
-        workspace = ahead or self.workspaces.create("kit")
-        sandbox = await self.session.start(SandboxRequest(self.spec, workspace, case=sample_case()))
+        return await self.make_in(ahead or self.workspaces.create("kit"))
+
+    async def make_in(self, workspace: Workspace, role: Role = "run") -> Sandbox:
+        sandbox = await self.session.start(SandboxRequest(self.spec, workspace, role, sample_case()))
         expect(sandbox.workspace is workspace, f"workspace: found {sandbox.workspace!r}, expected the request's")
         return sandbox
 
@@ -68,6 +74,8 @@ def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None
     expect(
         provider.isolates_like in levels, f"isolates_like: found {provider.isolates_like!r}, expected one of {levels}"
     )
+    fits = provider.shares_files or provider.isolates_like == "docker"
+    expect(fits, f"isolates_like: found {provider.isolates_like!r}, expected 'docker' if shares_files is False")
     problem = provider.problem()
     if problem is not None:
         expect_line(problem, "problem()")
@@ -78,7 +86,8 @@ def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None
     known = {*get_args(Need)}
     expect(set(provider.takes) <= known, f"takes: found {sorted(provider.takes)}, expected some of {sorted(known)}")
     with _declared(spec.kind, provider):
-        check_sandbox_session(provider.open(), spec, isolates_like=provider.isolates_like)
+        session, like = provider.open(), provider.isolates_like
+        check_sandbox_session(session, spec, isolates_like=like, shares_files=provider.shares_files)
     # One process runs several sessions (pytester, an IDE's test runner): the end of one must not end another
     first, second = provider.open(), provider.open()
     expect(first is not second, "open: two sessions share an object, which the end of the first would close")
@@ -90,12 +99,16 @@ async def _close_both(*sessions: SandboxSession) -> None:
         await session.close()
 
 
-def check_sandbox_session(session: SandboxSession, spec: SandboxSpec, *, isolates_like: Likeness = "local") -> None:
+def check_sandbox_session(
+    session: SandboxSession, spec: SandboxSpec, *, isolates_like: Likeness = "local", shares_files: bool = True
+) -> None:
     """Check the return value of a provider's `open`, and close it: the larger part of `check_sandbox_provider`."""
     workspaces = Workspaces()
     try:
         with _declared(spec.kind, SandboxProvider()), _secret() as secret:
             guarded = GuardedSession(session, spec.kind)
+            if not shares_files:
+                guarded = CopiedSession(session, spec.kind, {}, workspaces)
             asyncio.run(_check_all(_Bench(guarded, spec, workspaces, isolates_like), secret))
     except SandboxError as error:  # the guard's, with the method that raised another exception, or the provider's own
         raise AssertionError(str(error)) from error
@@ -136,6 +149,9 @@ async def _check_all(bench: _Bench, secret: str) -> None:
         _check_cancelling,
         _check_two,
         _check_file_limit,
+        _check_beside,
+        _check_folders,
+        _check_sockets,
     ]
     if bench.isolates_like != "local":
         checks += [_check_places, _check_mounts, _check_network, _check_process_limit]
@@ -293,8 +309,92 @@ async def _check_file_limit(bench: _Bench) -> None:
     limits = replace(bench.spec.limits, file_bytes=2**20)
     sandbox = await replace(bench, spec=replace(bench.spec, limits=limits)).make()
     await _run(sandbox, "while echo 0123456789012345678901234567890123456789012345678901234567890123; do :; done > big")
+    await sandbox.stop()
     size = sandbox.workspace.path.joinpath("big").stat().st_size
     expect(size <= 2**20, f"limits: a command wrote a file of {size} bytes, expected at most file_bytes ({2**20})")
+
+
+async def _check_beside(bench: _Bench) -> None:
+    sandbox = await bench.make()
+    await _run(sandbox, "echo run > whose.txt")
+    server = await bench.make_in(sandbox.workspace, "server")
+    done = await _run(server, "cat whose.txt; echo server > whose.txt")
+    expect(done.output == "run\n", f"start: a server in a run's workspace finds {done.output!r}, expected its files")
+    await server.stop()
+    done = await _run(sandbox, "cat whose.txt")
+    expect(done.output == "server\n", f"start: a run finds {done.output!r} where a server in its workspace wrote")
+    await sandbox.stop()
+
+
+async def _check_folders(bench: _Bench) -> None:
+    folder = bench.workspaces.create("uploaded").path
+    folder.joinpath("below").mkdir()
+    program = folder / "below" / "program"
+    program.write_text("#!/bin/sh\necho uploaded\n", encoding="utf-8")
+    program.chmod(0o755)
+    folder.joinpath("link").symlink_to("below/program")
+    sandbox = await bench.make()
+    await _run(sandbox, "mkdir up; echo stays > up/other.txt")
+    await sandbox.upload(folder, "up")
+    done = await _run(sandbox, "up/below/program; up/link; cat up/other.txt")
+    expect(done.output == "uploaded\nuploaded\nstays\n", f"upload: found {done.output!r} after the upload of a folder")
+    await sandbox.upload(folder / "below", "/tmp/up")  # noqa: S108 - the sandbox's own
+    expect(b"echo uploaded" in await sandbox.get("/tmp/up/program", 100), "upload: not found below /tmp")  # noqa: S108
+    await _run(sandbox, "ln -s / up/root; mkfifo up/pipe; echo made > up/made.txt")
+    target = bench.workspaces.create("downloaded").path
+    await sandbox.download("up", target)
+    names = sorted(entry.name for entry in target.iterdir())
+    expected = ["below", "link", "made.txt", "other.txt", "root"]
+    expect(names == expected, f"download: found {names}, expected {expected}")
+    expect(target.joinpath("root").is_symlink(), "download: it followed a link")
+    mode = target.joinpath("below", "program").stat().st_mode
+    expect(bool(mode & 0o100), "download: a program is not executable any more")
+    expect(target.joinpath("made.txt").read_text(encoding="utf-8") == "made\n", "download: other content")
+    refused = (PathRefusedError, OSError)
+    await _expect_error(sandbox.upload(folder, "../up"), "upload: out of the workspace", *refused)
+    await _expect_error(sandbox.download("../", target), "download: out of the workspace", *refused)
+    await _expect_error(sandbox.download("missing", target), "download: of no folder", OSError)
+    await sandbox.stop()
+
+
+_ASK = """
+import os, socket, sys
+os.chdir(os.path.join(os.environ["TMPDIR"] if sys.argv[1] == "local" else "/tmp", "agentbench-kit"))
+connections = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+try:
+    for connection in connections:
+        connection.connect("socket")
+except OSError:
+    sys.exit(3)
+for connection in reversed(connections):
+    connection.sendall(b"asked\\n")
+    print(connection.makefile().readline(), end="", flush=True)
+"""
+"""Opens two connections to a socket and asks both; ends with 3 if it cannot connect."""
+
+
+async def _check_sockets(bench: _Bench) -> None:
+    waiting: list[bool] = []
+
+    async def answer(connection: Connection) -> None:
+        while (data := await connection.read()) and not data.endswith(b"\n"):
+            pass
+        await connection.write(b"answered\n")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            waiting.append(False)
+
+    sandbox = await bench.make()
+    command = f"command -v python3 >/dev/null || exit 4; python3 - {bench.isolates_like} <<'END'\n{_ASK}END"
+    async with sandbox.serve("/tmp/agentbench-kit/socket", answer):  # noqa: S108 - the sandbox's own
+        done = await _run(sandbox, command)
+        if done.exit_code == 4:  # an image without Python
+            return
+        expect(done.output == "answered\nanswered\n", f"serve: two connections got {done.output!r}, expected answers")
+    expect(len(waiting) == 2, "serve: an answer is not cancelled at the end of its block")
+    done = await _run(sandbox, command)
+    expect(done.exit_code == 3, "serve: the socket is open after the end of its block")
     await sandbox.stop()
 
 
