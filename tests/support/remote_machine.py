@@ -52,8 +52,9 @@ class Machine:
         self._sockets: dict[int, tuple[asyncio.Event, asyncio.Task[None]]] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._pumps: set[asyncio.Task[None]] = set()
-        shown = show_program("python3", os.environ.get("PATH"))
-        self._image, self._path = shown.mounts, [*shown.path, "/usr/local/bin", "/usr/bin", "/bin"]
+        shown = show_program(sys.executable, None)
+        self._image = shown.mounts
+        self._path = [str(Path(sys.executable).parent), *shown.path, "/usr/local/bin", "/usr/bin", "/bin"]
 
     async def run(self, reader: asyncio.StreamReader) -> None:
         """Handle requests until the stream ends."""
