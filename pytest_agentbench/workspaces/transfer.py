@@ -99,14 +99,15 @@ def _write_member(member: tarfile.TarInfo, content: IO[bytes] | None, names: Nam
             content = _open_linked(member, folder)
         if content is None:
             return 0
-        # The size of a file that a hard link repeats is in no header
-        size = member.size if member.isreg() else os.fstat(content.fileno()).st_size
-        if size > room:
-            raise _size_error()
-        with content, os.fdopen(open_file(parent, names[-1], write=True), "wb") as file:
-            shutil.copyfileobj(content, file)
-            file.flush()
-            _set_mode_and_time(file.fileno(), member)
+        with content:
+            # The size of a file that a hard link repeats is in no header
+            size = member.size if member.isreg() else os.fstat(content.fileno()).st_size
+            if size > room:
+                raise _size_error()
+            with os.fdopen(open_file(parent, names[-1], write=True), "wb") as file:
+                shutil.copyfileobj(content, file)
+                file.flush()
+                _set_mode_and_time(file.fileno(), member)
         return size
 
 

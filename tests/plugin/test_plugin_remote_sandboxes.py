@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +55,9 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"tool_calls": [{"name": name, "arguments": arguments}]}
 
 
-def tools_case(bench: Bench, *steps: Any, case_id: str = "tools", **fields: Any) -> None:
+def tools_case(bench: Bench, *steps: Any, case_id: str = "tools", tools: Any = TOOLS, **fields: Any) -> None:
     """A case of an agent that calls tools in a workspace with a program, a link and a file."""
-    asked = {"messages": [{"role": "user", "content": "Go on."}], "context": {"llm_probe": {"tools": TOOLS}}}
+    asked = {"messages": [{"role": "user", "content": "Go on."}], "context": {"llm_probe": {"tools": tools}}}
     bench.case(case_id, input=asked, workspace="ws", **fields)
     bench.write(f"cases/{case_id}/ws/old.txt", "old\n")
     bench.write(f"cases/{case_id}/ws/gone.txt", "gone\n")
@@ -82,7 +81,12 @@ def results(bench: Bench, case_id: str) -> dict[str, Any]:
     """Return the parts of a run that may not depend on the place of its sandbox."""
     found = artifact(bench, case_id)
     shown = [event["content"] for event in found["trace"] if event["type"] == "tool_result"]
-    return {"tools": shown, "status": found["status"], "changes": found["changes"], "usage": found["provider"].get("usage_source")}
+    return {
+        "tools": shown,
+        "status": found["status"],
+        "changes": found["changes"],
+        "usage": found["provider"].get("usage_source"),
+    }
 
 
 def both(bench: Bench, case_id: str) -> dict[str, Any]:
@@ -165,6 +169,41 @@ def test_a_program_asks_its_model_through_the_connection(project: Bench) -> None
     project.write("cases/program/demo.yaml", {"schema_version": 1, "replies": [{"when": "Write it.", "steps": steps}]})
     compared = both(project, "program")
     assert [change["path"] for change in compared["changes"]] == ["out.txt"]
+
+
+TOOL = """
+from pytest_agentbench import Tool
+
+async def make(arguments, context):
+    sandbox = await context.sandbox()
+    workspace = context.workspace()
+    await sandbox.exec(["sh", "-c", "echo theirs > both.txt; echo theirs > theirs.txt"], seconds=20)
+    workspace.write_text("both.txt", "ours\\n")
+    workspace.write_text("/tmp/ours.txt", "ours\\n")
+    workspace.path.joinpath("gone.txt").unlink()
+    return (await sandbox.exec(["sh", "-c", "cat *.txt /tmp/ours.txt"], seconds=20)).output
+
+def pytest_agentbench_tools():
+    return {"make": Tool("make", "Make files.", {"type": "object"}, make)}
+"""
+
+
+def test_files_that_this_machine_changes_meanwhile_replace_those_there(project: Bench) -> None:
+    project.agent(CONFTEST + TOOL)
+    tools_case(project, call("make"), case_id="changed", tools=["make"])
+    assert run(project, "remote").outcomes == {"changed[demo]": "passed"}
+    found = results(project, "changed")
+    assert found["tools"] == ["ours\nold\ntheirs\nours\n"]
+    assert {change["path"] for change in found["changes"]} == {"both.txt", "gone.txt", "theirs.txt"}
+
+
+def test_the_files_of_a_run_that_is_out_of_time_are_kept(project: Bench) -> None:
+    command = ["sh", "-c", "echo made > made.txt; exec sleep 600"]
+    runner = {"type": "command", "command": command, "timeout_seconds": 1}
+    made = check("made", kind="path_exists", path="made.txt")
+    late = check("late", kind="status_is", status="timed_out")
+    project.case("late", runner=runner, deterministic_checks=[made, late])
+    assert both(project, "late")["status"] == "timed_out"
 
 
 @pytest.mark.parametrize("request_name", ["start", "exec", "upload", "download", "get"])

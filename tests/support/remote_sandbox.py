@@ -266,8 +266,8 @@ class RemoteSandbox:
     ) -> RemoteProgram:
         """Start a program."""
         program = RemoteProgram(self._link, self._link.name_channel())  # before the first frame of its output
-        options = {"environment": {**(environment or {})}, "stderr": stderr}
-        await self._call("open", argv=[*argv], program=program.name, **options)
+        variables = {**(environment or {})}
+        await self._call("open", argv=[*argv], program=program.name, environment=variables, stderr=stderr)
         return program
 
     async def put(self, path: str, content: bytes) -> None:

@@ -1,8 +1,10 @@
 """Workspaces of sandboxes on another machine, which work in a copy of the run's folder.
 
-- The folder is uploaded when the first sandbox of the workspace starts.
-- From then on the copy has precedence: commands change it, and file tools use it by `put` and `get`.
-- It is downloaded before this machine reads the folder as a whole, and when the workspace's last sandbox stops. The
+- The folder is uploaded when the first sandbox of the workspace starts. From then on commands change the copy, and file
+  tools use it by `put` and `get`.
+- Files that this machine changes meanwhile are uploaded before the next command and before a download. They replace
+  files of the copy, also changed ones.
+- The copy is downloaded before this machine reads the folder as a whole, and when the workspace's last sandbox stops. A
   download replaces the folder's content.
 """
 
@@ -12,8 +14,8 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError
@@ -31,7 +33,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
 from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSandbox, GuardedSession, guarding
 from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.template import copy_tree
-from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Entry, TreeError, Workspace
+from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Entry, TreeError, Workspace, walk_tree
 
 _TRANSFER_SECONDS = 600.0
 """Maximum seconds of an upload or download."""
@@ -40,6 +42,9 @@ _SPARE_SECONDS = 60.0
 """Seconds after a command's own limit until its sandbox counts as lost."""
 
 _TMP = "/tmp"  # noqa: S108 - the sandbox's own
+
+FileStates = Mapping[str, tuple[int, ...]]
+"""Facts that a changed file or link changes, by the paths in a workspace. Folders have none."""
 
 Copies = MutableMapping[Path, "WorkspaceCopy"]
 """The copies of a session by the folders of their workspaces on this machine."""
@@ -56,6 +61,7 @@ class WorkspaceCopy:
         self._lock = asyncio.Lock()
         self._sandboxes: list[CopiedSandbox] = []
         self._is_ahead = False
+        self._uploaded: FileStates = {}
         self._failure: SandboxError | None = None
 
     def note_use(self) -> None:
@@ -104,6 +110,12 @@ class WorkspaceCopy:
             if self._sandboxes:
                 await self._download()
 
+    async def push(self) -> None:
+        """Upload the files that this machine has changed. Raises SandboxError."""
+        async with self._lock:
+            if self._sandboxes:
+                await self._push(self._sandboxes[0])
+
     async def put(self, path: str, content: bytes) -> None:
         """Write a file of the workspace. Raises the exceptions of `Sandbox.put`."""
         async with self._lock:
@@ -131,24 +143,46 @@ class WorkspaceCopy:
                 await sandbox.upload(folder, WORKSPACE)
             if (folder / PRIVATE_TMP).is_dir():
                 await sandbox.upload(folder / PRIVATE_TMP, _TMP)
+            self._uploaded = await asyncio.to_thread(_read_states, folder)
         self._is_ahead = False
+
+    async def _push(self, sandbox: CopiedSandbox) -> None:
+        folder = self._workspace.path
+        async with _transferring(sandbox.kind, "copied to its sandbox"):
+            states = await asyncio.to_thread(_read_states, folder)
+            # A removed file may have become a folder
+            removed = [path for path in self._uploaded if path not in states and not (folder / path).is_dir()]
+            if removed:
+                await sandbox.remove([f"/{_seen_path(path)}" for path in removed])
+            changed = [path for path, state in states.items() if self._uploaded.get(path) != state]
+            if changed:
+                with self._make_room() as room:
+                    await asyncio.to_thread(_copy_files, folder, changed, room)
+                    for name in os.listdir(room):
+                        await sandbox.upload(room / name, f"/{name}")
+            self._uploaded = states
 
     async def _download(self) -> None:
         if not self._is_ahead:
             return
         sandbox = self._sandboxes[0]
+        await self._push(sandbox)
         # First, because a command that runs in the meantime sets it again
         self._is_ahead = any(each.has_programs for each in self._sandboxes)
         async with _transferring(sandbox.kind, "copied from its sandbox"):
-            room = Path(tempfile.mkdtemp(prefix="copy-", dir=self._workspaces.session_folder()))
-            try:
-                files, private = room / "files", room / "private"
-                for path, folder in ((WORKSPACE, files), (_TMP, private)):
-                    folder.mkdir(0o700)
-                    await sandbox.download(path, folder)
-                await asyncio.to_thread(_replace_content, self._workspace, files, private)
-            finally:
-                await asyncio.to_thread(shutil.rmtree, room, ignore_errors=True)
+            with self._make_room() as room:
+                for path in (WORKSPACE, _TMP):
+                    (room / path[1:]).mkdir(0o700)
+                    await sandbox.download(path, room / path[1:])
+                await asyncio.to_thread(_replace_content, self._workspace, room)
+            self._uploaded = await asyncio.to_thread(_read_states, self._workspace.path)
+
+    @contextmanager
+    def _make_room(self) -> Iterator[Path]:
+        """Yield a temporary folder for a transfer, with the sandbox's paths below it."""
+        base = self._workspaces.session_folder()
+        with tempfile.TemporaryDirectory(prefix="copy-", dir=base, ignore_cleanup_errors=True) as room:
+            yield Path(room)
 
 
 class CopiedSandbox(GuardedSandbox):
@@ -169,6 +203,7 @@ class CopiedSandbox(GuardedSandbox):
         environment: Mapping[str, str] = NO_VARIABLES,
     ) -> ExecResult:
         """Run a command."""
+        await self._copy.push()
         self._copy.note_use()
         try:
             async with asyncio.timeout(seconds + _SPARE_SECONDS):
@@ -188,6 +223,7 @@ class CopiedSandbox(GuardedSandbox):
         self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
     ) -> Process:
         """Start a program."""
+        await self._copy.push()
         self.has_programs = True
         self._copy.note_use()
         return await super().open(argv, environment=environment, stderr=stderr)
@@ -200,6 +236,12 @@ class CopiedSandbox(GuardedSandbox):
     async def stop(self) -> None:
         """Stop it, and download the workspace if it is the last one there."""
         await self._copy.stop(self)
+
+    async def remove(self, paths: Sequence[str]) -> None:
+        """Remove files."""
+        done = await super().exec(["rm", "-f", "--", *paths], seconds=_SPARE_SECONDS)
+        if done.exit_code != 0:
+            raise SandboxError(f"sandbox {self.kind}: files cannot be removed: {done.output}")
 
     async def end(self) -> None:
         """Stop it without a download. Never raises."""
@@ -236,8 +278,32 @@ async def _transferring(kind: SandboxKind, how: str) -> AsyncIterator[None]:
         raise SandboxError(f"sandbox {kind}: the workspace cannot be {how}: {error}") from error
 
 
-def _replace_content(workspace: Workspace, files: Path, private: Path) -> None:
-    """Replace the content of a workspace by downloaded files, and its private temporary folder by another."""
+def _read_states(folder: Path) -> FileStates:
+    states = {}
+    for entry in walk_tree(str(folder), []):
+        if entry.kind in ("file", "link"):
+            facts = entry.stat
+            states[entry.path] = (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_mode)
+    return states
+
+
+def _seen_path(path: str) -> str:
+    """Return a path of the workspace as the sandbox sees it, without the first slash."""
+    if path.startswith(f"{PRIVATE_TMP}/"):
+        return f"{_TMP}/{path.removeprefix(f'{PRIVATE_TMP}/')}"[1:]
+    return f"{WORKSPACE}/{path}"[1:]
+
+
+def _copy_files(folder: Path, paths: Sequence[str], room: Path) -> None:
+    for path in paths:
+        target = room / _seen_path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(folder / path, target, follow_symlinks=False)
+
+
+def _replace_content(workspace: Workspace, room: Path) -> None:
+    """Replace the content of a workspace by what was downloaded to the sandbox's paths below `room`."""
+    files, private = room / WORKSPACE[1:], room / _TMP[1:]
     with open_folder(str(files), ()) as downloaded:
         remove_entry(downloaded, PRIVATE_TMP)
     with open_folder(str(workspace.path), ()) as folder:
