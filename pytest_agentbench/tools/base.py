@@ -83,6 +83,12 @@ class ToolContext:
     note: Callable[..., None] = _no_trace
     state: dict[str, Any] = field(default_factory=dict)
 
+    async def bring_back(self) -> None:
+        """Bring the workspace up to date if a sandbox on another machine uses a copy of it. Raises SandboxError."""
+        copy = self.copy()
+        if copy is not None:
+            await copy.bring_back()
+
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
