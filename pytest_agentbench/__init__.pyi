@@ -164,6 +164,7 @@ from pytest_agentbench.workspaces.sandboxes.base import Connection as Connection
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult as ExecResult
 from pytest_agentbench.workspaces.sandboxes.base import Mount as Mount
 from pytest_agentbench.workspaces.sandboxes.base import Process as Process
+from pytest_agentbench.workspaces.sandboxes.base import RemoteFiles as RemoteFiles
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits as ResourceLimits
 from pytest_agentbench.workspaces.sandboxes.base import Sandbox as Sandbox
 from pytest_agentbench.workspaces.sandboxes.base import SandboxProvider as SandboxProvider
@@ -171,7 +172,6 @@ from pytest_agentbench.workspaces.sandboxes.base import SandboxRequest as Sandbo
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSession as SandboxSession
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec as SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes as Sandboxes
-from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopy as WorkspaceCopy
 from pytest_agentbench.workspaces.sandboxes.shared import SharedFolder as SharedFolder
 from pytest_agentbench.workspaces.transfer import pack_folder as pack_folder
 from pytest_agentbench.workspaces.transfer import unpack_folder as unpack_folder

@@ -11,8 +11,7 @@ from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError
 
 if TYPE_CHECKING:
-    from pytest_agentbench.workspaces.sandboxes.base import Sandbox
-    from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopy
+    from pytest_agentbench.workspaces.sandboxes.base import RemoteFiles, Sandbox
     from pytest_agentbench.workspaces.workspace import Workspace
 
 
@@ -76,7 +75,7 @@ class ToolContext:
     workspace: Callable[[], Workspace]
     sandbox: Callable[[], Awaitable[Sandbox]]
     needs_sandbox: Callable[[], object]
-    copy: Callable[[], WorkspaceCopy | None] = lambda: None
+    copy: Callable[[], RemoteFiles | None] = lambda: None
     search: Search | None = None
     fetch: Fetch | None = None
     network: NetworkSettings = field(default_factory=NetworkSettings)

@@ -13,7 +13,7 @@ from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.records.case import Case, SandboxSettings
 from pytest_agentbench.records.run import SandboxUsed
-from pytest_agentbench.workspaces.workspace import Workspace
+from pytest_agentbench.workspaces.workspace import Entry, Workspace
 
 Killed = Literal["time-out", "output", "memory", "disk", "processes"]
 Stderr = Literal["merged", "apart"]
@@ -219,6 +219,29 @@ class Sandbox(Protocol):
 
     async def stop(self) -> None:
         """Kill everything that runs in it. The workspace stays. Never raises; may be called twice."""
+        ...
+
+
+class RemoteFiles(Protocol):
+    """The copy of a run's workspace on another machine, while sandboxes there use it.
+
+    Paths and exceptions are those of `Sandbox.put` and `Sandbox.get`.
+    """
+
+    async def put(self, path: str, content: bytes) -> None:
+        """Write a file."""
+        ...
+
+    async def get(self, path: str, limit: int) -> bytes:
+        """Return a file."""
+        ...
+
+    async def entries(self, path: str) -> list[Entry]:
+        """Return the entries of a folder, as `Workspace.entries`."""
+        ...
+
+    async def bring_back(self) -> None:
+        """Replace the content of the workspace's folder on this machine by the copy's. Raises SandboxError."""
         ...
 
 

@@ -15,6 +15,7 @@ from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
 from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.sandboxes.base import (
     Need,
+    RemoteFiles,
     ResourceLimits,
     Role,
     Sandbox,
@@ -129,7 +130,7 @@ class Sandboxes:
         """Return a sandbox in the workspace, by a SandboxRequest. Raises SandboxError if it cannot be started."""
         return await self._of(spec).start(SandboxRequest(spec, workspace, role, case))
 
-    def copy_of(self, workspace: Workspace) -> WorkspaceCopy | None:
+    def copy_of(self, workspace: Workspace) -> RemoteFiles | None:
         """Return the copy in which sandboxes on another machine work; None if they work in the folder itself."""
         return self._copies.get(workspace.path)
 
