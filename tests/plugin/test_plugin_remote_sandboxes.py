@@ -140,21 +140,22 @@ def test_tools_changes_and_hidden_tests_give_the_results_of_bubblewrap(project: 
     assert paths["a/b/c.txt"] == "added"
 
 
-def test_a_server_and_a_shell_share_the_workspace_there(project: Bench) -> None:
+def server_case(bench: Bench) -> None:
+    """A case of an agent that calls a server, whose log is in the workspace."""
     args = ["-I", SERVER.name, "--name", "here", "--log", "/workspace/starts.log"]
     servers = {"here": {"command": "python3", "args": args, "cwd": str(SERVER.parent)}}
-    project.write("cases/servers.yaml", {"schema_version": 1, "servers": servers})
+    bench.write("cases/servers.yaml", {"schema_version": 1, "servers": servers})
     steps = [call("here__echo", text="hi"), call("exec_shell", command="cut -d' ' -f1 starts.log | sort -u")]
-    tools_case(project, *steps, mcp_servers=["here"], case_id="server")
-    assert "start" in both(project, "server")["tools"][1]
+    tools_case(bench, *steps, mcp_servers=["here"], case_id="server")
 
 
-def test_a_program_asks_its_model_through_the_connection(project: Bench) -> None:
+def program_case(bench: Bench) -> None:
+    """A case of a program that asks its model, and runs the command that it is told to."""
     steps = [
         {"tool_calls": [{"name": "sh", "arguments": {"command": "echo hi > out.txt; cat out.txt"}}]},
         {"content": "Paris"},
     ]
-    project.case(
+    bench.case(
         "program",
         runner={
             "type": "command",
@@ -165,10 +166,20 @@ def test_a_program_asks_its_model_through_the_connection(project: Bench) -> None
         input={"turns": [{"role": "user", "content": "Write it."}]},
         workspace="ws",
     )
-    project.write("cases/program/ws/agent.py", AGENT.read_text(encoding="utf-8"))
-    project.write("cases/program/demo.yaml", {"schema_version": 1, "replies": [{"when": "Write it.", "steps": steps}]})
+    bench.write("cases/program/ws/agent.py", AGENT.read_text(encoding="utf-8"))
+    bench.write("cases/program/demo.yaml", {"schema_version": 1, "replies": [{"when": "Write it.", "steps": steps}]})
+
+
+def test_a_server_and_a_shell_share_the_workspace_there(project: Bench) -> None:
+    server_case(project)
+    assert "start" in both(project, "server")["tools"][1]
+
+
+def test_a_program_asks_its_model_through_the_connection(project: Bench) -> None:
+    program_case(project)
     compared = both(project, "program")
     assert [change["path"] for change in compared["changes"]] == ["out.txt"]
+    assert compared["usage"] == "gateway"
 
 
 TOOL = """
@@ -206,11 +217,22 @@ def test_the_files_of_a_run_that_is_out_of_time_are_kept(project: Bench) -> None
     assert both(project, "late")["status"] == "timed_out"
 
 
-@pytest.mark.parametrize("request_name", ["start", "exec", "upload", "download", "get"])
-def test_a_lost_connection_is_an_error_and_leaves_nothing(project: Bench, request_name: str) -> None:
-    command = call("exec_shell", command="echo made > made.txt")
-    tools_case(project, command, call("read_file", path="made.txt"))
+def read_case(bench: Bench) -> None:
+    """A case of an agent that runs a command and reads a file."""
+    tools_case(bench, call("exec_shell", command="echo made > made.txt"), call("read_file", path="made.txt"))
+
+
+@pytest.mark.parametrize(
+    ("make", "request_name"),
+    [
+        *((read_case, name) for name in ("start", "exec", "upload", "download", "get")),
+        *((server_case, name) for name in ("mount", "open", "write")),
+        *((program_case, name) for name in ("serve", "exec")),
+    ],
+)
+def test_a_lost_connection_is_an_error_and_leaves_nothing(project: Bench, make: Any, request_name: str) -> None:
+    make(project)
     finished = run(project, {"type": "remote", "breaks_at": request_name})
-    assert finished.outcomes == {"tools[demo]": "error"}, finished.text
+    assert set(finished.outcomes.values()) == {"error"}, finished.text
     assert "the connection to the machine is lost" in finished.text
     assert not running(MACHINE.name)
