@@ -32,7 +32,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     SandboxSession,
     SandboxSpec,
 )
-from pytest_agentbench.workspaces.sandboxes.copies import CopiedSession
+from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopies
 from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSession
 from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.workspace import Workspace
@@ -52,13 +52,18 @@ class _Bench:
     spec: SandboxSpec
     workspaces: Workspaces
     isolates_like: Likeness
+    copies: WorkspaceCopies | None
 
     async def make(self) -> Sandbox:
         ahead = self.session.workspace(self.spec)
         return await self.make_in(ahead or self.workspaces.create("kit"))
 
     async def make_in(self, workspace: Workspace, role: Role = "run") -> Sandbox:
-        sandbox = await self.session.start(SandboxRequest(self.spec, workspace, role, sample_case()))
+        request = SandboxRequest(self.spec, workspace, role, sample_case())
+        if self.copies is None:
+            sandbox = await self.session.start(request)
+        else:
+            sandbox = await self.copies.start(self.session, request)
         expect(sandbox.workspace is workspace, f"workspace: found {sandbox.workspace!r}, expected the request's")
         return sandbox
 
@@ -107,9 +112,8 @@ def check_sandbox_session(
     try:
         with _declared(spec.kind, SandboxProvider()), _secret() as secret:
             guarded = GuardedSession(session, spec.kind)
-            if not shares_files:
-                guarded = CopiedSession(session, spec.kind, {}, workspaces)
-            asyncio.run(_check_all(_Bench(guarded, spec, workspaces, isolates_like), secret))
+            copies = None if shares_files else WorkspaceCopies(workspaces)
+            asyncio.run(_check_all(_Bench(guarded, spec, workspaces, isolates_like, copies), secret))
     except SandboxError as error:  # the guard's, with the method that raised another exception, or the provider's own
         raise AssertionError(str(error)) from error
     finally:

@@ -12,7 +12,8 @@ import pytest
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.sandboxes import copies
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, SandboxRequest, SandboxSession, SandboxSpec
-from pytest_agentbench.workspaces.sandboxes.copies import CopiedSession
+from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopies
+from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSession
 from pytest_agentbench.workspaces.sandboxes.shared import SharedFolder
 from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.workspace import Workspace
@@ -71,12 +72,13 @@ class Bench:
     """A workspace here and its copy there."""
 
     def __init__(self, workspaces: Workspaces) -> None:
-        self.there, self.copies = Elsewhere(workspaces), dict[Path, Any]()
-        self.session = CopiedSession(self.there, "there", self.copies, workspaces)
+        self.there, self._copies = Elsewhere(workspaces), WorkspaceCopies(workspaces)
+        self.copies = self._copies.by_folder
         self.workspace = workspaces.create("here")
 
     async def start(self) -> Any:
-        return await self.session.start(SandboxRequest(SandboxSpec("there"), self.workspace))
+        session = GuardedSession(self.there, "there")
+        return await self._copies.start(session, SandboxRequest(SandboxSpec("there"), self.workspace))
 
 
 @pytest.fixture

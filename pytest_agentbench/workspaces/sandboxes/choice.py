@@ -23,13 +23,12 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     SandboxRequest,
     SandboxSession,
     SandboxSpec,
+    shares_files,
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_agentbench.records.case import Case
-    from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopy
+    from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopies
     from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
     from pytest_agentbench.workspaces.sessions import Workspaces
     from pytest_agentbench.workspaces.workspace import Workspace
@@ -48,7 +47,7 @@ class Sandboxes:
         self._starts_engines = starts_engines
         self._opened: dict[tuple[SandboxKind, str | None], SandboxSession] = {}
         self._opening = threading.Lock()
-        self._copies: dict[Path, WorkspaceCopy] = {}
+        self._copies: WorkspaceCopies | None = None
 
     @cached_property
     def _watchdog(self) -> Watchdog:
@@ -128,11 +127,20 @@ class Sandboxes:
         self, spec: SandboxSpec, workspace: Workspace, *, role: Role = "run", case: Case | None = None
     ) -> Sandbox:
         """Return a sandbox in the workspace, by a SandboxRequest. Raises SandboxError if it cannot be started."""
-        return await self._of(spec).start(SandboxRequest(spec, workspace, role, case))
+        session, request = self._of(spec), SandboxRequest(spec, workspace, role, case)
+        if shares_files(spec.kind):
+            return await session.start(request)
+        if self._copies is None:
+            from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopies
+
+            self._copies = WorkspaceCopies(self.workspaces)
+        return await self._copies.start(session, request)
 
     def copy_of(self, workspace: Workspace) -> RemoteFiles | None:
         """Return the copy in which sandboxes on another machine work; None if they work in the folder itself."""
-        return self._copies.get(workspace.path)
+        if self._copies is None:
+            return None
+        return self._copies.by_folder.get(workspace.path)
 
     async def bring_back(self, workspace: Workspace) -> None:
         """Bring the folder up to date with its copy on another machine, if it has one. Raises SandboxError."""
@@ -170,13 +178,9 @@ class Sandboxes:
         provider: SandboxProvider | None = find_extension("sandbox", spec.kind)
         if provider is None:
             return HostSandboxes(self._watchdog)
-        if provider.shares_files:
-            from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSession
+        from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSession
 
-            return GuardedSession(provider.open(), spec.kind)
-        from pytest_agentbench.workspaces.sandboxes.copies import CopiedSession
-
-        return CopiedSession(provider.open(), spec.kind, self._copies, self.workspaces)
+        return GuardedSession(provider.open(), spec.kind)
 
 
 class HostSandboxes(SandboxSession):

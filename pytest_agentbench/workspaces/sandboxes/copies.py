@@ -14,23 +14,22 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.workspaces.confined import PathRefusedError, open_folder, remove_entry
 from pytest_agentbench.workspaces.sandboxes.base import (
-    NO_VARIABLES,
+    Answer,
     ExecResult,
     Process,
     Sandbox,
     SandboxRequest,
     SandboxSession,
-    Stderr,
 )
-from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSandbox, GuardedSession, guarding
 from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.template import copy_tree
 from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Entry, TreeError, Workspace, walk_tree
@@ -46,8 +45,20 @@ _TMP = "/tmp"  # noqa: S108 - the sandbox's own
 FileStates = Mapping[str, tuple[int, ...]]
 """Facts that a changed file or link changes, by the paths in a workspace. Folders have none."""
 
-Copies = MutableMapping[Path, "WorkspaceCopy"]
-"""The copies of a session by the folders of their workspaces on this machine."""
+
+class WorkspaceCopies:
+    """The copies of a session, by the folders of their workspaces on this machine."""
+
+    def __init__(self, workspaces: Workspaces) -> None:
+        self.workspaces = workspaces
+        self.by_folder: dict[Path, WorkspaceCopy] = {}
+
+    async def start(self, session: SandboxSession, request: SandboxRequest) -> Sandbox:
+        """Return a sandbox with the workspace's files. Raises SandboxError."""
+        path = request.workspace.path
+        if path not in self.by_folder:
+            self.by_folder[path] = WorkspaceCopy(request.workspace, self)
+        return await self.by_folder[path].start(session, request)
 
 
 class WorkspaceCopy:
@@ -56,8 +67,8 @@ class WorkspaceCopy:
     `_lock` orders starts, stops and transfers, so that nobody works in a copy before its upload has ended.
     """
 
-    def __init__(self, workspace: Workspace, copies: Copies, workspaces: Workspaces) -> None:
-        self._workspace, self._copies, self._workspaces = workspace, copies, workspaces
+    def __init__(self, workspace: Workspace, copies: WorkspaceCopies) -> None:
+        self._workspace, self._copies = workspace, copies
         self._lock = asyncio.Lock()
         self._sandboxes: list[CopiedSandbox] = []
         self._is_ahead = False
@@ -83,7 +94,7 @@ class WorkspaceCopy:
                 await sandbox.end()
                 raise
             self._sandboxes.append(sandbox)
-            self._copies[self._workspace.path] = self
+            self._copies.by_folder[self._workspace.path] = self
             return sandbox
 
     async def stop(self, sandbox: CopiedSandbox) -> None:
@@ -100,7 +111,7 @@ class WorkspaceCopy:
                 self._sandboxes.remove(sandbox)
                 await sandbox.end()
             if not self._sandboxes and self._failure is None:
-                self._copies.pop(self._workspace.path, None)
+                self._copies.by_folder.pop(self._workspace.path, None)
 
     async def bring_back(self) -> None:
         """Replace the content of the folder on this machine by the copy's. Raises SandboxError."""
@@ -180,36 +191,35 @@ class WorkspaceCopy:
     @contextmanager
     def _make_room(self) -> Iterator[Path]:
         """Yield a temporary folder for a transfer, with the sandbox's paths below it."""
-        base = self._workspaces.session_folder()
+        base = self._copies.workspaces.session_folder()
         with tempfile.TemporaryDirectory(prefix="copy-", dir=base, ignore_cleanup_errors=True) as room:
             yield Path(room)
 
 
-class CopiedSandbox(GuardedSandbox):
+class CopiedSandbox:
     """A sandbox on another machine. Its use is noted, and its end is bounded if the machine does not reply."""
 
     def __init__(self, sandbox: Sandbox, copy: WorkspaceCopy) -> None:
-        super().__init__(sandbox)
-        self._copy = copy
+        self._sandbox, self._copy = sandbox, copy
         self.has_programs = False
 
-    async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        seconds: float,
-        stdin: bytes = b"",
-        output_limit: int = 64_000,
-        environment: Mapping[str, str] = NO_VARIABLES,
-    ) -> ExecResult:
+    @property
+    def kind(self) -> SandboxKind:
+        """Return the kind of sandbox."""
+        return self._sandbox.kind
+
+    @property
+    def workspace(self) -> Workspace:
+        """Return the run's workspace, on this machine."""
+        return self._sandbox.workspace
+
+    async def exec(self, argv: Sequence[str], *, seconds: float, **options: Any) -> ExecResult:
         """Run a command."""
         await self._copy.push()
         self._copy.note_use()
         try:
             async with asyncio.timeout(seconds + _SPARE_SECONDS):
-                return await super().exec(
-                    argv, seconds=seconds, stdin=stdin, output_limit=output_limit, environment=environment
-                )
+                return await self._sandbox.exec(argv, seconds=seconds, **options)
         except TimeoutError as error:
             failure = SandboxError(
                 f"sandbox {self.kind}: exec: no reply {_SPARE_SECONDS:g} s after the command's limit of {seconds:g} s"
@@ -219,19 +229,34 @@ class CopiedSandbox(GuardedSandbox):
         finally:  # again, because the workspace may have been downloaded while the command ran
             self._copy.note_use()
 
-    async def open(
-        self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
-    ) -> Process:
+    async def open(self, argv: Sequence[str], **options: Any) -> Process:
         """Start a program."""
         await self._copy.push()
         self.has_programs = True
         self._copy.note_use()
-        return await super().open(argv, environment=environment, stderr=stderr)
+        return await self._sandbox.open(argv, **options)
 
     async def put(self, path: str, content: bytes) -> None:
         """Write a file."""
         self._copy.note_use()
-        await super().put(path, content)
+        await self._sandbox.put(path, content)
+
+    async def get(self, path: str, limit: int) -> bytes:
+        """Return a file."""
+        return await self._sandbox.get(path, limit)
+
+    async def upload(self, folder: Path, target: str) -> None:
+        """Copy a folder into it."""
+        self._copy.note_use()
+        await self._sandbox.upload(folder, target)
+
+    async def download(self, path: str, folder: Path) -> None:
+        """Copy a folder of it."""
+        await self._sandbox.download(path, folder)
+
+    def serve(self, path: str, answer: Answer) -> AbstractAsyncContextManager[None]:
+        """Listen inside of it."""
+        return self._sandbox.serve(path, answer)
 
     async def stop(self) -> None:
         """Stop it, and download the workspace if it is the last one there."""
@@ -239,7 +264,7 @@ class CopiedSandbox(GuardedSandbox):
 
     async def remove(self, paths: Sequence[str]) -> None:
         """Remove files."""
-        done = await super().exec(["rm", "-f", "--", *paths], seconds=_SPARE_SECONDS)
+        done = await self._sandbox.exec(["rm", "-f", "--", *paths], seconds=_SPARE_SECONDS)
         if done.exit_code != 0:
             raise SandboxError(f"sandbox {self.kind}: files cannot be removed: {done.output}")
 
@@ -247,23 +272,7 @@ class CopiedSandbox(GuardedSandbox):
         """Stop it without a download. Never raises."""
         with suppress(SandboxError, TimeoutError):
             async with asyncio.timeout(_SPARE_SECONDS):
-                await super().stop()
-
-
-class CopiedSession(GuardedSession):
-    """The session of a provider whose sandboxes are on another machine."""
-
-    def __init__(self, session: SandboxSession, kind: SandboxKind, copies: Copies, workspaces: Workspaces) -> None:
-        super().__init__(session, kind)
-        self._copies, self._workspaces = copies, workspaces
-
-    async def start(self, request: SandboxRequest) -> Sandbox:
-        """Return a sandbox with the workspace's files."""
-        path = request.workspace.path
-        if path not in self._copies:
-            self._copies[path] = WorkspaceCopy(request.workspace, self._copies, self._workspaces)
-        with guarding(self._kind, "start"):
-            return await self._copies[path].start(self._session, request)
+                await self._sandbox.stop()
 
 
 @asynccontextmanager

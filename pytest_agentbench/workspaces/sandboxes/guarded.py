@@ -29,7 +29,7 @@ from pytest_agentbench.workspaces.workspace import TreeError, Workspace
 
 
 @contextmanager
-def guarding(kind: SandboxKind, method: str, *allowed: type[Exception]) -> Iterator[None]:
+def _guarding(kind: SandboxKind, method: str, *allowed: type[Exception]) -> Iterator[None]:
     """Raise a SandboxError in place of exceptions that the method does not document."""
     try:
         yield
@@ -51,37 +51,37 @@ class GuardedSession(SandboxSession):
 
     async def prepare(self, spec: SandboxSpec) -> None:
         """Prepare slow requirements."""
-        with guarding(self._kind, "prepare"):
+        with _guarding(self._kind, "prepare"):
             await self._session.prepare(spec)
 
     def expect(self, spec: SandboxSpec, runs: int) -> None:
         """Announce runs."""
-        with guarding(self._kind, "expect"):
+        with _guarding(self._kind, "expect"):
             self._session.expect(spec, runs)
 
     def workspace(self, spec: SandboxSpec) -> Workspace | None:
         """Return the folder of a sandbox that was made ahead, or None."""
-        with guarding(self._kind, "workspace"):
+        with _guarding(self._kind, "workspace"):
             return self._session.workspace(spec)
 
     async def start(self, request: SandboxRequest) -> Sandbox:
         """Return a guarded sandbox."""
-        with guarding(self._kind, "start"):
+        with _guarding(self._kind, "start"):
             return GuardedSandbox(await self._session.start(request))
 
     async def describe(self, spec: SandboxSpec) -> SandboxUsed:
         """Return the facts about a started sandbox."""
-        with guarding(self._kind, "describe"):
+        with _guarding(self._kind, "describe"):
             return await self._session.describe(spec)
 
     def release(self, workspace: Workspace) -> None:
         """Report that the run of this workspace has ended."""
-        with guarding(self._kind, "release"):
+        with _guarding(self._kind, "release"):
             self._session.release(workspace)
 
     async def close(self) -> None:
         """Stop everything."""
-        with guarding(self._kind, "close"):
+        with _guarding(self._kind, "close"):
             await self._session.close()
 
 
@@ -111,7 +111,7 @@ class GuardedSandbox:
         environment: Mapping[str, str] = NO_VARIABLES,
     ) -> ExecResult:
         """Run a command."""
-        with guarding(self.kind, "exec"):
+        with _guarding(self.kind, "exec"):
             return await self._sandbox.exec(
                 argv, seconds=seconds, stdin=stdin, output_limit=output_limit, environment=environment
             )
@@ -120,45 +120,45 @@ class GuardedSandbox:
         self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
     ) -> Process:
         """Start a program."""
-        with guarding(self.kind, "open"):
+        with _guarding(self.kind, "open"):
             process = await self._sandbox.open(argv, environment=environment, stderr=stderr)
             return GuardedProcess(process, self.kind)
 
     async def put(self, path: str, content: bytes) -> None:
         """Write a file."""
-        with guarding(self.kind, "put", PathRefusedError, OSError):
+        with _guarding(self.kind, "put", PathRefusedError, OSError):
             await self._sandbox.put(path, content)
 
     async def get(self, path: str, limit: int) -> bytes:
         """Return a file."""
-        with guarding(self.kind, "get", PathRefusedError, OSError):
+        with _guarding(self.kind, "get", PathRefusedError, OSError):
             return await self._sandbox.get(path, limit)
 
     async def upload(self, folder: Path, target: str) -> None:
         """Copy a folder into it."""
-        with guarding(self.kind, "upload", PathRefusedError, TreeError, OSError):
+        with _guarding(self.kind, "upload", PathRefusedError, TreeError, OSError):
             await self._sandbox.upload(folder, target)
 
     async def download(self, path: str, folder: Path) -> None:
         """Copy a folder of it."""
-        with guarding(self.kind, "download", PathRefusedError, TreeError, OSError):
+        with _guarding(self.kind, "download", PathRefusedError, TreeError, OSError):
             await self._sandbox.download(path, folder)
 
     @asynccontextmanager
     async def serve(self, path: str, answer: Answer) -> AsyncIterator[None]:
         """Listen inside of it."""
-        with guarding(self.kind, "serve"):
+        with _guarding(self.kind, "serve"):
             serving = self._sandbox.serve(path, answer)
             await serving.__aenter__()
         try:
             yield
         finally:
-            with guarding(self.kind, "serve"):
+            with _guarding(self.kind, "serve"):
                 await serving.__aexit__(None, None, None)
 
     async def stop(self) -> None:
         """Kill everything that runs in it."""
-        with guarding(self.kind, "stop"):
+        with _guarding(self.kind, "stop"):
             await self._sandbox.stop()
 
 
@@ -170,25 +170,25 @@ class GuardedProcess:
 
     async def write(self, data: bytes) -> None:
         """Write to its stdin."""
-        with guarding(self._kind, "Process.write", BrokenPipeError):
+        with _guarding(self._kind, "Process.write", BrokenPipeError):
             await self._process.write(data)
 
     async def end_input(self) -> None:
         """Close its stdin."""
-        with guarding(self._kind, "Process.end_input"):
+        with _guarding(self._kind, "Process.end_input"):
             await self._process.end_input()
 
     async def read(self) -> bytes:
         """Wait for output."""
-        with guarding(self._kind, "Process.read"):
+        with _guarding(self._kind, "Process.read"):
             return await self._process.read()
 
     def errors(self) -> str:
         """Return the end of its stderr."""
-        with guarding(self._kind, "Process.errors"):
+        with _guarding(self._kind, "Process.errors"):
             return self._process.errors()
 
     async def stop(self) -> None:
         """Kill it."""
-        with guarding(self._kind, "Process.stop"):
+        with _guarding(self._kind, "Process.stop"):
             await self._process.stop()
