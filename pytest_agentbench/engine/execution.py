@@ -383,6 +383,8 @@ async def make_run(attempt: Attempt) -> None:
     async with AsyncExitStack() as lent:
         ended = await _run(attempt, lent)
         await _store(attempt, ended)
+    if attempt.live_graders:  # graders may have changed files after the run
+        await ended.context.bring_back()
 
 
 async def _store(attempt: Attempt, ended: _Ended) -> None:

@@ -64,23 +64,23 @@ class ToolContext:
     """The parts of a run that tools may use.
 
     - `workspace()`: the run's folder, created at first use.
-    - `copy()`: its copy on another machine while a sandbox there uses it, else None. It has the files then.
     - `sandbox()`: the sandbox for the run's commands, started at first use.
     - `needs_sandbox()`: raises UnavailableError if there is no sandbox.
     - `search`, `fetch`: None if they are not set up. `network`: the limits of web tools.
     - `note(name, **data)`: adds an event to the run's trace.
     - `state`: data that tools keep between the calls of one run, by tool name. Processes live in the sandbox instead.
+    - `copy()`: the copy of the folder on another machine, if a sandbox there has the files, else None.
     """
 
     workspace: Callable[[], Workspace]
     sandbox: Callable[[], Awaitable[Sandbox]]
     needs_sandbox: Callable[[], object]
-    copy: Callable[[], RemoteFiles | None] = lambda: None
     search: Search | None = None
     fetch: Fetch | None = None
     network: NetworkSettings = field(default_factory=NetworkSettings)
     note: Callable[..., None] = _no_trace
     state: dict[str, Any] = field(default_factory=dict)
+    copy: Callable[[], RemoteFiles | None] = lambda: None
 
     async def bring_back(self) -> None:
         """Bring the workspace up to date if a sandbox on another machine uses a copy of it. Raises SandboxError."""

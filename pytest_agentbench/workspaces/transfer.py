@@ -16,7 +16,13 @@ from typing import IO, BinaryIO
 
 from pytest_agentbench.bounded.archives import ArchiveRefusedError, read_tar_stream
 from pytest_agentbench.workspaces.confined import PathRefusedError, open_file, open_folder, remove_entry, split_path
-from pytest_agentbench.workspaces.workspace import MAX_DEPTH, MAX_ENTRIES, MAX_TREE_BYTES, Names, TreeError, walk_tree
+from pytest_agentbench.workspaces.workspace import MAX_DEPTH, MAX_TREE_BYTES, Names, TreeError, walk_tree
+
+MAX_BYTES = 2**30
+"""Default maximum of bytes that an archive unpacks to."""
+
+_MAX_MEMBERS = 250_000
+"""Maximum entries of an archive. A workspace with more than 50,000 comes back, and is not compared then."""
 
 _LATEST = 2**33
 """The largest time of a tar header, in seconds since 1970."""
@@ -46,18 +52,18 @@ def pack_folder(folder: Path, target: BinaryIO) -> None:
                     header.size = os.fstat(file.fileno()).st_size
                     room -= header.size
                     if room < 0:
-                        raise _size_error()
+                        raise TreeError(f"its files hold more than {MAX_TREE_BYTES // 2**20} MB")
                     archive.addfile(header, file)
 
 
-def unpack_folder(archive: IO[bytes], folder: Path) -> None:
-    """Unpack an uncompressed tar archive into an existing folder. Equal names are replaced.
+def unpack_folder(archive: IO[bytes], folder: Path, limit: int = MAX_BYTES) -> None:
+    """Unpack an uncompressed tar archive of at most `limit` bytes into an existing folder. Equal names are replaced.
 
-    Members that are neither files, folders nor links are left out. Raises TreeError for a damaged archive and for more
-    entries or bytes than a workspace may have, PathRefusedError for names that lead out of the folder.
+    Members that are neither files, folders nor links are left out. Raises TreeError for a damaged archive, and for more
+    bytes or more than 250,000 entries, PathRefusedError for names that lead out of the folder.
     """
     try:
-        folders = list(_write_members(archive, folder))
+        folders = list(_write_members(archive, folder, limit))
         for names, member in reversed(folders):  # parents last, because their mode may forbid writing
             with open_folder(str(folder), names) as opened:
                 _set_mode_and_time(opened, member)
@@ -65,10 +71,10 @@ def unpack_folder(archive: IO[bytes], folder: Path) -> None:
         raise TreeError(f"the archive cannot be unpacked: {error}") from error
 
 
-def _write_members(archive: IO[bytes], folder: Path) -> Iterator[tuple[Names, tarfile.TarInfo]]:
+def _write_members(archive: IO[bytes], folder: Path, limit: int) -> Iterator[tuple[Names, tarfile.TarInfo]]:
     """Write all members, and yield the folders, whose modes are not set yet."""
-    room = MAX_TREE_BYTES
-    for member, content in read_tar_stream(archive, MAX_TREE_BYTES, MAX_ENTRIES):
+    room = limit
+    for member, content in read_tar_stream(archive, limit, _MAX_MEMBERS):
         names = tuple(split_path(member.name.lstrip("/")))
         if len(names) > MAX_DEPTH:
             raise TreeError(f"its folders are nested deeper than {MAX_DEPTH}")
@@ -103,7 +109,7 @@ def _write_member(member: tarfile.TarInfo, content: IO[bytes] | None, names: Nam
             # The size of a file that a hard link repeats is in no header
             size = member.size if member.isreg() else os.fstat(content.fileno()).st_size
             if size > room:
-                raise _size_error()
+                raise TreeError(f"its files hold more than the limit by {size - room:,} bytes at {member.name!r}")
             with os.fdopen(open_file(parent, names[-1], write=True), "wb") as file:
                 shutil.copyfileobj(content, file)
                 file.flush()
@@ -123,7 +129,3 @@ def _open_linked(member: tarfile.TarInfo, folder: Path) -> BinaryIO:
 def _set_mode_and_time(opened: int, member: tarfile.TarInfo) -> None:
     os.fchmod(opened, member.mode & 0o777)
     os.utime(opened, (member.mtime, member.mtime))
-
-
-def _size_error() -> TreeError:
-    return TreeError(f"its files hold more than {MAX_TREE_BYTES // 2**20} MB")

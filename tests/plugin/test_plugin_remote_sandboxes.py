@@ -208,15 +208,6 @@ def test_files_that_this_machine_changes_meanwhile_replace_those_there(project: 
     assert {change["path"] for change in found["changes"]} == {"both.txt", "gone.txt", "theirs.txt"}
 
 
-def test_the_files_of_a_run_that_is_out_of_time_are_kept(project: Bench) -> None:
-    command = ["sh", "-c", "echo made > made.txt; exec sleep 600"]
-    runner = {"type": "command", "command": command, "timeout_seconds": 1}
-    made = check("made", kind="path_exists", path="made.txt")
-    late = check("late", kind="status_is", status="timed_out")
-    project.case("late", runner=runner, deterministic_checks=[made, late])
-    assert both(project, "late")["status"] == "timed_out"
-
-
 def read_case(bench: Bench) -> None:
     """A case of an agent that runs a command and reads a file."""
     tools_case(bench, call("exec_shell", command="echo made > made.txt"), call("read_file", path="made.txt"))

@@ -106,7 +106,7 @@ def test_two_sandboxes_of_a_workspace_share_one_copy_until_the_last_stops(bench:
         assert (bench.workspace.read_text("new.txt"), bench.workspace.read_text("old.txt")) == ("new", "newer")
         await second.stop()  # may be called twice
         assert bench.there.transfers == ["upload", "download", "download"]
-        assert (bench.there.stopped, bench.copies) == (2, {})
+        assert bench.there.stopped == 2
 
     asyncio.run(main())
 
@@ -139,12 +139,32 @@ def test_a_lost_copy_is_an_error_at_its_next_use_and_the_sandbox_is_stopped(benc
     asyncio.run(main())
 
 
+def test_the_files_of_a_cancelled_command_come_back(bench: Bench) -> None:
+    async def main() -> None:
+        sandbox = await bench.start()
+        begun = asyncio.Event()
+
+        async def run() -> None:
+            await change(sandbox, "made.txt", "made")
+            begun.set()
+            await sandbox.exec(["hang"], seconds=600)
+
+        task = asyncio.ensure_future(run())
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        await sandbox.stop()
+        assert bench.workspace.read_text("made.txt") == "made"
+
+    asyncio.run(main())
+
+
 def test_a_machine_that_does_not_reply_is_lost_in_bounded_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "_SPARE_SECONDS", 0.05)
 
     async def main() -> None:
         sandbox = await bench.start()
-        with pytest.raises(SandboxError, match=r"sandbox there: exec: no reply 0.05 s after the command's limit"):
+        with pytest.raises(SandboxError, match=r"sandbox there: exec: no reply within 0\.1 s"):
             await sandbox.exec(["hang"], seconds=0.05)
         await sandbox.stop()
         assert bench.there.transfers == []

@@ -91,7 +91,7 @@ def test_names_and_links_that_lead_out_are_refused(tmp_path: Path, members: list
     ("members", "message"),
     [
         ([("a", tarfile.REGTYPE, "x" * 60), ("b", tarfile.REGTYPE, "x" * 60)], "more than 100 bytes"),
-        ([("a", tarfile.REGTYPE, "x" * 60), ("b", tarfile.LNKTYPE, "a")], "hold more than"),
+        ([("a", tarfile.REGTYPE, "x" * 60), ("b", tarfile.LNKTYPE, "a")], "more than the limit by 20 bytes at 'b'"),
         ([(str(number), tarfile.DIRTYPE, "") for number in range(11)], "more than 10 members"),
         ([("/".join("d" * 101), tarfile.DIRTYPE, "")], "nested deeper than"),
     ],
@@ -100,10 +100,9 @@ def test_names_and_links_that_lead_out_are_refused(tmp_path: Path, members: list
 def test_an_archive_over_a_limit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: list[tuple[str, bytes, str]], message: str
 ) -> None:
-    monkeypatch.setattr(transfer, "MAX_TREE_BYTES", 100)
-    monkeypatch.setattr(transfer, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(transfer, "_MAX_MEMBERS", 10)
     with pytest.raises(TreeError, match=message):
-        unpack_folder(make_archive(*members), tmp_path)
+        unpack_folder(make_archive(*members), tmp_path, limit=100)
 
 
 def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:

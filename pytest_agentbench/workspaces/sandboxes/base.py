@@ -205,15 +205,16 @@ class Sandbox(Protocol):
     async def download(self, path: str, folder: Path) -> None:
         """Copy the content of the folder `path`, of the workspace or below /tmp, into an empty folder of this machine.
 
-        Links stay links and are never followed; FIFOs, sockets and devices are left out. Raises TreeError for more
-        entries or bytes than a workspace may have, FileNotFoundError and PathRefusedError as `get` does.
+        Links stay links and are never followed; FIFOs, sockets and devices are left out. Raises TreeError for too
+        many entries or bytes, FileNotFoundError and PathRefusedError as `get` does.
         """
         ...
 
     def serve(self, path: str, answer: Answer) -> AbstractAsyncContextManager[None]:
         """Listen at a Unix socket below /tmp of the sandbox inside the block, and answer its connections here.
 
-        Connections are answered concurrently. At the end of the block their answers are cancelled.
+        Connections are answered concurrently. An exception of an answer ends its connection only. At the end of the
+        block the answers are cancelled.
         """
         ...
 
@@ -223,7 +224,7 @@ class Sandbox(Protocol):
 
 
 class RemoteFiles(Protocol):
-    """The copy of a run's workspace on another machine, while sandboxes there use it.
+    """The copy of a run's workspace on another machine while sandboxes there use it, else the workspace itself.
 
     Paths and exceptions are those of `Sandbox.put` and `Sandbox.get`.
     """

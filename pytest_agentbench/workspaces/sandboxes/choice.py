@@ -137,7 +137,7 @@ class Sandboxes:
         return await self._copies.start(session, request)
 
     def copy_of(self, workspace: Workspace) -> RemoteFiles | None:
-        """Return the copy in which sandboxes on another machine work; None if they work in the folder itself."""
+        """Return the copy in which sandboxes on another machine work; None if none was started there."""
         if self._copies is None:
             return None
         return self._copies.by_folder.get(workspace.path)

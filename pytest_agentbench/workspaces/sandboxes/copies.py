@@ -13,9 +13,11 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import stat
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,6 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     SandboxSession,
 )
 from pytest_agentbench.workspaces.sessions import Workspaces
-from pytest_agentbench.workspaces.template import copy_tree
 from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Entry, TreeError, Workspace, walk_tree
 
 _TRANSFER_SECONDS = 600.0
@@ -62,7 +63,7 @@ class WorkspaceCopies:
 
 
 class WorkspaceCopy:
-    """The copy of one workspace, in use by at least one sandbox or about to be.
+    """The copy of one workspace. It exists while sandboxes use it; without any, the folder of this machine counts.
 
     `_lock` orders starts, stops and transfers, so that nobody works in a copy before its upload has ended.
     """
@@ -72,7 +73,7 @@ class WorkspaceCopy:
         self._lock = asyncio.Lock()
         self._sandboxes: list[CopiedSandbox] = []
         self._is_ahead = False
-        self._uploaded: FileStates = {}
+        self._uploaded: FileStates | None = None
         self._failure: SandboxError | None = None
 
     def note_use(self) -> None:
@@ -94,7 +95,6 @@ class WorkspaceCopy:
                 await sandbox.end()
                 raise
             self._sandboxes.append(sandbox)
-            self._copies.by_folder[self._workspace.path] = self
             return sandbox
 
     async def stop(self, sandbox: CopiedSandbox) -> None:
@@ -110,8 +110,6 @@ class WorkspaceCopy:
             finally:
                 self._sandboxes.remove(sandbox)
                 await sandbox.end()
-            if not self._sandboxes and self._failure is None:
-                self._copies.by_folder.pop(self._workspace.path, None)
 
     async def bring_back(self) -> None:
         """Replace the content of the folder on this machine by the copy's. Raises SandboxError."""
@@ -161,6 +159,8 @@ class WorkspaceCopy:
         folder = self._workspace.path
         async with _transferring(sandbox.kind, "copied to its sandbox"):
             states = await asyncio.to_thread(_read_states, folder)
+            if states is None or self._uploaded is None:
+                return
             # A removed file may have become a folder
             removed = [path for path in self._uploaded if path not in states and not (folder / path).is_dir()]
             if removed:
@@ -180,13 +180,17 @@ class WorkspaceCopy:
         await self._push(sandbox)
         # First, because a command that runs in the meantime sets it again
         self._is_ahead = any(each.has_programs for each in self._sandboxes)
-        async with _transferring(sandbox.kind, "copied from its sandbox"):
-            with self._make_room() as room:
-                for path in (WORKSPACE, _TMP):
-                    (room / path[1:]).mkdir(0o700)
-                    await sandbox.download(path, room / path[1:])
-                await asyncio.to_thread(_replace_content, self._workspace, room)
-            self._uploaded = await asyncio.to_thread(_read_states, self._workspace.path)
+        try:
+            async with _transferring(sandbox.kind, "copied from its sandbox"):
+                with self._make_room() as room:
+                    for path in (WORKSPACE, _TMP):
+                        (room / path[1:]).mkdir(0o700)
+                        await sandbox.download(path, room / path[1:])
+                    await _end_in_thread(partial(_replace_content, self._workspace, room))
+                self._uploaded = await asyncio.to_thread(_read_states, self._workspace.path)
+        except BaseException:
+            self._is_ahead = True
+            raise
 
     @contextmanager
     def _make_room(self) -> Iterator[Path]:
@@ -218,14 +222,8 @@ class CopiedSandbox:
         await self._copy.push()
         self._copy.note_use()
         try:
-            async with asyncio.timeout(seconds + _SPARE_SECONDS):
+            async with self._replying("exec", seconds):
                 return await self._sandbox.exec(argv, seconds=seconds, **options)
-        except TimeoutError as error:
-            failure = SandboxError(
-                f"sandbox {self.kind}: exec: no reply {_SPARE_SECONDS:g} s after the command's limit of {seconds:g} s"
-            )
-            self._copy.note_loss(failure)
-            raise failure from error
         finally:  # again, because the workspace may have been downloaded while the command ran
             self._copy.note_use()
 
@@ -234,16 +232,19 @@ class CopiedSandbox:
         await self._copy.push()
         self.has_programs = True
         self._copy.note_use()
-        return await self._sandbox.open(argv, **options)
+        async with self._replying("open"):
+            return await self._sandbox.open(argv, **options)
 
     async def put(self, path: str, content: bytes) -> None:
         """Write a file."""
         self._copy.note_use()
-        await self._sandbox.put(path, content)
+        async with self._replying("put"):
+            await self._sandbox.put(path, content)
 
     async def get(self, path: str, limit: int) -> bytes:
         """Return a file."""
-        return await self._sandbox.get(path, limit)
+        async with self._replying("get"):
+            return await self._sandbox.get(path, limit)
 
     async def upload(self, folder: Path, target: str) -> None:
         """Copy a folder into it."""
@@ -270,9 +271,21 @@ class CopiedSandbox:
 
     async def end(self) -> None:
         """Stop it without a download. Never raises."""
-        with suppress(SandboxError, TimeoutError):
-            async with asyncio.timeout(_SPARE_SECONDS):
+        with suppress(SandboxError):
+            async with self._replying("stop"):
                 await self._sandbox.stop()
+
+    @asynccontextmanager
+    async def _replying(self, method: str, seconds: float = 0.0) -> AsyncIterator[None]:
+        """Raise SandboxError if a reply needs much longer than `seconds`, and give the copy up."""
+        limit = seconds + _SPARE_SECONDS
+        try:
+            async with asyncio.timeout(limit):
+                yield
+        except TimeoutError as error:
+            failure = SandboxError(f"sandbox {self.kind}: {method}: no reply within {limit:g} s")
+            self._copy.note_loss(failure)
+            raise failure from error
 
 
 @asynccontextmanager
@@ -287,12 +300,26 @@ async def _transferring(kind: SandboxKind, how: str) -> AsyncIterator[None]:
         raise SandboxError(f"sandbox {kind}: the workspace cannot be {how}: {error}") from error
 
 
-def _read_states(folder: Path) -> FileStates:
+async def _end_in_thread(work: Callable[[], None]) -> None:
+    """Run a function in a thread to its end, also if the caller is cancelled: half a folder would be left."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
+
+
+def _read_states(folder: Path) -> FileStates | None:
+    """Return the states of a workspace's files, None for one with more files than a comparison allows."""
     states = {}
-    for entry in walk_tree(str(folder), []):
-        if entry.kind in ("file", "link"):
-            facts = entry.stat
-            states[entry.path] = (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_mode)
+    try:
+        for entry in walk_tree(str(folder), []):
+            if entry.kind in ("file", "link"):
+                facts = entry.stat
+                states[entry.path] = (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_mode)
+    except TreeError:
+        return None
     return states
 
 
@@ -315,9 +342,24 @@ def _replace_content(workspace: Workspace, room: Path) -> None:
     files, private = room / WORKSPACE[1:], room / _TMP[1:]
     with open_folder(str(files), ()) as downloaded:
         remove_entry(downloaded, PRIVATE_TMP)
-    with open_folder(str(workspace.path), ()) as folder:
-        for name in os.listdir(folder):
-            remove_entry(folder, name)
-    copy_tree(files, workspace)
     if os.listdir(private):
-        copy_tree(private, workspace, into=(PRIVATE_TMP,))
+        private.rename(files / PRIVATE_TMP)
+    if workspace.owner is not None:
+        for folder, folders, names in os.walk(files):
+            for name in (*folders, *names):
+                os.chown(os.path.join(folder, name), workspace.owner, workspace.owner, follow_symlinks=False)
+    with open_folder(str(workspace.path), ()) as folder_here:
+        for name in os.listdir(folder_here):
+            remove_entry(folder_here, name)
+    for entry in list(os.scandir(files)):
+        _move(entry, workspace.path / entry.name)
+
+
+def _move(entry: os.DirEntry[str], target: Path) -> None:
+    if not entry.is_dir(follow_symlinks=False):
+        os.rename(entry.path, target)
+        return
+    mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
+    os.chmod(entry.path, 0o700)  # only a writable folder can be moved
+    os.rename(entry.path, target)
+    os.chmod(target, mode)
