@@ -17,10 +17,10 @@ from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.extensions import SessionExtensions, extension_names
 from pytest_agentbench.records.base import SANDBOXES
 from pytest_agentbench.records.case import SandboxSettings
-from pytest_agentbench.testing.samples import expect, expect_line, sample_case
+from pytest_agentbench.testing.samples import expect, expect_error, expect_line, sample_case
+from pytest_agentbench.testing.sandbox_files import check_folders, check_one_workspace, check_sockets
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import (
-    Connection,
     ExecResult,
     Likeness,
     Mount,
@@ -153,9 +153,7 @@ async def _check_all(bench: _Bench, secret: str) -> None:
         _check_cancelling,
         _check_two,
         _check_file_limit,
-        _check_beside,
-        _check_folders,
-        _check_sockets,
+        _check_copies,
     ]
     if bench.isolates_like != "local":
         checks += [_check_places, _check_mounts, _check_network, _check_process_limit]
@@ -177,17 +175,6 @@ async def _check_all(bench: _Bench, secret: str) -> None:
 
 async def _run(sandbox: Sandbox, command: str, *, seconds: float = _PATIENCE, **given: object) -> ExecResult:
     return await sandbox.exec(["sh", "-c", command], seconds=seconds, **given)  # type: ignore[arg-type]
-
-
-async def _expect_error(call: Awaitable[object], what: str, *errors: type[Exception]) -> None:
-    names = " or ".join(error.__name__ for error in errors)
-    try:
-        returned = await call
-    except errors:
-        return
-    except Exception as error:
-        raise AssertionError(f"{what}: raised {type(error).__name__} ({error}), expected {names}") from error
-    raise AssertionError(f"{what}: returned {returned!r}, expected {names}")
 
 
 async def _check_commands(bench: _Bench) -> None:
@@ -225,9 +212,9 @@ async def _check_files(bench: _Bench) -> None:
     # Refused by the provider itself, because it may write with more rights than the commands inside.
     for path in ("../outside.txt", "/etc/agentbench-kit"):
         refused = sandbox.put(path, b"")
-        await _expect_error(refused, f"put({path!r}), out of the workspace", PathRefusedError, OSError)
-    await _expect_error(sandbox.get("made.txt", 2), "get: of a file over the limit", PathRefusedError)
-    await _expect_error(sandbox.get("missing.txt", 9), "get: of no file", OSError)
+        await expect_error(refused, f"put({path!r}), out of the workspace", PathRefusedError, OSError)
+    await expect_error(sandbox.get("made.txt", 2), "get: of a file over the limit", PathRefusedError)
+    await expect_error(sandbox.get("missing.txt", 9), "get: of no file", OSError)
     await sandbox.stop()
     expect(sandbox.workspace.read_text("made.txt") == "made", "stop: the workspace must stay unchanged")
 
@@ -290,7 +277,7 @@ async def _check_programs(bench: _Bench) -> None:
     await cat.end_input()  # may be called twice
     expect(await asyncio.wait_for(cat.read(), _PATIENCE) == b"", "open: after its end, read() must return no bytes")
     await cat.stop()
-    await _expect_error(cat.write(b"x"), "open: write() to a program that has ended", BrokenPipeError)
+    await expect_error(cat.write(b"x"), "open: write() to a program that has ended", BrokenPipeError)
     apart = await sandbox.open(["sh", "-c", "echo oops >&2; echo fine; cat"], stderr="apart")
     expect(
         await asyncio.wait_for(apart.read(), _PATIENCE) == b"fine\n",
@@ -318,87 +305,12 @@ async def _check_file_limit(bench: _Bench) -> None:
     expect(size <= 2**20, f"limits: a command wrote a file of {size} bytes, expected at most file_bytes ({2**20})")
 
 
-async def _check_beside(bench: _Bench) -> None:
+async def _check_copies(bench: _Bench) -> None:
     sandbox = await bench.make()
-    await _run(sandbox, "echo run > whose.txt")
     server = await bench.make_in(sandbox.workspace, "server")
-    done = await _run(server, "cat whose.txt; echo server > whose.txt")
-    expect(done.output == "run\n", f"start: a server in a run's workspace finds {done.output!r}, expected its files")
-    await server.stop()
-    done = await _run(sandbox, "cat whose.txt")
-    expect(done.output == "server\n", f"start: a run finds {done.output!r} where a server in its workspace wrote")
-    await sandbox.stop()
-
-
-async def _check_folders(bench: _Bench) -> None:
-    folder = bench.workspaces.create("uploaded").path
-    folder.joinpath("below").mkdir()
-    program = folder / "below" / "program"
-    program.write_text("#!/bin/sh\necho uploaded\n", encoding="utf-8")
-    program.chmod(0o755)
-    folder.joinpath("link").symlink_to("below/program")
-    sandbox = await bench.make()
-    await _run(sandbox, "mkdir up; echo stays > up/other.txt")
-    await sandbox.upload(folder, "up")
-    done = await _run(sandbox, "up/below/program; up/link; cat up/other.txt")
-    expect(done.output == "uploaded\nuploaded\nstays\n", f"upload: found {done.output!r} after the upload of a folder")
-    await sandbox.upload(folder / "below", "/tmp/up")  # noqa: S108 - the sandbox's own
-    expect(b"echo uploaded" in await sandbox.get("/tmp/up/program", 100), "upload: not found below /tmp")  # noqa: S108
-    await _run(sandbox, "ln -s /bin/sh up/shell; mkfifo up/pipe; echo made > up/made.txt")
-    target = bench.workspaces.create("downloaded").path
-    await sandbox.download("up", target)
-    names = sorted(entry.name for entry in target.iterdir())
-    expected = ["below", "link", "made.txt", "other.txt", "shell"]
-    expect(names == expected, f"download: found {names}, expected {expected}")
-    expect(target.joinpath("shell").is_symlink(), "download: it followed a link")
-    mode = target.joinpath("below", "program").stat().st_mode
-    expect(bool(mode & 0o100), "download: a program is not executable any more")
-    expect(target.joinpath("made.txt").read_text(encoding="utf-8") == "made\n", "download: other content")
-    refused = (PathRefusedError, OSError)
-    await _expect_error(sandbox.upload(folder, "../up"), "upload: out of the workspace", *refused)
-    await _expect_error(sandbox.download("../", target), "download: out of the workspace", *refused)
-    await _expect_error(sandbox.download("missing", target), "download: of no folder", OSError)
-    await sandbox.stop()
-
-
-_ASK = """
-import os, socket, sys
-os.chdir(os.path.join(os.environ["TMPDIR"] if sys.argv[1] == "local" else "/tmp", "agentbench-kit"))
-connections = [socket.socket(socket.AF_UNIX) for _ in range(2)]
-try:
-    for connection in connections:
-        connection.connect("socket")
-except OSError:
-    sys.exit(3)
-for connection in reversed(connections):
-    connection.sendall(b"asked\\n")
-    print(connection.makefile().readline(), end="", flush=True)
-"""
-"""Opens two connections to a socket and asks both; ends with 3 if it cannot connect."""
-
-
-async def _check_sockets(bench: _Bench) -> None:
-    waiting: list[bool] = []
-
-    async def answer(connection: Connection) -> None:
-        while (data := await connection.read()) and not data.endswith(b"\n"):
-            pass
-        await connection.write(b"answered\n")
-        try:
-            await asyncio.Event().wait()
-        finally:
-            waiting.append(False)
-
-    sandbox = await bench.make()
-    command = f"command -v python3 >/dev/null || exit 4; python3 - {bench.isolates_like} <<'END'\n{_ASK}END"
-    async with sandbox.serve("/tmp/agentbench-kit/socket", answer):  # noqa: S108 - the sandbox's own
-        done = await _run(sandbox, command)
-        if done.exit_code == 4:  # an image without Python
-            return
-        expect(done.output == "answered\nanswered\n", f"serve: two connections got {done.output!r}, expected answers")
-    expect(len(waiting) == 2, "serve: an answer is not cancelled at the end of its block")
-    done = await _run(sandbox, command)
-    expect(done.exit_code == 3, "serve: the socket is open after the end of its block")
+    await check_one_workspace(sandbox, server)
+    await check_folders(sandbox, bench.workspaces)
+    await check_sockets(sandbox, is_local=bench.isolates_like == "local")
     await sandbox.stop()
 
 
