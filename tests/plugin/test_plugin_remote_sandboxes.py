@@ -46,7 +46,8 @@ pytestmark = [pytest.mark.slow, needs_bubblewrap]
 
 
 @pytest.fixture
-def project(bench: Bench) -> Bench:
+def project(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # of the machine's program, which some tests kill
     bench.agent(CONFTEST)
     return bench
 

@@ -138,8 +138,8 @@ class Machine:
         return {}, b""
 
     async def do_exec(self, head: dict[str, Any], body: bytes) -> Reply:
-        limits = {name: head[name] for name in ("seconds", "output_limit")}
-        done = await self._sandbox(head).exec(head["argv"], stdin=body, environment=self._environment(head), **limits)
+        environment = self._environment(head)
+        done = await self._sandbox(head).exec(head["argv"], stdin=body, environment=environment, **head["options"])
         return asdict(done), b""
 
     async def do_open(self, head: dict[str, Any], body: bytes) -> Reply:

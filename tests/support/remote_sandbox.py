@@ -249,15 +249,12 @@ class RemoteSandbox:
         stdin: bytes = b"",
         output_limit: int = 64_000,
         environment: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> ExecResult:
         """Run a command."""
+        limits = {"seconds": seconds, "output_limit": output_limit}
         result, _ = await self._call(
-            "exec",
-            stdin,
-            argv=[*argv],
-            seconds=seconds,
-            output_limit=output_limit,
-            environment={**(environment or {})},
+            "exec", stdin, argv=[*argv], environment={**(environment or {})}, options={**limits, **options}
         )
         return ExecResult(**result)
 
