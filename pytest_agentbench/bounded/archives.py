@@ -58,6 +58,27 @@ def read_tar(path: Path, most: int, members: int = MAX_MEMBERS) -> Iterator[tupl
             yield member, archive.extractfile(member) if member.isreg() else None
 
 
+def read_tar_stream(
+    stream: IO[bytes], most: int, members: int = MAX_MEMBERS
+) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Yield the members of an uncompressed tar archive that is read once, each with its content, None if it has none.
+
+    Unlike `read_tar` it yields members of all types. `most` is the maximum of bytes of all members. Raises
+    ArchiveRefusedError for sparse files and larger archives, OSError and tarfile.TarError if it cannot be read.
+    """
+    total = 0
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for count, member in enumerate(archive, 1):
+            total += member.size
+            if member.issparse():
+                raise ArchiveRefusedError(f"{member.name!r} is a sparse file")
+            if total > most or count > members:
+                more = f"{members:,} members" if count > members else f"{most:,} bytes"
+                raise ArchiveRefusedError(f"it unpacks to more than {more}, at {member.name!r}")
+            yield member, archive.extractfile(member) if member.isreg() else None
+            archive.members.clear()  # which tarfile would hold to its end
+
+
 def write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
     """Write a zip archive of names and contents, whole or not at all. Only one member is in memory at a time.
 

@@ -58,6 +58,7 @@ async def set_up(attempt: Attempt, context: RunContext, lent: AsyncExitStack) ->
         ended = await _execute_apart(attempt, workspace, command)
     if (problem := _describe_failure(ended, command)) is not None:
         raise _located(case, command, "setup", f"{problem}; {_quote_end(attempt.services.redactor.text(ended.output))}")
+    await context.bring_back()
     workspaces, threads = attempt.services.workspaces(), attempt.services.threads
     copy = workspaces.create(case.case_id)
     lent.push_async_callback(threads.run, partial(workspaces.remove, copy))

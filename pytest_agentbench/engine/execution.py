@@ -385,6 +385,8 @@ async def make_run(attempt: Attempt) -> None:
     async with AsyncExitStack() as lent:
         ended = await _run(attempt, lent)
         await _store(attempt, ended)
+    if attempt.live_graders:  # graders may have changed files after the run
+        await ended.context.bring_back()
 
 
 async def _store(attempt: Attempt, ended: _Ended) -> None:
@@ -481,6 +483,7 @@ async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
             else:
                 await context.stop_sandbox()
             attempt.result.workspace = context.made_workspace
+        await context.bring_back()
         seconds, cassette, unwritable = context.trace.seconds, None, None
         if tape is not None:
             seconds, cassette, unwritable = run_ended(tape, attempt.case, end.status, seconds)

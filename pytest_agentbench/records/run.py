@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.records.base import HexId, Later, Record, RunStatus, SandboxKind
+from pytest_agentbench.records.base import HexId, Later, Record, RunStatus
 from pytest_agentbench.records.case import Role
 
 
@@ -237,9 +237,12 @@ class FileChange(Record):
 
 
 class SandboxUsed(Record):
-    """The sandbox of a run's commands. `image` and `image_id` are the name and the id of a container's image."""
+    """The sandbox of a run's commands. `image` and `image_id` are the name and the id of a container's image.
 
-    kind: SandboxKind
+    `kind` may be of a plugin that no longer is here.
+    """
+
+    kind: str
     image: str | None = None
     image_id: str | None = None
 

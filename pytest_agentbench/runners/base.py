@@ -409,6 +409,11 @@ class RunContext:
         # Shielded: the cancellation of one tool call must not cancel the start for the others
         return await asyncio.shield(self._sandbox)
 
+    async def bring_back(self) -> None:
+        """Bring the workspace up to date if its sandbox is on another machine. Raises SandboxError."""
+        if self.made_workspace is not None:
+            await self.sandboxes.bring_back(self.made_workspace)
+
     async def stop_servers(self) -> None:
         """Stop the run's own MCP servers, if any. Never raises."""
         if self.servers is not None:
@@ -457,6 +462,7 @@ class RunContext:
             raise UnavailableError(f"no such tool: {', '.join(missing)}; known are {', '.join(sorted(self.tools))}")
         context = ToolContext(
             workspace=lambda: self.workspace,
+            copy=lambda: self.sandboxes.copy_of(self.workspace),
             sandbox=self.sandbox,
             needs_sandbox=self.needs_sandbox,
             search=self.search,

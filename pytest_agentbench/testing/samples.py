@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -120,3 +120,15 @@ def sample_report(*rows: dict[str, Any]) -> dict[str, Any]:
     """Return a report of these rows; without one of a run that passed and of one that failed."""
     verdicts = (Evaluation(case_id="sample", outcome="passed"), Evaluation(case_id="sample", outcome="failed"))
     return build_report(rows or [sample_row(sample_case(), verdict) for verdict in verdicts], {})
+
+
+async def expect_error(call: Awaitable[object], what: str, *errors: type[Exception]) -> None:
+    """Fail unless the call raises one of the errors."""
+    names = " or ".join(error.__name__ for error in errors)
+    try:
+        returned = await call
+    except errors:
+        return
+    except Exception as error:
+        raise AssertionError(f"{what}: raised {type(error).__name__} ({error}), expected {names}") from error
+    raise AssertionError(f"{what}: returned {returned!r}, expected {names}")

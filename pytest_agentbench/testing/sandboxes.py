@@ -17,7 +17,7 @@ from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.extensions import SessionExtensions, extension_names
 from pytest_agentbench.records.base import SANDBOXES
 from pytest_agentbench.records.case import SandboxSettings
-from pytest_agentbench.testing.samples import expect, expect_line, sample_case
+from pytest_agentbench.testing.samples import expect, expect_error, expect_line, sample_case
 from pytest_agentbench.testing.sandbox_exec import (
     LEAVE_READERS,
     check_cwd,
@@ -27,6 +27,7 @@ from pytest_agentbench.testing.sandbox_exec import (
 )
 from pytest_agentbench.testing.sandbox_exec import PATIENCE as _PATIENCE
 from pytest_agentbench.testing.sandbox_exec import run_shell as _run
+from pytest_agentbench.testing.sandbox_files import check_folders, check_one_workspace, check_sockets
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import (
     Likeness,
@@ -39,6 +40,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     SandboxSession,
     SandboxSpec,
 )
+from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopies
 from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSession
 from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.workspace import Workspace
@@ -57,13 +59,18 @@ class _Bench:
     workspaces: Workspaces
     isolates_like: Likeness
     switches_users: bool
+    copies: WorkspaceCopies | None
 
     async def make(self) -> Sandbox:
         ahead = self.session.workspace(self.spec)
         return await self.make_in(ahead or self.workspaces.create("kit"))
 
     async def make_in(self, workspace: Workspace, role: Role = "run") -> Sandbox:
-        sandbox = await self.session.start(SandboxRequest(self.spec, workspace, role, sample_case()))
+        request = SandboxRequest(self.spec, workspace, role, sample_case())
+        if self.copies is None:
+            sandbox = await self.session.start(request)
+        else:
+            sandbox = await self.copies.start(self.session, request)
         expect(sandbox.workspace is workspace, f"workspace: found {sandbox.workspace!r}, expected the request's")
         return sandbox
 
@@ -79,6 +86,8 @@ def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None
     expect(
         provider.isolates_like in levels, f"isolates_like: found {provider.isolates_like!r}, expected one of {levels}"
     )
+    fits = provider.shares_files or provider.isolates_like == "docker"
+    expect(fits, f"isolates_like: found {provider.isolates_like!r}, expected 'docker' if shares_files is False")
     problem = provider.problem()
     if problem is not None:
         expect_line(problem, "problem()")
@@ -90,7 +99,11 @@ def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None
     expect(set(provider.takes) <= known, f"takes: found {sorted(provider.takes)}, expected some of {sorted(known)}")
     with _declared(spec.kind, provider):
         check_sandbox_session(
-            provider.open(), spec, isolates_like=provider.isolates_like, switches_users=provider.switches_users
+            provider.open(),
+            spec,
+            isolates_like=provider.isolates_like,
+            switches_users=provider.switches_users,
+            shares_files=provider.shares_files,
         )
     # One process runs several sessions (pytester, an IDE's test runner): the end of one must not end another
     first, second = provider.open(), provider.open()
@@ -104,14 +117,20 @@ async def _close_both(*sessions: SandboxSession) -> None:
 
 
 def check_sandbox_session(
-    session: SandboxSession, spec: SandboxSpec, *, isolates_like: Likeness = "local", switches_users: bool = False
+    session: SandboxSession,
+    spec: SandboxSpec,
+    *,
+    isolates_like: Likeness = "local",
+    switches_users: bool = False,
+    shares_files: bool = True,
 ) -> None:
     """Check the return value of a provider's `open`, and close it: the larger part of `check_sandbox_provider`."""
     workspaces = Workspaces()
     try:
         with _declared(spec.kind, SandboxProvider()), _secret() as secret:
             guarded = GuardedSession(session, spec.kind, switches_users=switches_users)
-            asyncio.run(_check_all(_Bench(guarded, spec, workspaces, isolates_like, switches_users), secret))
+            copies = None if shares_files else WorkspaceCopies(workspaces)
+            asyncio.run(_check_all(_Bench(guarded, spec, workspaces, isolates_like, switches_users, copies), secret))
     except SandboxError as error:  # the guard's, with the method that raised another exception, or the provider's own
         raise AssertionError(str(error)) from error
     finally:
@@ -151,6 +170,7 @@ async def _check_all(bench: _Bench, secret: str) -> None:
         _check_cancelling,
         _check_two,
         _check_file_limit,
+        _check_copies,
     ]
     if bench.isolates_like != "local":
         checks += [_check_places, _check_mounts, _check_network, _check_process_limit]
@@ -169,17 +189,6 @@ async def _check_all(bench: _Bench, secret: str) -> None:
     finally:
         await bench.session.close()
     await bench.session.close()  # may be called twice
-
-
-async def _expect_error(call: Awaitable[object], what: str, *errors: type[Exception]) -> None:
-    names = " or ".join(error.__name__ for error in errors)
-    try:
-        returned = await call
-    except errors:
-        return
-    except Exception as error:
-        raise AssertionError(f"{what}: raised {type(error).__name__} ({error}), expected {names}") from error
-    raise AssertionError(f"{what}: returned {returned!r}, expected {names}")
 
 
 async def _check_commands(bench: _Bench) -> None:
@@ -217,9 +226,9 @@ async def _check_files(bench: _Bench) -> None:
     # Refused by the provider itself, because it may write with more rights than the commands inside.
     for path in ("../outside.txt", "/etc/agentbench-kit"):
         refused = sandbox.put(path, b"")
-        await _expect_error(refused, f"put({path!r}), out of the workspace", PathRefusedError, OSError)
-    await _expect_error(sandbox.get("made.txt", 2), "get: of a file over the limit", PathRefusedError)
-    await _expect_error(sandbox.get("missing.txt", 9), "get: of no file", OSError)
+        await expect_error(refused, f"put({path!r}), out of the workspace", PathRefusedError, OSError)
+    await expect_error(sandbox.get("made.txt", 2), "get: of a file over the limit", PathRefusedError)
+    await expect_error(sandbox.get("missing.txt", 9), "get: of no file", OSError)
     await sandbox.stop()
     expect(sandbox.workspace.read_text("made.txt") == "made", "stop: the workspace must stay unchanged")
 
@@ -270,7 +279,7 @@ async def _check_programs(bench: _Bench) -> None:
     await cat.end_input()  # may be called twice
     expect(await asyncio.wait_for(cat.read(), _PATIENCE) == b"", "open: after its end, read() must return no bytes")
     await cat.stop()
-    await _expect_error(cat.write(b"x"), "open: write() to a program that has ended", BrokenPipeError)
+    await expect_error(cat.write(b"x"), "open: write() to a program that has ended", BrokenPipeError)
     apart = await sandbox.open(["sh", "-c", "echo oops >&2; echo fine; cat"], stderr="apart")
     expect(
         await asyncio.wait_for(apart.read(), _PATIENCE) == b"fine\n",
@@ -293,8 +302,17 @@ async def _check_file_limit(bench: _Bench) -> None:
     limits = replace(bench.spec.limits, file_bytes=2**20)
     sandbox = await replace(bench, spec=replace(bench.spec, limits=limits)).make()
     await _run(sandbox, "while echo 0123456789012345678901234567890123456789012345678901234567890123; do :; done > big")
+    await sandbox.stop()
     size = sandbox.workspace.path.joinpath("big").stat().st_size
     expect(size <= 2**20, f"limits: a command wrote a file of {size} bytes, expected at most file_bytes ({2**20})")
+
+
+async def _check_copies(bench: _Bench) -> None:
+    sandbox = await bench.make()
+    server = await bench.make_in(sandbox.workspace, "server")
+    await check_one_workspace(sandbox, server)
+    await check_folders(sandbox, bench.workspaces)
+    await check_sockets(sandbox, is_local=bench.isolates_like == "local")
     await sandbox.stop()
 
 

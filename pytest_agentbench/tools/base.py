@@ -11,7 +11,7 @@ from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError
 
 if TYPE_CHECKING:
-    from pytest_agentbench.workspaces.sandboxes.base import Sandbox
+    from pytest_agentbench.workspaces.sandboxes.base import RemoteFiles, Sandbox
     from pytest_agentbench.workspaces.workspace import Workspace
 
 
@@ -69,6 +69,7 @@ class ToolContext:
     - `search`, `fetch`: None if they are not set up. `network`: the limits of web tools.
     - `note(name, **data)`: adds an event to the run's trace.
     - `state`: data that tools keep between the calls of one run, by tool name. Processes live in the sandbox instead.
+    - `copy()`: the copy of the folder on another machine, if a sandbox there has the files, else None.
     """
 
     workspace: Callable[[], Workspace]
@@ -79,6 +80,13 @@ class ToolContext:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     note: Callable[..., None] = _no_trace
     state: dict[str, Any] = field(default_factory=dict)
+    copy: Callable[[], RemoteFiles | None] = lambda: None
+
+    async def bring_back(self) -> None:
+        """Bring the workspace up to date if a sandbox on another machine uses a copy of it. Raises SandboxError."""
+        copy = self.copy()
+        if copy is not None:
+            await copy.bring_back()
 
 
 @dataclass(frozen=True, slots=True)

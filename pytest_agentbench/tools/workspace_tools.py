@@ -9,6 +9,7 @@ import shlex
 from typing import Any
 
 from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput, object_schema, require_sandbox
+from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Process, Sandbox
 from pytest_agentbench.workspaces.sandboxes.programs import Capture
 from pytest_agentbench.workspaces.workspace import Entry
@@ -238,20 +239,27 @@ _MAX_LISTED = 1_000
 
 async def _write_file(arguments: dict[str, Any], context: ToolContext) -> str:
     path, content = arguments["path"], arguments["content"]
-    context.workspace().write_text(path, content)
+    copy = context.copy()
+    if copy is None:
+        context.workspace().write_text(path, content)
+    else:
+        await copy.put(path, content.encode("utf-8", "replace"))
     return f"wrote {len(content):,} characters to {path}"
 
 
 async def _read_file(arguments: dict[str, Any], context: ToolContext) -> str | ToolOutput:
-    path = arguments["path"]
+    path, copy = arguments["path"], context.copy()
     try:
-        return context.workspace().read_text(path)
+        if copy is None:
+            return context.workspace().read_text(path)
+        return (await copy.get(path, MAX_FILE_BYTES)).decode()
     except UnicodeDecodeError as error:
         return ToolOutput(f"error: read_file: {path}: not UTF-8 text (byte {error.start})", is_error=True)
 
 
 async def _list_files(arguments: dict[str, Any], context: ToolContext) -> str:
-    entries = context.workspace().entries(arguments.get("path", "."))
+    path, copy = arguments.get("path", "."), context.copy()
+    entries = context.workspace().entries(path) if copy is None else await copy.entries(path)
     lines = [_format_entry(entry) for entry in entries[:_MAX_LISTED]]
     if len(entries) > _MAX_LISTED:
         lines.append(f"[... {len(entries) - _MAX_LISTED:,} more ...]")

@@ -2,6 +2,6 @@
 
 Others use: archive, changes, confined, containers.builder, containers.compose, containers.container,
 containers.daemon, containers.engines, containers.images, containers.packages, sandboxes.base, sandboxes.bubblewrap,
-sandboxes.bwrap, sandboxes.choice, sandboxes.guarded, sandboxes.host, sandboxes.isolated, sandboxes.programs,
-sessions, template, workspace
+sandboxes.bwrap, sandboxes.choice, sandboxes.copies, sandboxes.guarded, sandboxes.host, sandboxes.isolated,
+sandboxes.programs, sandboxes.shared, sessions, template, transfer, workspace
 """

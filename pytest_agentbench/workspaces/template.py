@@ -24,26 +24,30 @@ from pytest_agentbench.workspaces.workspace import (
 _CHUNK = 2**20
 
 
-def copy_tree(source: Path, target: Workspace) -> list[str]:
+def copy_tree(source: Path, target: Workspace, *, below: Names = (), into: Names = ()) -> list[str]:
     """Copy the content of `source`. Return the paths that were left out: FIFOs, sockets, unreadable files.
 
-    Existing entries of the target must have the same kind; files are replaced. Raises TreeError if the source is too
-    large, PathRefusedError and OSError for conflicts and missing space.
+    `below` is the folder of `source` to copy, `into` the folder of the target. Existing entries of the target must have
+    the same kind; files are replaced. Raises TreeError if the source is too large, PathRefusedError and OSError for
+    conflicts and missing space.
     """
     left_out: list[str] = []
     folders: list[tuple[Names, os.stat_result]] = []
     room = MAX_TREE_BYTES
-    for entry in walk_tree(str(source), left_out):
+    with open_folder(str(target.path), into, create=True, owner=target.owner):
+        pass
+    for entry in walk_tree(str(source), left_out, below=below):
+        names = (*into, *entry.names)
         if entry.kind == "folder":
-            folders.append((entry.names, entry.stat))
-            with open_folder(str(target.path), entry.names, create=True, owner=target.owner):
+            folders.append((names, entry.stat))
+            with open_folder(str(target.path), names, create=True, owner=target.owner):
                 continue
         if entry.kind == "link":
-            _copy_link(entry, target)
+            _copy_link(entry, names, target)
         elif entry.kind != "file" or (opened := _open_entry(entry)) is None:
             left_out.append(entry.path)
         else:
-            room -= _copy_file(entry, opened, target, room)
+            room -= _copy_file(entry, opened, names, target, room)
     for names, status in reversed(folders):  # parents last, because their mode may forbid writing
         with open_folder(str(target.path), names) as folder:
             _copy_mode_and_time(folder, status)
@@ -57,13 +61,13 @@ def _open_entry(entry: TreeEntry) -> int | None:
         return None
 
 
-def _copy_file(entry: TreeEntry, opened: int, target: Workspace, room: int) -> int:
+def _copy_file(entry: TreeEntry, opened: int, names: Names, target: Workspace, room: int) -> int:
     """Copy a file and return its size in bytes. Raises TreeError if it is larger than `room`."""
     size = 0
     with (
         os.fdopen(opened, "rb", buffering=0) as content,
-        open_folder(str(target.path), entry.names[:-1], create=True, owner=target.owner) as folder,
-        os.fdopen(open_file(folder, entry.names[-1], write=True, owner=target.owner), "wb") as copy,
+        open_folder(str(target.path), names[:-1], create=True, owner=target.owner) as folder,
+        os.fdopen(open_file(folder, names[-1], write=True, owner=target.owner), "wb") as copy,
     ):
         if entry.stat.st_size > room:  # before a sparse file fills the disk
             raise _tree_size_error()
@@ -81,12 +85,12 @@ def _tree_size_error() -> TreeError:
     return TreeError(f"its files hold more than {MAX_TREE_BYTES // 2**20} MB")
 
 
-def _copy_link(entry: TreeEntry, target: Workspace) -> None:
+def _copy_link(entry: TreeEntry, names: Names, target: Workspace) -> None:
     leads_to = os.readlink(entry.names[-1], dir_fd=entry.folder)
-    with open_folder(str(target.path), entry.names[:-1], create=True, owner=target.owner) as folder:
-        os.symlink(leads_to, entry.names[-1], dir_fd=folder)
+    with open_folder(str(target.path), names[:-1], create=True, owner=target.owner) as folder:
+        os.symlink(leads_to, names[-1], dir_fd=folder)
         if target.owner is not None:
-            os.chown(entry.names[-1], target.owner, target.owner, dir_fd=folder, follow_symlinks=False)
+            os.chown(names[-1], target.owner, target.owner, dir_fd=folder, follow_symlinks=False)
 
 
 def _copy_mode_and_time(opened: int, status: os.stat_result) -> None:

@@ -60,13 +60,13 @@ class Workspace:
 
     def open_read(self, relative: str) -> BinaryIO:
         """Open a regular file for reading bytes."""
-        names = self._names(relative)
+        names = self.split(relative)
         with open_folder(str(self.path), names[:-1]) as folder:
             return os.fdopen(open_file(folder, _split_last(names, relative)), "rb")
 
     def open_write(self, relative: str) -> BinaryIO:
         """Open a regular file for writing bytes. It is emptied; missing files and folders are created."""
-        names = self._names(relative)
+        names = self.split(relative)
         name = _split_last(names, relative)
         with open_folder(str(self.path), names[:-1], create=True, owner=self.owner) as folder:
             return os.fdopen(open_file(folder, name, write=True, owner=self.owner), "wb")
@@ -97,7 +97,7 @@ class Workspace:
 
     def remove(self, relative: str) -> None:
         """Remove a file, link or tree. Do nothing if it is missing. A link is removed, never its target."""
-        names = self._names(relative)
+        names = self.split(relative)
         name = _split_last(names, relative)
         try:
             with open_folder(str(self.path), names[:-1]) as folder:
@@ -107,7 +107,7 @@ class Workspace:
 
     def kind(self, relative: str) -> Kind | None:
         """Return the kind of the entry at the path, or None. Every link is a `link`, regardless of its target."""
-        names = self._names(relative)
+        names = self.split(relative)
         if not names:
             return "folder"
         try:
@@ -118,7 +118,7 @@ class Workspace:
 
     def entries(self, relative: str = ".") -> list[Entry]:
         """Return the entries of one folder, sorted by name (the first 10,000), without the private temporary folder."""
-        names = self._names(relative)
+        names = self.split(relative)
         with open_folder(str(self.path), names) as folder, os.scandir(folder) as scan:
             items = [_make_entry(item) for item in islice(scan, _MAX_ENTRIES) if names or item.name != PRIVATE_TMP]
         return sorted(items, key=lambda entry: entry.name)
@@ -128,8 +128,8 @@ class Workspace:
         with open_folder(str(self.path), [PRIVATE_TMP], create=True, owner=self.owner):
             return self.path / PRIVATE_TMP
 
-    def _names(self, path: str) -> list[str]:
-        """Return the components below the workspace. Raises PathRefusedError for other absolute paths."""
+    def split(self, path: str) -> list[str]:
+        """Return the names along a path below the workspace. Raises PathRefusedError for other absolute paths."""
         if path.startswith("/"):
             # Agents use the paths that their commands see: /workspace, or the folder's real path
             for own in (f"{self.path}/", f"{WORKSPACE}/"):
@@ -202,10 +202,11 @@ class TreeEntry:
         return "/".join(self.names)
 
 
-def walk_tree(root: str, unseen: list[str], skip: str | None = None) -> Iterator[TreeEntry]:
+def walk_tree(root: str, unseen: list[str], skip: str | None = None, below: Names = ()) -> Iterator[TreeEntry]:
     """Yield everything below `root` except `skip`, sorted within each folder, a folder before its content.
 
-    The paths of unreadable folders are added to `unseen`, "" for the root. Raises TreeError.
+    The paths of unreadable folders are added to `unseen`, "" for the root. With `below`, the walk is of that folder of
+    `root`, and all paths are relative to it. Raises TreeError.
     """
     # Names instead of descriptors, of which a process has few. Each folder is opened from the root again, name by name,
     # so that a folder that was replaced by a link is refused
@@ -216,7 +217,7 @@ def walk_tree(root: str, unseen: list[str], skip: str | None = None) -> Iterator
         if len(names) > MAX_DEPTH:
             raise TreeError(f"its folders are nested deeper than {MAX_DEPTH}")
         try:
-            with open_folder(root, names) as folder:
+            with open_folder(root, (*below, *names)) as folder:
                 if names:
                     yield TreeEntry(names, "folder", os.fstat(folder), folder)
                 with os.scandir(folder) as entries:

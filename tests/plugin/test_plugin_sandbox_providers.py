@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from support.bench import HEAD
 
+from pytest_agentbench import RunArtifact
+
 FARM = (
     HEAD
     + """
@@ -71,6 +73,12 @@ def run(bench, *args):
 def test_a_provider_gets_the_profiles_own_settings_the_image_and_the_case(project):
     assert run(project).outcomes == {"one[agent]": "passed"}
     assert project.lines("started.txt") == ["run one barn:7 farm:1"]
+
+
+def test_a_run_in_it_can_be_read_without_its_provider(project):
+    run(project)
+    [path] = (project.path / "outputs/runs").rglob("run_1.json")
+    assert RunArtifact.model_validate_json(path.read_text()).sandbox.kind == "farm"
 
 
 def test_a_changed_setting_of_the_provider_makes_the_run_again(project):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
+from support.remote_sandbox import Link, Remote
 
 from pytest_agentbench import (
     ResourceLimits,
@@ -134,9 +138,53 @@ def say_reset(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("agentbench_sample.plain_process.PlainProcess.write", write)
 
 
+def drop_uploads(patch: pytest.MonkeyPatch) -> None:
+    async def upload(self: Any, folder: Path, target: str) -> None:
+        self.workspace.split(target)
+
+    patch.setattr("agentbench_sample.plain.PlainSandbox.upload", upload, raising=False)
+
+
+def replace_links(folder: Path) -> None:
+    for link in filter(Path.is_symlink, folder.iterdir()):
+        content = link.read_bytes()
+        link.unlink()
+        link.write_bytes(content)
+
+
+def follow_links(patch: pytest.MonkeyPatch) -> None:
+    from agentbench_sample.plain import PlainSandbox
+
+    real = PlainSandbox.download
+
+    async def download(self: PlainSandbox, path: str, folder: Path) -> None:
+        await real(self, path, folder)
+        await asyncio.to_thread(replace_links, folder)
+
+    patch.setattr(PlainSandbox, "download", download)
+
+
+def serve_for_ever(patch: pytest.MonkeyPatch) -> None:
+    from agentbench_sample.plain import PlainSandbox
+
+    real = PlainSandbox.serve
+    open_for_ever = []
+
+    @asynccontextmanager
+    async def serve(self: PlainSandbox, path: str, answer: Any) -> AsyncIterator[None]:
+        open_for_ever.append(real(self, path, answer))
+        await open_for_ever[-1].__aenter__()
+        yield
+
+    patch.setattr(PlainSandbox, "serve", serve)
+
+
 @pytest.mark.parametrize(
     ("break_it", "said"),
     [
+        (drop_uploads, r"upload: found .*not found.* after the upload of a folder"),
+        (follow_links, "download: it followed a link"),
+        (serve_for_ever, "serve: an answer is not cancelled at the end of its block"),
         (leave_children, "a process that a command had started was running after its end"),
         (keep_environment, "the variable of `environment`"),
         (forget_stdin, "stdin came as ''"),
@@ -174,6 +222,31 @@ def test_a_sandbox_that_leaves_services_after_its_stop_is_noticed(monkeypatch: p
     finally:
         for sandbox in sandboxes:
             asyncio.run(stop(sandbox))
+
+
+@needs_bubblewrap
+def test_a_provider_on_another_machine_passes() -> None:
+    check_sandbox_provider(Remote(), SandboxSpec("remote"))
+
+
+@needs_bubblewrap
+def test_sandboxes_of_one_workspace_that_share_no_files_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, numbers = Link.call, count()
+
+    async def call(self: Link, do: str, body: bytes = b"", **fields: Any) -> Any:
+        if do == "start":
+            fields["workspace"] += str(next(numbers))
+        return await real(self, do, body, **fields)
+
+    monkeypatch.setattr(Link, "call", call)
+    with pytest.raises(AssertionError, match=r"a server in a run's workspace finds .*No such file"):
+        check_sandbox_provider(Remote(), SandboxSpec("remote"))
+
+
+def test_a_provider_elsewhere_without_places_of_its_own_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Remote, "isolates_like", "local")
+    with pytest.raises(AssertionError, match="isolates_like: found 'local', expected 'docker' if shares_files is"):
+        check_sandbox_provider(Remote(), SandboxSpec("remote"))
 
 
 class Changed(SandboxSession):

@@ -2,8 +2,7 @@
 
 The verifier's sandbox has the hidden files and nothing of the agent. The solution's sandbox has the agent's files, and
 neither hidden files nor a connection to the verifier. The two share no folder, no process and no user that could see
-both: requests come through a socket in the verifier's private /tmp, and this process runs each of them in the
-solution's sandbox.
+both: requests come through a socket of the verifier's sandbox, and this process runs each of them in the solution's.
 """
 
 from __future__ import annotations
@@ -11,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import secrets
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
@@ -24,7 +21,7 @@ from pytest_agentbench.checks.base import loads
 from pytest_agentbench.checks.verifying.verifiers import private_path
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.confined import PathRefusedError
-from pytest_agentbench.workspaces.sandboxes.base import Sandbox
+from pytest_agentbench.workspaces.sandboxes.base import Connection, Sandbox
 
 HELPER = Path(__file__).with_name("agentbench_solution.py")
 """The module by which hidden files ask."""
@@ -47,28 +44,20 @@ class SolutionServer:
         self.trouble: SandboxError | None = None
         self._solution, self._python, self._seconds = solution, python, seconds
         self._one_at_a_time = asyncio.Lock()
-        self._answering: set[asyncio.Task[Any]] = set()
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(self, connection: Connection) -> None:
         """Read one request, and write its reply."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._answering.add(task)
+        request = bytearray()
+        while b"\n" not in request:
+            data = await connection.read()
+            request += data
+            if not data or len(request) > _MAX_REQUEST:  # it has gone, or asks for too much
+                return
         try:
-            reply = await self._reply(json.loads(await reader.readline()))
-            writer.write(json.dumps(reply).encode("ascii") + b"\n")
-            await writer.drain()
-        except (OSError, ValueError, asyncio.CancelledError):  # it has gone, or asks for too much, or all ends
+            document = json.loads(request.partition(b"\n")[0])
+        except (ValueError, RecursionError):
             return
-        finally:
-            self._answering.discard(task)
-            writer.close()
-
-    async def end(self) -> None:
-        """Stop answering requests."""
-        for task in tuple(self._answering):
-            task.cancel()
-        await asyncio.gather(*self._answering, return_exceptions=True)
+        await connection.write(json.dumps(await self._reply(document)).encode("ascii") + b"\n")
 
     async def _reply(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         does = {"call": self._call, "run": self._run, "read": self._read}
@@ -106,7 +95,7 @@ class SolutionServer:
 
     async def _read(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
-            content = await asyncio.to_thread(self._solution.workspace.read_bytes, request["path"], _MAX_FILE)
+            content = await self._solution.get(str(request["path"]), _MAX_FILE)
         except (PathRefusedError, OSError) as error:
             raise _Refused(f"{type(error).__name__}: {error}") from error
         return {"content": base64.b64encode(content).decode("ascii")}
@@ -134,40 +123,9 @@ async def serve_solution(asked: SolutionServer, verifier: Sandbox) -> AsyncItera
     Raises SandboxError if no socket can be created.
     """
     await verifier.put(f"/tmp/{_FOLDER}/{HELPER.name}", HELPER.read_bytes())  # noqa: S108 - the sandbox's own
-    folder = verifier.workspace.private_tmp() / _FOLDER
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            listening = _open_socket(folder, opened, verifier.workspace.owner)
-        except OSError as error:
-            raise SandboxError(
-                f"a verifier with `apart` needs a socket in {folder}: {error}; set TMPDIR to another folder"
-            ) from error
-        server = await asyncio.start_unix_server(asked.answer, sock=listening, limit=_MAX_REQUEST)
-        try:
-            seen = private_path(verifier, _FOLDER)
-            yield {"AGENTBENCH_SOLUTION": f"{seen}/{_SOCKET}", "PYTHONPATH": seen}
-        finally:
-            server.close()
-            await asked.end()
-    finally:
-        os.close(opened)  # not before: Python 3.13 looks up the socket's name when it is served, and when it is closed
-
-
-def _open_socket(folder: Path, opened: int, owner: int | None) -> socket.socket:
-    """Return a socket in the folder, which is `opened` and may have a longer path than a socket's name can be."""
-    listening = socket.socket(socket.AF_UNIX)
-    try:
-        place = Path(f"/proc/self/fd/{opened}")
-        if not place.exists():  # without Linux's /proc
-            place = folder
-        listening.bind(str(place / _SOCKET))
-        if owner is not None:
-            os.chown(_SOCKET, owner, owner, dir_fd=opened)
-    except OSError:
-        listening.close()
-        raise
-    return listening
+    async with verifier.serve(f"/tmp/{_FOLDER}/{_SOCKET}", asked.answer):  # noqa: S108
+        seen = private_path(verifier, _FOLDER)
+        yield {"AGENTBENCH_SOLUTION": f"{seen}/{_SOCKET}", "PYTHONPATH": seen}
 
 
 @cache

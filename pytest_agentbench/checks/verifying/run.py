@@ -83,6 +83,7 @@ async def _verify(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec
             except (TreeError, PathRefusedError) as error:
                 return Verdict("failed", f"the run's files cannot be copied for a verifier: {error}")
             result = await _run(context.case, verifier, sandboxes, spec, target, solution, decide)
+            await sandboxes.bring_back(target)
             changed = await context.in_thread(partial(_find_tampering, verifier, target, hidden))
         if result.outcome == "failed" and (
             mistakes := await _find_mistakes(context, sandboxes, spec, verifier, result)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -15,7 +17,14 @@ from pytest_agentbench.errors import SandboxError, UnavailableError
 from pytest_agentbench.runners.base import RunContext
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.containers.container import user_of
-from pytest_agentbench.workspaces.sandboxes.base import Mount, Sandbox, SandboxSpec, likeness_of
+from pytest_agentbench.workspaces.sandboxes.base import (
+    Connection,
+    Mount,
+    Sandbox,
+    SandboxSpec,
+    likeness_of,
+    shares_files,
+)
 from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE
 
 if TYPE_CHECKING:
@@ -33,6 +42,10 @@ PORT = 18790
 """Port of the relay, on the loopback of a sandbox without network."""
 
 SOCKET, _RELAYS = "model.sock", ("relay.py", "relay.mjs")
+_SERVED = "/tmp/agentbench/model.sock"  # noqa: S108 - the sandbox's own
+"""Path of the model's socket in sandboxes on another machine."""
+
+_CHUNK = 64 * 2**10
 START = 'if command -v python3 >/dev/null 2>&1; then exec python3 "$0/relay.py" "$@"; fi; exec node "$0/relay.mjs" "$@"'
 _PASSWD = f"root:x:0:0::/root:/bin/sh\nagent:x:{{0}}:{{0}}::{HOME}:/bin/sh\n"
 
@@ -82,13 +95,13 @@ def name_message(number: int) -> str:
 
 @asynccontextmanager
 async def open_way(
-    gateway: Gateway, context: RunContext, folder: Path, *, alone: bool
+    gateway: Gateway, context: RunContext, folder: Path, *, relayed: bool
 ) -> AsyncIterator[GatewayAddress]:
-    """Yield the address for the program's model requests: the relay in its own network, else the session's listener."""
+    """Yield the address for the program's model requests: the relay in its sandbox, or the session's listener."""
     from pytest_agentbench.runners.gateway.address import GatewayAddress
 
     assert context.model is not None
-    if alone:
+    if relayed:
         async with AsyncExitStack() as stack:
             # Not around the yield: an OSError of the run itself is not about listening
             try:
@@ -104,6 +117,47 @@ async def open_way(
         yield opened.address
     finally:
         opened.close()
+
+
+@asynccontextmanager
+async def open_socket(sandbox: Sandbox, folder: Path) -> AsyncIterator[str]:
+    """Yield the path of the model's socket inside the sandbox: in the control folder, or served over the connection."""
+    if not shares_files(sandbox.kind):
+        async with sandbox.serve(_SERVED, partial(_forward, folder)):
+            yield _SERVED
+    elif likeness_of(sandbox.kind) == "local":
+        yield str(folder / SOCKET)
+    else:
+        yield f"{CONTROL}/{SOCKET}"
+
+
+async def _forward(folder: Path, connection: Connection) -> None:
+    """Forward a connection to the model's socket in the control folder until that end closes."""
+    reader, writer = await _connect(folder)
+
+    async def send() -> None:
+        while data := await connection.read():
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+
+    sending = asyncio.ensure_future(send())
+    try:
+        while data := await reader.read(_CHUNK):
+            await connection.write(data)
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        writer.close()
+
+
+async def _connect(folder: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    # By a descriptor, because the folder's path may be longer than a socket's name can be
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        return await asyncio.open_unix_connection(f"/proc/self/fd/{opened}/{SOCKET}")
+    finally:
+        os.close(opened)
 
 
 def find_workspace(context: RunContext) -> str:

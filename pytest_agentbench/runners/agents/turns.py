@@ -21,12 +21,12 @@ from pytest_agentbench.runners.agents.places import (
     CONTROL,
     HOME,
     PORT,
-    SOCKET,
     START,
     control_folder,
     find_workspace,
     list_places,
     name_message,
+    open_socket,
     open_way,
     start_sandbox,
     write_inputs,
@@ -38,7 +38,7 @@ from pytest_agentbench.runners.base import RunContext, RunEnd, clean, compare_us
 from pytest_agentbench.runners.chat import render_first, with_attachments
 from pytest_agentbench.runners.conversation import AgentConversation, TurnOutput, name_turn
 from pytest_agentbench.workspaces.confined import PathRefusedError
-from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, likeness_of
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, likeness_of, shares_files
 from pytest_agentbench.workspaces.workspace import WORKSPACE
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ async def open_program(case: Case, context: RunContext, texts: Sequence[str]) ->
     spec = context.needs_sandbox()
     # With network, requests to other endpoints are invisible
     alone = not spec.network and likeness_of(spec.kind) != "local"
+    # Nothing on another machine reaches the session's listener
+    relayed = alone or not shares_files(spec.kind)
     watch = _watch_skills(case, context, prepared.program)
     gateway = _make_gateway(case, context, context.model, prepared, watch, alone=alone)
     context.trace.request.update(
@@ -119,8 +121,9 @@ async def open_program(case: Case, context: RunContext, texts: Sequence[str]) ->
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(control_folder(context.sandboxes))
         write_inputs(folder, texts)
-        address = await stack.enter_async_context(open_way(gateway, context, folder, alone=alone))
+        address = await stack.enter_async_context(open_way(gateway, context, folder, relayed=relayed))
         sandbox = await stack.enter_async_context(start_sandbox(context, folder))
+        socket = await stack.enter_async_context(open_socket(sandbox, folder))
         values: dict[str, str | int] = {
             "base": address.base_url,
             "key": address.key,
@@ -129,9 +132,9 @@ async def open_program(case: Case, context: RunContext, texts: Sequence[str]) ->
             "context_tokens": prepared.fields.context_tokens,
             **list_places(spec, sandbox),
         }
-        port = PORT if alone else 0
+        relay = _Relay(PORT if relayed else 0, socket)
         conversation = ProgramConversation(
-            case, context, texts, prepared, gateway, address, port, sandbox, folder, values, watch
+            case, context, texts, prepared, gateway, address, relay, sandbox, folder, values, watch
         )
         await conversation.write_files()
         conversation.closing = stack.pop_all()
@@ -176,6 +179,14 @@ def _make_gateway(
     return Gateway(requests, model, context.trace, settings.request_parameters, context.over_budget, policy, source)
 
 
+@dataclass(frozen=True, slots=True)
+class _Relay:
+    """The port that the relay listens at, 0 for none, and the socket that it forwards to, as seen in the sandbox."""
+
+    port: int
+    socket: str
+
+
 @dataclass(slots=True)
 class ProgramConversation(AgentConversation):
     """The turns of one run. They share a session of the program and one time limit. `closing` frees everything."""
@@ -186,7 +197,7 @@ class ProgramConversation(AgentConversation):
     prepared: PreparedProgram
     gateway: Gateway
     address: GatewayAddress
-    port: int
+    relay: _Relay
     sandbox: Sandbox
     folder: Path
     values: dict[str, str | int]
@@ -298,7 +309,7 @@ class ProgramConversation(AgentConversation):
         mark = f"agentbench-{secrets.token_hex(16)}"
         done = await self._turn_time.exec(
             self.sandbox,
-            ["/bin/sh", "-c", START, control, str(self.port), f"{control}/{SOCKET}", mark, *argv],
+            ["/bin/sh", "-c", START, control, str(self.relay.port), self.relay.socket, mark, *argv],
             output_limit=_MOST_OUTPUT,
             environment=self._environment(values),
         )

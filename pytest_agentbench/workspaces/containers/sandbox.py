@@ -29,11 +29,11 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     Killed,
     Process,
     ResourceLimits,
-    SharedFolder,
     Stderr,
     command_in_folder,
 )
 from pytest_agentbench.workspaces.sandboxes.programs import Capture, OutputTail
+from pytest_agentbench.workspaces.sandboxes.shared import SharedFolder
 from pytest_agentbench.workspaces.sandboxes.watchdog import Broken, Watch, Watchdog, exceeds_disk
 from pytest_agentbench.workspaces.workspace import WORKSPACE, Workspace
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +15,7 @@ from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.records.case import Case, SandboxSettings
 from pytest_agentbench.records.run import SandboxUsed
-from pytest_agentbench.workspaces.workspace import Workspace
+from pytest_agentbench.workspaces.workspace import Entry, Workspace
 
 Killed = Literal["time-out", "output", "memory", "disk", "processes"]
 Stderr = Literal["merged", "apart"]
@@ -133,6 +134,22 @@ class Process(Protocol):
         ...
 
 
+class Connection(Protocol):
+    """A connection of a program in a sandbox to a socket that `Sandbox.serve` has opened."""
+
+    async def read(self) -> bytes:
+        """Wait for data of the program and return it: at least one byte, or b"" at the end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send data to the program. Raises ConnectionError if it no longer reads."""
+        ...
+
+
+Answer = Callable[[Connection], Awaitable[None]]
+"""Answers one connection. It is closed when the function returns."""
+
+
 class Sandbox(Protocol):
     """A sandbox for the commands of one run. Commands see the run's workspace and no other files of the user.
 
@@ -189,8 +206,55 @@ class Sandbox(Protocol):
         """Return a file of the workspace, or below /tmp. Raises PathRefusedError if it has more than `limit` bytes."""
         ...
 
+    async def upload(self, folder: Path, target: str) -> None:
+        """Copy the content of a folder of this machine into the folder `target`: of the workspace, or below /tmp.
+
+        `target` is created if it is missing. Equal names are replaced, other entries stay. Files and folders keep
+        their permissions, and links stay links. Raises PathRefusedError, TreeError and OSError as `copy_tree` does.
+        """
+        ...
+
+    async def download(self, path: str, folder: Path) -> None:
+        """Copy the content of the folder `path`, of the workspace or below /tmp, into an empty folder of this machine.
+
+        Links stay links and are never followed; FIFOs, sockets and devices are left out. Raises TreeError for too
+        many entries or bytes, FileNotFoundError and PathRefusedError as `get` does.
+        """
+        ...
+
+    def serve(self, path: str, answer: Answer) -> AbstractAsyncContextManager[None]:
+        """Listen at a Unix socket below /tmp of the sandbox inside the block, and answer its connections here.
+
+        Connections are answered concurrently. An exception of an answer ends its connection only. At the end of the
+        block the answers are cancelled.
+        """
+        ...
+
     async def stop(self) -> None:
         """Kill everything that runs in it. The workspace stays. Never raises; may be called twice."""
+        ...
+
+
+class RemoteFiles(Protocol):
+    """The copy of a run's workspace on another machine while sandboxes there use it, else the workspace itself.
+
+    Paths and exceptions are those of `Sandbox.put` and `Sandbox.get`.
+    """
+
+    async def put(self, path: str, content: bytes) -> None:
+        """Write a file."""
+        ...
+
+    async def get(self, path: str, limit: int) -> bytes:
+        """Return a file."""
+        ...
+
+    async def entries(self, path: str) -> list[Entry]:
+        """Return the entries of a folder, as `Workspace.entries`."""
+        ...
+
+    async def bring_back(self) -> None:
+        """Replace the content of the workspace's folder on this machine by the copy's. Raises SandboxError."""
         ...
 
 
@@ -226,9 +290,9 @@ class SandboxSession:
 
 
 class SandboxProvider:
-    """A kind of sandbox from a pack or a plugin: the seam `sandbox NAME`. Run profiles select it with `sandbox: NAME`.
+    """A kind of sandbox from a pack or a plugin: the seam `sandbox NAME`.
 
-    Its sandboxes use the run's workspace, a folder of this machine. A remote sandbox has to copy it there and back.
+    Run profiles select it with `sandbox: NAME`.
     """
 
     isolates_like: Likeness = "local"
@@ -238,6 +302,14 @@ class SandboxProvider:
     /tmp. bubblewrap: this machine's programs at their paths, workspace and private folder as for docker, and the mounts
     of its spec. local: all files at their paths on this machine, without isolation. If the user allows `auto` to
     guests, they may name a kind that resembles docker or bubblewrap.
+    """
+
+    shares_files: bool = True
+    """Whether its sandboxes use the run's folder of this machine.
+
+    False: they are elsewhere. The session copies the folder by `upload` and `download`, and reaches sockets inside by
+    `serve`. `isolates_like` is docker then, requests with the same workspace share one folder there, and files of
+    `mounts` are the provider's to copy.
     """
 
     settings: type[SandboxSettings] = SandboxSettings
@@ -259,6 +331,12 @@ class SandboxProvider:
     def open(self) -> SandboxSession:
         """Return the session's state. Called once a session. `SandboxSession.close` ends it."""
         raise NotImplementedError
+
+
+def shares_files(kind: SandboxKind) -> bool:
+    """Return whether sandboxes of a kind use folders of this machine."""
+    provider: SandboxProvider | None = find_extension("sandbox", kind)
+    return provider is None or provider.shares_files
 
 
 def likeness_of(kind: SandboxKind) -> SandboxKind:
@@ -292,17 +370,3 @@ def refuse_user(kind: SandboxKind, user: str | None) -> None:
             f"sandbox {kind}: it cannot run a command as the user {user!r}: only docker, and plugins' sandboxes with "
             "`switches_users`, can run commands as other users than the run's"
         )
-
-
-class SharedFolder:
-    """`put` and `get` of a sandbox whose workspace is a folder of this machine."""
-
-    workspace: Workspace
-
-    async def put(self, path: str, content: bytes) -> None:
-        """Put a file into the workspace, on this machine."""
-        self.workspace.write_bytes(path, content)
-
-    async def get(self, path: str, limit: int) -> bytes:
-        """Return a file of the workspace, on this machine."""
-        return self.workspace.read_bytes(path, limit)

@@ -15,6 +15,7 @@ from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
 from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.sandboxes.base import (
     Need,
+    RemoteFiles,
     ResourceLimits,
     Role,
     Sandbox,
@@ -22,10 +23,12 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     SandboxRequest,
     SandboxSession,
     SandboxSpec,
+    shares_files,
 )
 
 if TYPE_CHECKING:
     from pytest_agentbench.records.case import Case
+    from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopies
     from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
     from pytest_agentbench.workspaces.sessions import Workspaces
     from pytest_agentbench.workspaces.workspace import Workspace
@@ -44,6 +47,7 @@ class Sandboxes:
         self._starts_engines = starts_engines
         self._opened: dict[tuple[SandboxKind, str | None], SandboxSession] = {}
         self._opening = threading.Lock()
+        self._copies: WorkspaceCopies | None = None
 
     @cached_property
     def _watchdog(self) -> Watchdog:
@@ -123,7 +127,26 @@ class Sandboxes:
         self, spec: SandboxSpec, workspace: Workspace, *, role: Role = "run", case: Case | None = None
     ) -> Sandbox:
         """Return a sandbox in the workspace, by a SandboxRequest. Raises SandboxError if it cannot be started."""
-        return await self._of(spec).start(SandboxRequest(spec, workspace, role, case))
+        session, request = self._of(spec), SandboxRequest(spec, workspace, role, case)
+        if shares_files(spec.kind):
+            return await session.start(request)
+        if self._copies is None:
+            from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopies
+
+            self._copies = WorkspaceCopies(self.workspaces)
+        return await self._copies.start(session, request)
+
+    def copy_of(self, workspace: Workspace) -> RemoteFiles | None:
+        """Return the copy in which sandboxes on another machine work; None if none was started there."""
+        if self._copies is None:
+            return None
+        return self._copies.by_folder.get(workspace.path)
+
+    async def bring_back(self, workspace: Workspace) -> None:
+        """Bring the folder up to date with its copy on another machine, if it has one. Raises SandboxError."""
+        copy = self.copy_of(workspace)
+        if copy is not None:
+            await copy.bring_back()
 
     def release(self, workspace: Workspace) -> None:
         """Report that the run of this workspace has ended. Its unused container is removed."""

@@ -6,8 +6,9 @@ read it as the result of a tool, and the run would fail or pass by it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
 from pytest_agentbench.records.base import SandboxKind
@@ -15,6 +16,7 @@ from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import (
     NO_VARIABLES,
+    Answer,
     ExecResult,
     Process,
     Sandbox,
@@ -24,7 +26,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     Stderr,
     refuse_user,
 )
-from pytest_agentbench.workspaces.workspace import Workspace
+from pytest_agentbench.workspaces.workspace import TreeError, Workspace
 
 
 @contextmanager
@@ -144,6 +146,28 @@ class GuardedSandbox:
         """Return a file."""
         with _guarding(self.kind, "get", PathRefusedError, OSError):
             return await self._sandbox.get(path, limit)
+
+    async def upload(self, folder: Path, target: str) -> None:
+        """Copy a folder into it."""
+        with _guarding(self.kind, "upload", PathRefusedError, TreeError, OSError):
+            await self._sandbox.upload(folder, target)
+
+    async def download(self, path: str, folder: Path) -> None:
+        """Copy a folder of it."""
+        with _guarding(self.kind, "download", PathRefusedError, TreeError, OSError):
+            await self._sandbox.download(path, folder)
+
+    @asynccontextmanager
+    async def serve(self, path: str, answer: Answer) -> AsyncIterator[None]:
+        """Listen inside of it."""
+        with _guarding(self.kind, "serve"):
+            serving = self._sandbox.serve(path, answer)
+            await serving.__aenter__()
+        try:
+            yield
+        finally:
+            with _guarding(self.kind, "serve"):
+                await serving.__aexit__(None, None, None)
 
     async def stop(self) -> None:
         """Kill everything that runs in it."""

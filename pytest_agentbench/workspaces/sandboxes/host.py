@@ -24,13 +24,13 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     Killed,
     Process,
     ResourceLimits,
-    SharedFolder,
     Stderr,
     command_in_folder,
     refuse_user,
 )
 from pytest_agentbench.workspaces.sandboxes.launcher import kill_session
 from pytest_agentbench.workspaces.sandboxes.programs import PipedProcess, Program, collect_output, open_input
+from pytest_agentbench.workspaces.sandboxes.shared import SharedFolder
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watch, Watchdog, exceeds_disk
 from pytest_agentbench.workspaces.workspace import Workspace
 
