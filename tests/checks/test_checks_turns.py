@@ -18,7 +18,7 @@ from pytest_agentbench.metrics.registry import METRICS
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import CheckResult
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.records.run_turns import limit_to_turn, split_turns
+from pytest_agentbench.records.run_turns import find_unreached, limit_to_turn, split_turns
 
 
 def call(name: str, turn: int | None, **arguments: Any) -> dict[str, Any]:
@@ -148,6 +148,17 @@ def test_a_turn_that_was_not_reached_fails(turn):
     assert decide(run, "any", kind="tool_called", name="find_order").outcome == "passed"
     nothing = make_run([SYSTEM], status="failed", error={"code": "x", "message": "x"})
     assert decide(nothing, "any", **SENT).message == "turn 1 was not reached"
+
+
+def test_a_later_turn_that_was_cut_lasted_until_the_end():
+    run = make_run([SYSTEM, *FIRST, *SECOND[:2]], status="timed_out", error={"code": "run_timeout", "message": "late"})
+    assert [turn.seconds for turn in split_turns(run)] == [4.0, 14.0]
+    assert [turn.answer for turn in split_turns(run)] == ["Order 1042 is cancelled.", None]
+    assert find_unreached(run, 4) == (3, 4)
+    assert find_unreached(make_run(TRACE), 2) == ()
+    # The one run failed before its first turn; of the other, such as a prediction, no turn is recorded
+    assert find_unreached(make_run([SYSTEM], status="failed", error={"code": "x", "message": "x"}), 2) == (1, 2)
+    assert find_unreached(make_run([{**FINAL, "turn": None}]), 2) == ()
 
 
 def test_a_turn_before_a_limit_has_its_answer():
