@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.clock import RUN_CLOCK, RunClock
@@ -18,18 +17,15 @@ from pytest_agentbench.records.run import (
     ToolResultEvent,
     TraceEvent,
 )
-from pytest_agentbench.runners.base import (
-    RunContext,
-    RunEnd,
-    RunOutput,
-    end_by_error,
-    make_end,
-    record_report,
+from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, end_by_error, make_end
+from pytest_agentbench.runners.conversation import (
+    AgentConversation,
+    Converse,
+    TurnOutput,
+    TurnResult,
+    name_turn,
+    read_answer,
 )
-from pytest_agentbench.runners.conversation import AgentConversation, Converse, TurnOutput, TurnResult, name_turn
-
-if TYPE_CHECKING:
-    pass
 
 
 class ConversationOver(Exception):
@@ -142,13 +138,11 @@ class Conversation:
             return make_end("invalid", "empty_conversation", "the driver said nothing to the agent")
         last, trace = self.turns[-1], self._context.trace
         ends = [last.end, *await self._finish()]
-        output = last.text
-        if returned is not None:
-            ends.append(record_report(returned, trace))
-            output = last.text if returned.output is None else returned.output
+        report = read_answer(returned, trace)
+        ends.append(report.end)
         end = next((end for end in ends if end.status != "success"), last.end)
         if end.status == "success":
-            trace.final_output(output)
+            trace.final_output(last.text if report.text is None else report.text)
         return replace(end, metadata={name: value for end in ends for name, value in end.metadata.items()})
 
     async def _finish(self) -> list[RunEnd]:
