@@ -95,7 +95,7 @@ def check_sandbox_session(session: SandboxSession, spec: SandboxSpec, *, isolate
     workspaces = Workspaces()
     try:
         with _declared(spec.kind, SandboxProvider()), _secret() as secret:
-            guarded = GuardedSession(session, spec.kind)
+            guarded = GuardedSession(session, spec.kind, switches_users=True)
             asyncio.run(_check_all(_Bench(guarded, spec, workspaces, isolates_like), secret))
     except SandboxError as error:  # the guard's, with the method that raised another exception, or the provider's own
         raise AssertionError(str(error)) from error

@@ -11,6 +11,7 @@ import json
 from collections.abc import AsyncIterator
 
 from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.sandboxes.programs import Capture
 
 STDOUT = 1
 """The command's stream in a frame; 2 is stderr."""
@@ -24,13 +25,21 @@ KEEP_ALIVE_SECONDS = 2147483647
 
 # `kill -9 -1` is safe only in a separate process namespace. If the first process is not the keeper, only the
 # script's session is killed. A process's name may contain blanks and brackets, so the fields of `stat` are
-# counted from the last bracket. Memory shortages are counted in `memory.events` (cgroup v2) or
-# `memory.oom_control` (v1).
+# counted from the last bracket: state, parent, group, session. Memory shortages are counted in `memory.events`
+# (cgroup v2) or `memory.oom_control` (v1).
+#
+# `note_sessions` before a command lets `sweep_new` find all that it started, also in new sessions. Processes of older
+# sessions stay, with their descendants: a server may put each worker into a session of its own. The parent of an
+# orphan is the first process, which says nothing about it.
 _FUNCTIONS = f"""
+is_contained() {{
+    read -r first < /proc/1/cmdline
+    case $first in *{KEEP_ALIVE_SECONDS}*) return 0 ;; esac
+    return 1
+}}
 sweep() {{
     if [ "$1" = all ]; then
-        read -r first < /proc/1/cmdline
-        case $first in *{KEEP_ALIVE_SECONDS}*) kill -9 -1; return ;; esac
+        if is_contained; then kill -9 -1; return; fi
         set -- $$
     fi
     for folder in /proc/[0-9]*; do
@@ -39,6 +48,34 @@ sweep() {{
         set -- "$1" ${{fields##*") "}}
         [ "$5" = "$1" ] && [ "$pid" != $$ ] && kill -9 "$pid"
     done
+}}
+note_sessions() {{
+    sessions=' '
+    for folder in /proc/[0-9]*; do
+        read -r fields < "$folder/stat" || continue
+        set -- ${{fields##*") "}}
+        [ "$4" = $$ ] || sessions="$sessions$4 "
+    done
+}}
+kill_new() {{
+    older=' ' before=
+    while [ "$older" != "$before" ]; do
+        before=$older new=
+        for folder in /proc/[0-9]*; do
+            pid=${{folder#/proc/}}
+            case $older in *" $pid "*) continue ;; esac
+            read -r fields < "$folder/stat" || continue
+            set -- ${{fields##*") "}}
+            case $sessions in *" $4 "*) older="$older$pid "; continue ;; esac
+            case $older in *" $2 "*) [ "$2" = 1 ] || {{ older="$older$pid "; continue; }} ;; esac
+            [ "$1" = Z ] || [ "$pid" = $$ ] || new="$new $pid"
+        done
+    done
+    [ "$new" ] && kill -9 $new
+}}
+sweep_new() {{
+    if ! is_contained; then sweep $$; return; fi
+    for attempt in 1 2 3 4 5 6 7 8; do kill_new || return; done
 }}
 report() {{
     ooms=0
@@ -52,8 +89,20 @@ report() {{
 RUN_ALONE = f'{_FUNCTIONS}echo $$ >&2\n(exec "$@" 2>&1)\ncode=$?\nsweep all 2>/dev/null\nreport $code'
 """Run the arguments, then kill all other processes. Report the exit code and how often memory ran out."""
 
-RUN_BESIDE = f'{_FUNCTIONS}echo $$ >&2\n(exec "$@" 2>&1)\ncode=$?\nsweep $$ 2>/dev/null\nreport $code'
-"""As RUN_ALONE, but at its end only the command's own session is killed, because other programs are running."""
+RUN_BESIDE = (
+    f'{_FUNCTIONS}echo $$ >&2\nnote_sessions 2>/dev/null\n(exec "$@" 2>&1)\ncode=$?\n'
+    "sweep_new 2>/dev/null\nreport $code"
+)
+"""As RUN_ALONE, but at its end only the command's processes are killed, because other programs are running."""
+
+LEAVE = (
+    f'{_FUNCTIONS}echo $$ >&2\nmark=$1\nshift\n(exec "$@" 2>&1)\nreport $?\nprintf %s "$mark"\n'
+    f"exec sleep {KEEP_ALIVE_SECONDS}"
+)
+"""Run the arguments after the first, and leave its background processes running. Report as RUN_ALONE, and write the
+first argument to stdout, after the command's own output. The script continues, so that the daemon keeps the streams of
+these processes open.
+"""
 
 STAY = 'echo $$ >&2\nexec "$@" 2>&1'
 """Report the number of the session, and become the arguments."""
@@ -63,6 +112,31 @@ STAY_APART = 'echo $$ >&2\nexec "$@"'
 
 END = f'{_FUNCTIONS}echo $$ >&2\nsweep "$1" 2>/dev/null\nreport 0'
 """Kill a session, or `all`."""
+
+
+class MarkedCapture(Capture):
+    """Output up to a mark. Later output is discarded. `is_complete` is true once the mark has come."""
+
+    def __init__(self, limit: int, mark: bytes) -> None:
+        super().__init__(limit)
+        self.is_complete = False
+        self._mark, self._held = mark, b""
+
+    def data_received(self, data: bytes) -> None:
+        """Store output. Bytes that may be the beginning of the mark are held back."""
+        if self.is_complete:
+            return
+        output, mark, _ = (self._held + data).partition(self._mark)
+        self.is_complete = bool(mark)
+        end = len(output) if mark else max(0, len(output) - len(self._mark) + 1)
+        self._held = output[end:]
+        super().data_received(output[:end])
+
+    def text(self) -> str:
+        """Return the stored output as text."""
+        held, self._held = self._held, b""
+        super().data_received(held)
+        return super().text()
 
 
 class ExecStream:

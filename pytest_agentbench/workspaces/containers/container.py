@@ -40,6 +40,7 @@ _KEEPERS = (65534, 65533)
 """Users of the process that keeps the container alive. The agent has another user, so it cannot signal it."""
 
 _NO_SOURCE = "bind source path does not exist"
+_NO_USER = re.compile(r"unable to find (user|group)|[ug]ids? ", re.IGNORECASE)
 _NO_SHELL = re.compile("executable file.* not found")
 _TMP = "/tmp"  # noqa: S108 - in the container, where it is the run's private folder
 
@@ -70,8 +71,8 @@ def user_of(workspace: Workspace) -> str:
 class Container:
     """A running container. `starts` counts its restarts.
 
-    Scripts run as `user`. `remove` removes the container with its services. `services` are the bounds of the services,
-    or None.
+    Scripts run as `user`, unless a call names another. `remove` removes the container with its services. `services` are
+    the bounds of the services, or None.
     """
 
     def __init__(
@@ -104,9 +105,15 @@ class Container:
             return []
 
     async def run(
-        self, script: str, argv: Sequence[str], environment: Mapping[str, str], *, with_stdin: bool = False
+        self,
+        script: str,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        with_stdin: bool = False,
+        user: str | None = None,
     ) -> ExecStream:
-        """Start a script of the container's shell. An ended container is restarted.
+        """Start a script of the container's shell, as the run's user or as `user`. An ended container is restarted.
 
         Raises SandboxError if that fails.
         """
@@ -115,11 +122,12 @@ class Container:
         command = ["sh", "-c", script, "sh", *argv]
         # A command may have killed its container. Starting the next command is the way to find out
         try:
-            return await self._start(command, environment, with_stdin)
-        except SandboxError:
+            return await self._start(command, environment, with_stdin, user)
+        except SandboxError as error:
+            check_user(user, str(error))
             await self._daemon.call(self._restart)
         try:
-            return await self._start(command, environment, with_stdin)
+            return await self._start(command, environment, with_stdin, user)
         except SandboxError as error:
             raise cannot_run(str(error)) from error
 
@@ -136,13 +144,15 @@ class Container:
         """Remove it and its services without waiting, in any thread. The future has no exception."""
         return self._daemon.submit(self._remove)
 
-    async def _start(self, command: list[str], environment: Mapping[str, str], with_stdin: bool) -> ExecStream:
-        exec_id = await self._daemon.call(self._create_exec, command, environment, with_stdin)
+    async def _start(
+        self, command: list[str], environment: Mapping[str, str], with_stdin: bool, user: str | None
+    ) -> ExecStream:
+        exec_id = await self._daemon.call(self._create_exec, command, environment, with_stdin, user or self._user)
         return await start_exec(self._daemon.socket_path, self._daemon.api_version, exec_id)
 
-    def _create_exec(self, command: list[str], environment: Mapping[str, str], with_stdin: bool) -> str:
+    def _create_exec(self, command: list[str], environment: Mapping[str, str], with_stdin: bool, user: str) -> str:
         api = self._daemon.client.api
-        made = api.exec_create(self._id, command, stdin=with_stdin, user=self._user, environment=dict(environment))
+        made = api.exec_create(self._id, command, stdin=with_stdin, user=user, environment=dict(environment))
         return str(made["Id"])
 
     def _kill(self) -> None:
@@ -160,6 +170,12 @@ class Container:
         except (APIError, OSError):
             return None
         return pids_file(pid, self._id)
+
+
+def check_user(user: str | None, why: str) -> None:
+    """Raise SandboxError if the daemon started no command because the container has no such user."""
+    if user is not None and _NO_USER.search(why):
+        raise SandboxError(f"the container has no user {user!r}: {why.strip()}")
 
 
 def cannot_run(why: str) -> SandboxError:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol
 
+from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.records.case import Case, SandboxSettings
@@ -155,11 +157,21 @@ class Sandbox(Protocol):
         stdin: bytes = b"",
         output_limit: int = 64_000,
         environment: Mapping[str, str] = NO_VARIABLES,
+        user: str | None = None,
+        cwd: str | None = None,
+        leave_running: bool = False,
     ) -> ExecResult:
-        """Run `argv` (no shell) in the workspace for at most `seconds`. Keep `output_limit` bytes of its output.
+        """Run `argv` (no shell) for at most `seconds`. Keep `output_limit` bytes of its output.
 
-        On return or cancellation all processes of the command have ended, except programs started by `open`. A command
-        that breaks a limit is killed with everything that runs in the sandbox.
+        - `user`: the name or id of a user inside the sandbox, perhaps with a group (`1000:1000`); None: the run's user.
+          Raises SandboxError if there is no such user, or if sandboxes of this kind cannot switch users.
+        - `cwd`: a folder inside the sandbox, absolute or relative to the workspace; None: the workspace. The exit code
+          is 127 if the command cannot enter the folder.
+        - `leave_running`: background processes of the command continue until `stop`. The call returns when the command
+          itself has ended. Later output of these processes is discarded.
+
+        Without `leave_running` all processes of the command have ended on return. On cancellation they have ended
+        anyway. A command that breaks a limit is killed with everything that runs in the sandbox.
         """
         ...
 
@@ -237,6 +249,9 @@ class SandboxProvider:
     takes: frozenset[Need] = frozenset()
     """What a case may ask of its sandbox: `image` also means the run profile's image."""
 
+    switches_users: bool = False
+    """Whether `exec` can run a command as another user. If not, `exec` is never called with `user`."""
+
     def problem(self) -> str | None:
         """Return why the sandbox is unavailable here and the remedy, or None. It must not start or send anything."""
         return None
@@ -254,6 +269,29 @@ def likeness_of(kind: SandboxKind) -> SandboxKind:
     if provider is None:
         return kind
     return provider.isolates_like
+
+
+_ENTER = 'cd -P -- "$1" || exit 127; shift; exec "$@"'
+
+
+def command_in_folder(argv: Sequence[str], cwd: str | None, workspace: str) -> Sequence[str]:
+    """Return the command that enters the folder `cwd` of a sandbox and becomes `argv`, or `argv` itself for None.
+
+    `workspace` is the workspace's path in the sandbox. The sandbox's own shell enters the folder, with the rights of
+    the command. The exit code is 127 if it cannot.
+    """
+    if cwd is None:
+        return argv
+    return ["/bin/sh", "-c", _ENTER, "sh", posixpath.join(workspace, cwd), *argv]
+
+
+def refuse_user(kind: SandboxKind, user: str | None) -> None:
+    """Raise SandboxError for another user than the run's, in a sandbox that cannot switch users."""
+    if user is not None:
+        raise SandboxError(
+            f"sandbox {kind}: it cannot run a command as the user {user!r}: only docker, and plugins' sandboxes with "
+            "`switches_users`, can run commands as other users than the run's"
+        )
 
 
 class SharedFolder:

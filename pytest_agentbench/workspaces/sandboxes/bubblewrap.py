@@ -33,7 +33,7 @@ from pytest_agentbench.workspaces.sandboxes.bwrap import (
     sandbox_environment,
     user_files,
 )
-from pytest_agentbench.workspaces.sandboxes.host import HostSandbox
+from pytest_agentbench.workspaces.sandboxes.host import Command, HostSandbox
 from pytest_agentbench.workspaces.sandboxes.programs import Program, start_with_own_output
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
 from pytest_agentbench.workspaces.sessions import Owners
@@ -78,8 +78,20 @@ class BubblewrapSandbox(HostSandbox):
         super().__init__(workspace, spec.limits, watchdog)
         self._spec = spec
 
-    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int) -> Program:
-        return start_in_bubblewrap(self._view(), argv, stdin=stdin, environment=environment, stderr=stderr)
+    @property
+    def folder(self) -> str:
+        """Return the workspace's path."""
+        return WORKSPACE
+
+    def _start(self, command: Command, stdin: int, stderr: int) -> Program:
+        return start_in_bubblewrap(
+            self._view(),
+            command.argv,
+            stdin=stdin,
+            environment=command.environment,
+            stderr=stderr,
+            leave_running=command.leave_running,
+        )
 
     def _view(self) -> SandboxView:
         # The private folder is also bound inside the workspace, so that no program can put a link in its place
@@ -213,11 +225,15 @@ def start_in_bubblewrap(
     environment: Mapping[str, str],
     stderr: int = subprocess.STDOUT,
     keep: Sequence[int] = (),
+    leave_running: bool = False,
 ) -> BubblewrapProgram:
-    """Run `argv` with the files of `view`, with the descriptors `keep` inherited. Raises SandboxError."""
+    """Run `argv` with the files of `view`, with the descriptors `keep` inherited. Raises SandboxError.
+
+    `leave_running`: the program reports the end of `argv` on stderr, and continues.
+    """
     status, reports = os.pipe()
     try:
-        process = _start_bwrap(view, argv, stdin, environment, stderr, reports, keep)
+        process = _start_bwrap(view, argv, stdin, environment, stderr, reports, keep, leave_running=leave_running)
     except (OSError, LookupError) as error:
         os.close(status)
         raise SandboxError(f"bubblewrap could not start a command: {error}") from error
@@ -234,13 +250,15 @@ def _start_bwrap(
     stderr: int,
     reports: int,
     keep: Sequence[int],
+    *,
+    leave_running: bool = False,
 ) -> subprocess.Popen[bytes]:
     with ExitStack() as opened:
         seccomp, passwd, group = (
             _fill_pipe(content, opened) for content in (require_seccomp_filter(), *user_files(view))
         )
         return start_with_own_output(
-            bwrap_command(view, argv, Inputs(seccomp, passwd, group, reports)),
+            bwrap_command(view, argv, Inputs(seccomp, passwd, group, reports), leave_running=leave_running),
             owner=view.user,
             env=sandbox_environment(view, environment),
             stdin=stdin,

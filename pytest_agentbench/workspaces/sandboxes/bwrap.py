@@ -26,6 +26,14 @@ The command must not be the first process itself, because the kernel ignores mos
 process would leave descendants to the machine's.
 """
 
+_STAYING_FIRST_PROCESS = (
+    'exec 9>&2 2>/dev/null; sleep=$1; shift; (exec "$@" 2>&1 9>&-); echo $? >&9; while :; do $sleep 2147483647; done'
+)
+"""As _FIRST_PROCESS, but it reports the command's exit code on its stderr, and continues.
+
+It collects ended orphans while it waits for `sleep`, a program of the system: a PATH may name folders of the agent.
+"""
+
 _MAX_LINKS = 40
 _MARKS = (
     "pyvenv.cfg",
@@ -94,7 +102,7 @@ class Inputs:
     status: int
 
 
-def bwrap_command(view: SandboxView, argv: Sequence[str], inputs: Inputs) -> list[str]:
+def bwrap_command(view: SandboxView, argv: Sequence[str], inputs: Inputs, *, leave_running: bool = False) -> list[str]:
     """Return the arguments that run `argv` with this view. Raises LookupError if a required program is missing."""
     # Order matters: a later mount hides an earlier one. `/` is in memory, so it is made read-only once all
     # mounts exist. Otherwise a program could fill it. A new session has no terminal. In a terminal a program
@@ -114,11 +122,20 @@ def bwrap_command(view: SandboxView, argv: Sequence[str], inputs: Inputs) -> lis
         *view.mounts,
         *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", view.folder),
         *("--seccomp", str(inputs.seccomp), "--json-status-fd", str(inputs.status), "--"),
-        *("/bin/sh", "-c", _FIRST_PROCESS, "sh"),
+        *_first_process(leave_running),
         *_drop_rights(view),
         *_limit_command(view),
         *argv,
     ]
+
+
+def _first_process(leave_running: bool) -> tuple[str, ...]:
+    if not leave_running:
+        return ("/bin/sh", "-c", _FIRST_PROCESS, "sh")
+    sleep = shutil.which("sleep", path=os.pathsep.join(SYSTEM_PATH))
+    if sleep is None:
+        raise LookupError("sleep is not installed")
+    return ("/bin/sh", "-c", _STAYING_FIRST_PROCESS, "sh", sleep)
 
 
 @functools.cache

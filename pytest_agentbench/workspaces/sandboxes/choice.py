@@ -157,7 +157,7 @@ class Sandboxes:
             return HostSandboxes(self._watchdog)
         from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSession
 
-        return GuardedSession(provider.open(), spec.kind)
+        return GuardedSession(provider.open(), spec.kind, switches_users=provider.switches_users)
 
 
 class HostSandboxes(SandboxSession):

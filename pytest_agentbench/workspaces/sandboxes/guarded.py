@@ -22,6 +22,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     SandboxSession,
     SandboxSpec,
     Stderr,
+    refuse_user,
 )
 from pytest_agentbench.workspaces.workspace import Workspace
 
@@ -44,8 +45,8 @@ def _guarding(kind: SandboxKind, method: str, *allowed: type[Exception]) -> Iter
 class GuardedSession(SandboxSession):
     """The session of another package's provider."""
 
-    def __init__(self, session: SandboxSession, kind: SandboxKind) -> None:
-        self._session, self._kind = session, kind
+    def __init__(self, session: SandboxSession, kind: SandboxKind, *, switches_users: bool) -> None:
+        self._session, self._kind, self._switches_users = session, kind, switches_users
 
     async def prepare(self, spec: SandboxSpec) -> None:
         """Prepare slow requirements."""
@@ -65,7 +66,7 @@ class GuardedSession(SandboxSession):
     async def start(self, request: SandboxRequest) -> Sandbox:
         """Return a guarded sandbox."""
         with _guarding(self._kind, "start"):
-            return GuardedSandbox(await self._session.start(request))
+            return GuardedSandbox(await self._session.start(request), switches_users=self._switches_users)
 
     async def describe(self, spec: SandboxSpec) -> SandboxUsed:
         """Return the facts about a started sandbox."""
@@ -86,8 +87,8 @@ class GuardedSession(SandboxSession):
 class GuardedSandbox:
     """A sandbox of another package's provider."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
+    def __init__(self, sandbox: Sandbox, *, switches_users: bool) -> None:
+        self._sandbox, self._switches_users = sandbox, switches_users
 
     @property
     def kind(self) -> SandboxKind:
@@ -107,11 +108,23 @@ class GuardedSandbox:
         stdin: bytes = b"",
         output_limit: int = 64_000,
         environment: Mapping[str, str] = NO_VARIABLES,
+        user: str | None = None,
+        cwd: str | None = None,
+        leave_running: bool = False,
     ) -> ExecResult:
-        """Run a command."""
+        """Run a command. Another user is refused if the provider cannot switch users."""
+        if not self._switches_users:
+            refuse_user(self.kind, user)
         with _guarding(self.kind, "exec"):
             return await self._sandbox.exec(
-                argv, seconds=seconds, stdin=stdin, output_limit=output_limit, environment=environment
+                argv,
+                seconds=seconds,
+                stdin=stdin,
+                output_limit=output_limit,
+                environment=environment,
+                user=user,
+                cwd=cwd,
+                leave_running=leave_running,
             )
 
     async def open(

@@ -11,8 +11,9 @@ import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.records.base import SandboxKind
@@ -25,20 +26,35 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     ResourceLimits,
     SharedFolder,
     Stderr,
+    command_in_folder,
+    refuse_user,
 )
 from pytest_agentbench.workspaces.sandboxes.launcher import kill_session
 from pytest_agentbench.workspaces.sandboxes.programs import PipedProcess, Program, collect_output, open_input
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watch, Watchdog, exceeds_disk
 from pytest_agentbench.workspaces.workspace import Workspace
 
+if TYPE_CHECKING:
+    from pytest_agentbench.workspaces.sandboxes.services import Service
+
 _STDERR: Mapping[Stderr, int] = {"merged": subprocess.STDOUT, "apart": subprocess.PIPE}
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command to start. `leave_running`: its program reports the command's end on stderr, and continues."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    leave_running: bool = False
 
 
 class HostSandbox(SharedFolder, ABC):
     """A sandbox whose commands are processes of this machine, supervised by the watchdog.
 
-    The event loop owns `_live`. The watchdog's thread reads copies of it and calls `_kill_all`.
+    The event loop owns `_live` and `_services`, those of its programs that continue after their commands' ends. The
+    watchdog's thread reads copies of `_live` and calls `_kill_all`.
     """
 
     kind: SandboxKind
@@ -49,13 +65,19 @@ class HostSandbox(SharedFolder, ABC):
         self._watchdog = watchdog
         self._watch = Watch(workspace.path, limits, self._root_pids, self._kill_all)
         self._live: set[Program] = set()
+        self._services: list[Service] = []
 
     @abstractmethod
-    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int) -> Program:
-        """Start `argv` with the descriptor `stdin` and a pipe for its output. Raises SandboxError.
+    def _start(self, command: Command, stdin: int, stderr: int) -> Program:
+        """Start a command with the descriptor `stdin` and a pipe for its output. Raises SandboxError.
 
         `stderr` is subprocess.STDOUT, or subprocess.PIPE for a separate pipe.
         """
+
+    @property
+    @abstractmethod
+    def folder(self) -> str:
+        """Return the workspace's path in the sandbox."""
 
     async def exec(
         self,
@@ -65,17 +87,25 @@ class HostSandbox(SharedFolder, ABC):
         stdin: bytes = b"",
         output_limit: int = 64_000,
         environment: Mapping[str, str] = NO_VARIABLES,
+        user: str | None = None,
+        cwd: str | None = None,
+        leave_running: bool = False,
     ) -> ExecResult:
-        """Run a command to its end. Daemons that it started are killed when it ends."""
+        """Run a command to its end. Daemons that it started are killed when it ends, unless they are to continue."""
+        refuse_user(self.kind, user)
+        command = Command(command_in_folder(argv, cwd, self.folder), environment, leave_running)
         descriptor = open_input(stdin, self.workspace.owner)
         try:
-            program = self._start_watched(argv, descriptor, environment)
+            program = self._start_watched(command, descriptor, subprocess.PIPE if leave_running else subprocess.STDOUT)
         finally:
             os.close(descriptor)
-        try:
-            result = await collect_output(program, seconds=seconds, output_limit=output_limit)
-        finally:
-            self._drop_program(program)
+        if leave_running:
+            result = await self._leave_running(program, seconds, output_limit)
+        else:
+            try:
+                result = await collect_output(program, seconds=seconds, output_limit=output_limit)
+            finally:
+                self._drop_program(program)
         # The watchdog checks every 0.1 s at best, so a short command may have filled the workspace between two checks
         if result.killed is None and await asyncio.to_thread(exceeds_disk, self.workspace.path, self.limits):
             result = replace(result, exit_code=None, killed="disk")
@@ -92,7 +122,7 @@ class HostSandbox(SharedFolder, ABC):
         try:
             # Without ownership a program of another user cannot open /dev/stdin
             give_ownership(reads, self.workspace.owner)
-            program = self._start_watched(argv, reads, environment, _STDERR[stderr])
+            program = self._start_watched(Command(argv, environment), reads, _STDERR[stderr])
         except BaseException:
             os.close(writes)
             raise
@@ -108,11 +138,27 @@ class HostSandbox(SharedFolder, ABC):
                 await program.end()
             except SandboxError as error:
                 _logger.warning("%s", error)
+        while self._services:
+            service = self._services.pop()
+            service.close()
+            self._drop_program(service.program)
 
-    def _start_watched(
-        self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int = subprocess.STDOUT
-    ) -> Program:
-        program = self._start(argv, stdin, environment, stderr)
+    async def _leave_running(self, program: Program, seconds: float, output_limit: int) -> ExecResult:
+        """Return the end of a command. If it was not killed, its background processes are a service until `stop`."""
+        from pytest_agentbench.workspaces.sandboxes.services import collect_and_leave
+
+        service = None
+        try:
+            result, service = await collect_and_leave(program, seconds=seconds, output_limit=output_limit)
+        finally:
+            if service is None:
+                self._drop_program(program)
+            else:
+                self._services.append(service)
+        return result
+
+    def _start_watched(self, command: Command, stdin: int, stderr: int) -> Program:
+        program = self._start(command, stdin, stderr)
         if not self._live:
             self._watchdog.begin(self._watch)
         self._live.add(program)
@@ -149,10 +195,22 @@ class LocalSandbox(HostSandbox):
     ) -> None:
         super().__init__(workspace, limits or ResourceLimits(), watchdog or Watchdog())
 
-    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int) -> Program:
-        folder = self.workspace.path
-        own = {"HOME": str(folder), "TMPDIR": str(self.workspace.private_tmp()), **environment}
-        return start_program(argv, folder=folder, limits=self.limits, stdin=stdin, environment=own, stderr=stderr)
+    @property
+    def folder(self) -> str:
+        """Return the workspace's path."""
+        return str(self.workspace.path)
+
+    def _start(self, command: Command, stdin: int, stderr: int) -> Program:
+        own = {"HOME": self.folder, "TMPDIR": str(self.workspace.private_tmp()), **command.environment}
+        return start_program(
+            command.argv,
+            folder=self.workspace.path,
+            limits=self.limits,
+            stdin=stdin,
+            environment=own,
+            stderr=stderr,
+            leave_running=command.leave_running,
+        )
 
 
 class LocalProgram(Program):
@@ -189,12 +247,14 @@ def start_program(
     environment: Mapping[str, str],
     stderr: int = subprocess.STDOUT,
     keep: Sequence[int] = (),
+    leave_running: bool = False,
 ) -> LocalProgram:
     """Run `argv` in a folder, with the descriptor `stdin`, and with `keep` inherited. Raises SandboxError.
 
     Of this process's environment it gets the PATH only, so that it sees no API keys except those in `environment`.
+    `leave_running`: the program reports the end of `argv` on stderr, and continues.
     """
-    plan = json.dumps({**asdict(limits), "stdin": stdin})
+    plan = json.dumps({**asdict(limits), "stdin": stdin, "leave_running": leave_running})
     try:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", _LAUNCHER, plan, *argv],

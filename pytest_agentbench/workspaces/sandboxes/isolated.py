@@ -16,7 +16,7 @@ from pytest_agentbench.workspaces.sandboxes import bubblewrap
 from pytest_agentbench.workspaces.sandboxes import host as local
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Process, ResourceLimits
 from pytest_agentbench.workspaces.sandboxes.bwrap import SandboxView, python_mounts, python_path, read_only_arguments
-from pytest_agentbench.workspaces.sandboxes.host import HostSandbox
+from pytest_agentbench.workspaces.sandboxes.host import Command, HostSandbox
 from pytest_agentbench.workspaces.sandboxes.programs import Program
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
 from pytest_agentbench.workspaces.sessions import Workspaces
@@ -121,7 +121,13 @@ class _IsolatedProgram(HostSandbox):
         while self._result:
             os.close(self._result.pop())
 
-    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int) -> Program:
+    @property
+    def folder(self) -> str:
+        """Return the path of its folder."""
+        return _FOLDER if self.kind == "bubblewrap" else str(self.workspace.path)
+
+    def _start(self, command: Command, stdin: int, stderr: int) -> Program:
+        argv, environment = command.argv, command.environment
         folder, keep = self.workspace.path, tuple(self._result)
         try:
             if self.kind == "bubblewrap":

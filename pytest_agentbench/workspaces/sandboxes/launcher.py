@@ -5,6 +5,9 @@
 The plan contains the limits, and `stdin`, the descriptor that the command reads. The launcher is a "child subreaper":
 it adopts daemons of the command. It kills all descendants when the command ends, at SIGTERM, or when its own stdin is
 closed. The caller closes that at a time limit, and the kernel closes it if the caller dies.
+
+With `leave_running` in the plan it does not end with the command: it writes the command's exit code to its stderr,
+which the command does not have, and waits for one of the other two.
 """
 
 from __future__ import annotations
@@ -46,12 +49,24 @@ def main(plan: dict[str, int], argv: list[str]) -> int:
     if command == 0:
         _become(argv, plan)
     os.close(plan["stdin"])
-    status = None
-    while status is None and not terminated and 0 not in select.select([0, wake], [], [])[0]:
+    code = None
+    while not terminated and 0 not in select.select([0, wake], [], [])[0]:
         os.read(wake, 4096)
         status = _reap(command)
-    _kill_descendants(command)
-    code = -signal.SIGKILL if status is None else os.waitstatus_to_exitcode(status)
+        if status is None or code is not None:
+            continue
+        code = _exit_code(status)
+        if not plan["leave_running"]:
+            break
+        os.write(2, f"{code}\n".encode())
+    # A command that ended long ago has left its pid to others, so its group is killed only if nothing else finds it
+    is_old = code is not None and plan["leave_running"] and sys.platform == "linux"
+    _kill_descendants(None if is_old else command)
+    return 128 + signal.SIGKILL if code is None else code
+
+
+def _exit_code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return code
     return 128 - code
@@ -74,6 +89,8 @@ def _become(argv: list[str], plan: dict[str, int]) -> None:
         os.setpgid(0, 0)  # `kill 0` in a script ends the command, not its launcher
         if sys.platform == "linux":
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if plan["leave_running"]:
+            os.dup2(1, 2)
         os.dup2(plan["stdin"], 0)
         os.close(plan["stdin"])
         signal.set_wakeup_fd(-1)
@@ -130,16 +147,17 @@ def _reap(command: int) -> int | None:
             status = ended
 
 
-def _kill_descendants(command: int) -> None:
-    """Kill all descendants. A process that loses its parent becomes a child of this process.
+def _kill_descendants(group: int | None) -> None:
+    """Kill all descendants, the group first. A process that loses its parent becomes a child of this process.
 
     All are stopped first, until no new ones appear: a process could otherwise fork faster than it is killed.
     """
     deadline = time.monotonic() + _KILL_SECONDS
-    try:
-        os.killpg(command, signal.SIGKILL)
-    except OSError:  # the group is empty
-        _reap(command)
+    if group is not None:
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except OSError:  # the group is empty
+            _reap(group)
     stopped: set[int] = set()
     while time.monotonic() < deadline:
         try:

@@ -57,7 +57,7 @@ class Capture(asyncio.Protocol):
         return self.left_out > _ENDLESS_BYTES
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the pipe, which `_await_end` closes."""
+        """Store the pipe, which `end_program` closes."""
         self.pipe = transport
 
     def data_received(self, data: bytes) -> None:
@@ -154,7 +154,15 @@ async def collect_output(program: Program, *, seconds: float, output_limit: int)
     except TimeoutError:
         killed = "time-out"
     finally:
-        await _await_end(program, capture)
+        await end_program(program, capture)
+    return make_result(program, capture, killed, began)
+
+
+def make_result(program: Program, capture: Capture, killed: Killed | None, began: float) -> ExecResult:
+    """Return the end of a program that has ended. `killed` is the caller's reason to kill it.
+
+    Raises SandboxError if the sandbox itself failed.
+    """
     if isinstance(program.broken, SandboxError):
         raise program.broken
     # A broken limit has precedence: it may be the cause of the time-out or the flood of output.
@@ -172,7 +180,8 @@ async def collect_output(program: Program, *, seconds: float, output_limit: int)
     )
 
 
-async def _await_end(program: Program, capture: Capture) -> None:
+async def end_program(program: Program, capture: Capture) -> None:
+    """Kill a program with all its descendants, read the rest of its output, and close that pipe."""
     try:
         await program.end()
         if capture.pipe is not None:
