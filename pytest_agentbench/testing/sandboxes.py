@@ -18,9 +18,17 @@ from pytest_agentbench.extensions import SessionExtensions, extension_names
 from pytest_agentbench.records.base import SANDBOXES
 from pytest_agentbench.records.case import SandboxSettings
 from pytest_agentbench.testing.samples import expect, expect_line, sample_case
+from pytest_agentbench.testing.sandbox_exec import (
+    LEAVE_READERS,
+    check_cwd,
+    check_leave_running,
+    check_user,
+    expect_none_left,
+)
+from pytest_agentbench.testing.sandbox_exec import PATIENCE as _PATIENCE
+from pytest_agentbench.testing.sandbox_exec import run_shell as _run
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import (
-    ExecResult,
     Likeness,
     Mount,
     Need,
@@ -32,9 +40,8 @@ from pytest_agentbench.workspaces.sandboxes.base import (
 )
 from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSession
 from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.workspace import Workspace
 
-_PATIENCE = 60.0
-"""Maximum seconds of a command, unless it is meant to be killed."""
 _LATE = 20.0
 """Seconds by which a command has to be gone whose limit was one second."""
 _PRIVATE = "/tmp/private.txt"  # noqa: S108 - the sandbox's own /tmp
@@ -48,10 +55,13 @@ class _Bench:
     spec: SandboxSpec
     workspaces: Workspaces
     isolates_like: Likeness
+    switches_users: bool
 
     async def make(self) -> Sandbox:
         ahead = self.session.workspace(self.spec)
-        workspace = ahead or self.workspaces.create("kit")
+        return await self.start(ahead or self.workspaces.create("kit"))
+
+    async def start(self, workspace: Workspace) -> Sandbox:
         sandbox = await self.session.start(SandboxRequest(self.spec, workspace, case=sample_case()))
         expect(sandbox.workspace is workspace, f"workspace: found {sandbox.workspace!r}, expected the request's")
         return sandbox
@@ -61,7 +71,7 @@ def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None
     """Check that sandboxes of a provider run commands as every runner, tool and verifier expects.
 
     `spec` is the spec of a run; its commands need a POSIX `sh` with `cat`, `mkfifo` and `sleep`. Skips the test if the
-    provider is unavailable here. Takes about ten seconds.
+    provider is unavailable here. Takes about 15 seconds.
     """
     expect(isinstance(provider, SandboxProvider), f"found {provider!r}, expected an object of a SandboxProvider")
     levels = ("docker", "bubblewrap", "local")
@@ -78,7 +88,9 @@ def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None
     known = {*get_args(Need)}
     expect(set(provider.takes) <= known, f"takes: found {sorted(provider.takes)}, expected some of {sorted(known)}")
     with _declared(spec.kind, provider):
-        check_sandbox_session(provider.open(), spec, isolates_like=provider.isolates_like)
+        check_sandbox_session(
+            provider.open(), spec, isolates_like=provider.isolates_like, switches_users=provider.switches_users
+        )
     # One process runs several sessions (pytester, an IDE's test runner): the end of one must not end another
     first, second = provider.open(), provider.open()
     expect(first is not second, "open: two sessions share an object, which the end of the first would close")
@@ -90,13 +102,15 @@ async def _close_both(*sessions: SandboxSession) -> None:
         await session.close()
 
 
-def check_sandbox_session(session: SandboxSession, spec: SandboxSpec, *, isolates_like: Likeness = "local") -> None:
+def check_sandbox_session(
+    session: SandboxSession, spec: SandboxSpec, *, isolates_like: Likeness = "local", switches_users: bool = False
+) -> None:
     """Check the return value of a provider's `open`, and close it: the larger part of `check_sandbox_provider`."""
     workspaces = Workspaces()
     try:
         with _declared(spec.kind, SandboxProvider()), _secret() as secret:
-            guarded = GuardedSession(session, spec.kind, switches_users=True)
-            asyncio.run(_check_all(_Bench(guarded, spec, workspaces, isolates_like), secret))
+            guarded = GuardedSession(session, spec.kind, switches_users=switches_users)
+            asyncio.run(_check_all(_Bench(guarded, spec, workspaces, isolates_like, switches_users), secret))
     except SandboxError as error:  # the guard's, with the method that raised another exception, or the provider's own
         raise AssertionError(str(error)) from error
     finally:
@@ -139,6 +153,7 @@ async def _check_all(bench: _Bench, secret: str) -> None:
     ]
     if bench.isolates_like != "local":
         checks += [_check_places, _check_mounts, _check_network, _check_process_limit]
+    checks.append(_check_options)
     used = await bench.session.describe(bench.spec)
     expect(used.kind == bench.spec.kind, f"describe: found the kind {used.kind!r}, expected {bench.spec.kind!r}")
     try:
@@ -153,10 +168,6 @@ async def _check_all(bench: _Bench, secret: str) -> None:
     finally:
         await bench.session.close()
     await bench.session.close()  # may be called twice
-
-
-async def _run(sandbox: Sandbox, command: str, *, seconds: float = _PATIENCE, **given: object) -> ExecResult:
-    return await sandbox.exec(["sh", "-c", command], seconds=seconds, **given)  # type: ignore[arg-type]
 
 
 async def _expect_error(call: Awaitable[object], what: str, *errors: type[Exception]) -> None:
@@ -212,30 +223,18 @@ async def _check_files(bench: _Bench) -> None:
     expect(sandbox.workspace.read_text("made.txt") == "made", "stop: the workspace must stay unchanged")
 
 
-# No `ps` and no pids: an image may lack the one, and a container's pids mean nothing outside. A pipe without a reader
-# keeps its writer waiting, which any shell can show.
-_LEAVE = "mkfifo left; S=$(command -v setsid); ($S cat left >/dev/null 2>&1 </dev/null &); ($S cat left &); echo begun"
-"""Leaves readers of a pipe behind, one of them apart from everything that it came from."""
-
-
-async def _expect_none_left(sandbox: Sandbox, after: str) -> None:
-    """Expect that nobody reads the pipe: who writes to it then waits for ever."""
-    done = await _run(sandbox, "echo anybody > left", seconds=1)
-    expect(done.killed == "time-out", f"exec: a process that a command had started was running after {after}")
-
-
 async def _check_time_out(bench: _Bench) -> None:
     sandbox = await bench.make()
-    done = await _run(sandbox, _LEAVE)
+    done = await _run(sandbox, LEAVE_READERS)
     expect(done.output == "begun\n", f"exec: found {done}")
-    await _expect_none_left(sandbox, "its end")
+    await expect_none_left(sandbox, "its end")
     # A background process holds the output open: a timeout that kills only the shell would wait for its end.
     began = time.monotonic()
-    done = await _run(sandbox, f"rm left; {_LEAVE}; sleep 600", seconds=1)
+    done = await _run(sandbox, f"rm left; {LEAVE_READERS}; sleep 600", seconds=1)
     expect((done.exit_code, done.killed) == (None, "time-out"), f"exec: found {done}, expected it killed for time-out")
     expect(done.output == "begun\n", f"exec: its output before the time-out is {done.output!r}")
     expect(time.monotonic() - began < _LATE, "exec: a command went on long after its limit of one second")
-    await _expect_none_left(sandbox, "its time-out")
+    await expect_none_left(sandbox, "its time-out")
     done = await _run(sandbox, "echo usable")
     expect(done.output == "usable\n", "exec: after a time-out the sandbox must be usable")
     await sandbox.stop()
@@ -244,7 +243,7 @@ async def _check_time_out(bench: _Bench) -> None:
 async def _check_cancelling(bench: _Bench) -> None:
     sandbox = await bench.make()
     await _run(sandbox, "mkfifo ready")
-    task = asyncio.ensure_future(_run(sandbox, f"{_LEAVE}; echo > ready; sleep 600"))
+    task = asyncio.ensure_future(_run(sandbox, f"{LEAVE_READERS}; echo > ready; sleep 600"))
     # Not by another exec: a sandbox may run one command at a time.
     listener = await sandbox.open(["cat", "ready"])
     await asyncio.wait_for(listener.read(), _PATIENCE)
@@ -252,7 +251,7 @@ async def _check_cancelling(bench: _Bench) -> None:
     try:
         await task
     except asyncio.CancelledError:
-        await _expect_none_left(sandbox, "its cancelling")
+        await expect_none_left(sandbox, "its cancelling")
         await listener.stop()
         await sandbox.stop()
         return
@@ -296,6 +295,15 @@ async def _check_file_limit(bench: _Bench) -> None:
     size = sandbox.workspace.path.joinpath("big").stat().st_size
     expect(size <= 2**20, f"limits: a command wrote a file of {size} bytes, expected at most file_bytes ({2**20})")
     await sandbox.stop()
+
+
+async def _check_options(bench: _Bench) -> None:
+    sandbox = await bench.make()
+    await check_cwd(sandbox)
+    if bench.switches_users:
+        await check_user(sandbox)
+        await _run(sandbox, "rm left")
+    await check_leave_running(sandbox, bench.start)
 
 
 async def _check_places(bench: _Bench) -> None:

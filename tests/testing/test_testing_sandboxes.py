@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,7 @@ class OfOurs(SandboxProvider):
     def __init__(self, spec: SandboxSpec) -> None:
         self.spec = spec
         self.isolates_like = spec.kind  # type: ignore[assignment]
+        self.switches_users = spec.kind == "docker"
 
     def open(self) -> SandboxSession:
         return Sandboxes(Workspaces())._open(self.spec)
@@ -71,7 +73,11 @@ def keep_environment(patch: pytest.MonkeyPatch) -> None:
     from agentbench_sample.plain import PlainSandbox
 
     start = PlainSandbox._start
-    patch.setattr(PlainSandbox, "_start", lambda self, argv, given, *rest: start(self, argv, dict(os.environ), *rest))
+    patch.setattr(
+        PlainSandbox,
+        "_start",
+        lambda self, argv, given, *rest, **more: start(self, argv, dict(os.environ), *rest, **more),
+    )
 
 
 def forget_stdin(patch: pytest.MonkeyPatch) -> None:
@@ -82,13 +88,31 @@ def keep_all(patch: pytest.MonkeyPatch) -> None:
     changed_exec(patch, lambda given: given.update(output_limit=10**9))
 
 
-def changed_exec(patch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], None]) -> None:
+def ignore_cwd(patch: pytest.MonkeyPatch) -> None:
+    changed_exec(patch, lambda given: given.update(cwd=None))
+
+
+def ignore_user(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(find_extension("sandbox", "plain"), "switches_users", True, raising=False)
+    changed_exec(patch, lambda given: given.update(user=None))
+
+
+def end_services(patch: pytest.MonkeyPatch) -> None:
+    changed_exec(patch, lambda given: given.update(leave_running=False))
+
+
+def changed_exec(
+    patch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], None], with_services: list[Any] | None = None
+) -> None:
+    """Change the options of each `exec`, and collect the sandboxes in which a command leaves processes running."""
     from agentbench_sample.plain import PlainSandbox
 
     real = PlainSandbox.exec
 
     async def changed(self: PlainSandbox, argv: Any, **given: Any) -> Any:
         change(given)
+        if with_services is not None and given["leave_running"]:
+            with_services.append(self)
         return await real(self, argv, **given)
 
     patch.setattr(PlainSandbox, "exec", changed)
@@ -117,6 +141,9 @@ def say_reset(patch: pytest.MonkeyPatch) -> None:
         (keep_environment, "the variable of `environment`"),
         (forget_stdin, "stdin came as ''"),
         (keep_all, "`truncated` is false"),
+        (ignore_cwd, "cwd: a command with cwd='inner' did not run in that folder"),
+        (ignore_user, "user: a command with user='12345' has the ids"),
+        (end_services, "leave_running: a process that a command had left did not continue"),
         (write_anywhere, "out of the workspace: returned None"),
         (say_reset, "write.. to a program that has ended: raised SandboxError .*ConnectionResetError"),
     ],
@@ -127,6 +154,26 @@ def test_a_broken_sandbox_is_noticed(break_it: Any, said: str, monkeypatch: pyte
         break_it(patch)
         with pytest.raises(AssertionError, match=said):
             check_sandbox_provider(plain, SandboxSpec("plain"))
+
+
+def test_a_sandbox_that_leaves_services_after_its_stop_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from agentbench_sample.plain import PlainSandbox
+
+    sandboxes: list[PlainSandbox] = []
+    changed_exec(monkeypatch, lambda given: None, sandboxes)
+    stop = PlainSandbox.stop
+
+    async def stop_without_services(self: PlainSandbox) -> None:
+        if self not in sandboxes:
+            await stop(self)
+
+    monkeypatch.setattr(PlainSandbox, "stop", stop_without_services)
+    try:
+        with pytest.raises(AssertionError, match="stop: a process that a command had left with `leave_running`"):
+            check_sandbox_provider(find_extension("sandbox", "plain"), SandboxSpec("plain"))
+    finally:
+        for sandbox in sandboxes:
+            asyncio.run(stop(sandbox))
 
 
 class Changed(SandboxSession):

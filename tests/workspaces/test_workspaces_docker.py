@@ -8,6 +8,7 @@ import pytest
 from docker_support import containers_of, docker_client, in_container, until
 from support.docker_here import needs_docker
 
+from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox
 
 pytestmark = [needs_docker, pytest.mark.slow]
@@ -166,6 +167,47 @@ def test_a_time_limit_ends_programs_that_stay(tmp_path: Path) -> None:
         with pytest.raises(BrokenPipeError):
             await shell.write(b"x")
         await shell.stop()
+
+    in_container(tmp_path, act)
+
+
+def test_a_command_ends_no_worker_that_a_service_starts_meanwhile(tmp_path: Path) -> None:
+    serve = (
+        "mkfifo asked; (while read -r line < asked; do setsid sh -c 'sleep 7639 & sleep 7640' & echo > started; done) &"
+    )
+
+    async def act(sandbox: Sandbox) -> None:
+        await sandbox.exec(["sh", "-c", f"mkfifo started; {serve}"], seconds=20, leave_running=True)
+        ask = "setsid sleep 7641 & echo one > asked; read -r line < started; sleep 0.2"
+        await sandbox.exec(["sh", "-c", ask], seconds=20)
+        assert sorted(name for name in await processes(sandbox) if name == "sleep") == ["sleep"] * 3
+
+    in_container(tmp_path, act)
+
+
+def test_a_command_that_ends_its_script_leaves_services_running(tmp_path: Path) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        await sandbox.exec(["sh", "-c", "sleep 7642 &"], seconds=20, leave_running=True)
+        killed = await sandbox.exec(["sh", "-c", "sleep 7643 & kill -9 $PPID"], seconds=20)
+        assert (killed.exit_code, killed.killed) == (137, None)
+        assert (await processes(sandbox)).count("sleep") == 2
+
+    in_container(tmp_path, act)
+
+
+def test_a_command_of_another_user(tmp_path: Path) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        await sandbox.exec(["sh", "-c", "sleep 7644 &"], seconds=20, leave_running=True)
+        own = "id -u; cat shown; echo x > made; grep CapEff /proc/self/status; setsid sleep 7645 &"
+        await sandbox.exec(["sh", "-c", "echo shown > shown"], seconds=20)
+        for user, uid in (("root", "0"), ("nobody", "65534"), ("4321", "4321")):
+            result = await sandbox.exec(["sh", "-c", own], seconds=20, user=user)
+            assert result.output.splitlines()[:2] == [uid, "shown"]
+            assert "made: Permission denied" in result.output
+            assert result.output.endswith("CapEff:\t0000000000000000\n")
+        with pytest.raises(SandboxError, match="the container has no user 'nosuch': unable to find user nosuch"):
+            await sandbox.exec(["true"], seconds=20, user="nosuch")
+        assert (await processes(sandbox)).count("sleep") == 2
 
     in_container(tmp_path, act)
 

@@ -151,7 +151,8 @@ def test_a_process_that_has_just_started_is_ended(bench: Bench, end: str) -> Non
 
 
 @pytest.mark.slow
-def test_a_killed_session_leaves_no_command_behind(bench: Bench) -> None:
+@pytest.mark.parametrize("leave_running", [False, True])
+def test_a_killed_session_leaves_no_command_behind(bench: Bench, leave_running: bool) -> None:
     program = (
         "import asyncio, sys; from pathlib import Path\n"
         "from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec\n"
@@ -162,7 +163,9 @@ def test_a_killed_session_leaves_no_command_behind(bench: Bench) -> None:
         "    owner = int(sys.argv[3]) or None\n"
         "    sandboxes = Sandboxes(Workspaces())\n"
         "    sandbox = await sandboxes.start(SandboxSpec(sys.argv[1]), Workspace(Path(sys.argv[2]), owner))\n"
-        f"    await sandbox.exec(['sh', '-c', 'touch started; (setsid sleep {NAP} &); sleep {NAP}'], seconds=60)\n"
+        f"    command = '(setsid sleep {NAP} &); touch started' + ('' if {leave_running} else '; sleep {NAP}')\n"
+        f"    await sandbox.exec(['sh', '-c', command], seconds=60, leave_running={leave_running})\n"
+        "    await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
     )
     given = [bench.kind, str(bench.workspace.path), str(bench.workspace.owner or 0)]
@@ -171,6 +174,46 @@ def test_a_killed_session_leaves_no_command_behind(bench: Bench) -> None:
     session.kill()
     session.wait()
     _until(lambda: not running(NAP))
+
+
+def test_all_output_before_the_end_of_a_command_that_leaves_a_writer_is_kept(bench: Bench) -> None:
+    async def scene(sandbox: Sandbox) -> None:
+        command = "(while :; do echo noise; sleep 0.01; done) & seq 100000 | tail -n 1; exit 3"
+        result = await sandbox.exec(["sh", "-c", command], seconds=20, leave_running=True)
+        assert (result.exit_code, result.output.replace("noise\n", "")) == (3, "100000\n")
+
+    bench.talk(scene)
+
+
+@pytest.mark.slow
+def test_limits_hold_for_processes_that_a_command_left(bench: Bench) -> None:
+    async def scene(sandbox: Sandbox) -> None:
+        fill = f"while :; do head -c 100000 /dev/zero >> big; done & sleep {NAP} & echo left"
+        result = await sandbox.exec(["sh", "-c", fill], seconds=20, leave_running=True)
+        assert (result.output, result.exit_code) == ("left\n", 0)
+        await asyncio.to_thread(_until, lambda: not running(NAP))
+
+    bench.talk(scene, workspace_bytes=5 * MEGABYTE)
+
+
+def test_a_folder_that_a_command_cannot_enter_ends_it(bench: Bench) -> None:
+    bench.workspace.write_text("file", "")
+    os.symlink("/var/lib", bench.workspace.path / "link")
+
+    async def scene(sandbox: Sandbox) -> None:
+        for cwd in ("file", "missing", "a\nb", *(["link", "/var/lib"] if bench.kind == "bubblewrap" else [])):
+            result = await sandbox.exec(["pwd"], seconds=20, cwd=cwd)
+            assert (result.exit_code, result.killed) == (127, None)
+            assert "can't cd to" in result.output
+
+    bench.talk(scene)
+
+
+def test_another_user_is_refused_before_the_command_starts(bench: Bench) -> None:
+    refused = bench.sandbox().exec(["touch", "made"], seconds=20, user="root")
+    with pytest.raises(SandboxError, match=f"sandbox {bench.kind}: it cannot run a command as the user 'root'"):
+        asyncio.run(refused)
+    assert bench.workspace.entries() == []
 
 
 def test_a_program_that_stays_is_talked_to(bench: Bench) -> None:

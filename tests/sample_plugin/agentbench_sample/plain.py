@@ -47,8 +47,11 @@ class PlainSandbox(SharedFolder):
         stdin: bytes = b"",
         output_limit: int = 64_000,
         environment: Mapping[str, str] | None = None,
+        user: str | None = None,
+        cwd: str | None = None,
+        leave_running: bool = False,
     ) -> ExecResult:
-        """Run a command to its end, or to its limit of time."""
+        """Run a command to its end, or to its limit of time. `user` is None: the provider does not switch users."""
         began = time.monotonic()
         # Files, and no pipes: a daemon that the command leaves behind would hold a pipe open, and nobody read it.
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output:
@@ -57,7 +60,7 @@ class PlainSandbox(SharedFolder):
             killed: Literal["time-out"] | None = None
             code = None
             try:
-                process, mark = await self._start(argv, environment, given, output, STDOUT)
+                process, mark = await self._start(argv, environment, given, output, STDOUT, cwd=cwd)
             except OSError as error:  # the command's fault, as a shell has it
                 output.write(f"{argv[0]}: {error.strerror}\n".encode())
                 code = 127
@@ -67,7 +70,8 @@ class PlainSandbox(SharedFolder):
                 except TimeoutError:
                     killed = "time-out"
                 finally:
-                    kill_marked(mark if killed is None else self._mark)
+                    if code is None or not leave_running:
+                        kill_marked(mark if killed is None else self._mark)
                     await process.wait()
             text, truncated = read_ends(output, output_limit)
         code = 128 - code if code is not None and code < 0 else code  # a signal, as a shell has it
@@ -87,14 +91,19 @@ class PlainSandbox(SharedFolder):
         kill_marked(self._mark)
 
     async def _start(
-        self, argv: Sequence[str], environment: Mapping[str, str] | None, *streams: Any
+        self, argv: Sequence[str], environment: Mapping[str, str] | None, *streams: Any, cwd: str | None = None
     ) -> tuple[asyncio.subprocess.Process, str]:
         stdin, stdout, stderr = streams
         self._started += 1
         mark, folder = f"{self._mark}.{self._started}.", str(self.workspace.path)
         own = {"PATH": os.environ.get("PATH", os.defpath), "HOME": folder, "TMPDIR": str(self.workspace.private_tmp())}
         process = await asyncio.create_subprocess_exec(
-            *argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder, env={**own, **(environment or {}), MARK: mark}
+            *argv,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=os.path.join(folder, cwd or ""),
+            env={**own, **(environment or {}), MARK: mark},
         )
         most = self._limits.file_bytes
         with suppress(ProcessLookupError):  # it has ended already
