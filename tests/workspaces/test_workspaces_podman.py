@@ -11,6 +11,7 @@ from docker_support import until
 from podman_support import in_podman
 from support.processes import running
 
+from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox
 
 OWN = f"76{os.getpid():07d}"
@@ -153,3 +154,28 @@ def test_a_program_that_stays(tmp_path: Path, engine: str) -> None:
         await program.stop()
 
     in_podman(tmp_path, engine, act)
+
+
+@pytest.mark.slow
+def test_processes_that_a_command_left_continue_until_the_end(tmp_path: Path, engine: str) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        left = await sandbox.exec(["sh", "-c", f"sleep {OWN}60 & echo left"], seconds=20, leave_running=True)
+        assert (left.exit_code, left.output) == (0, "left\n")
+        beside = await sandbox.exec(["sh", "-c", f"sleep {OWN}61 & pwd"], seconds=20, cwd="/")
+        assert beside.output == "/\n"
+        assert running(f"sleep {OWN}60")
+        assert not running(f"sleep {OWN}61")
+
+    in_podman(tmp_path, engine, act)
+    assert not running(f"sleep {OWN}60")
+
+
+@pytest.mark.full
+def test_a_command_of_another_user(tmp_path: Path, real_podman: str) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        own = await sandbox.exec(["sh", "-c", "id -u; id -g"], seconds=20, user="4321:77")
+        assert own.output == "4321\n77\n"
+        with pytest.raises(SandboxError, match="the container has no user 'nosuch': "):
+            await sandbox.exec(["true"], seconds=20, user="nosuch")
+
+    in_podman(tmp_path, real_podman, act)
