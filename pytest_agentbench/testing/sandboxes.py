@@ -32,6 +32,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     Likeness,
     Mount,
     Need,
+    Role,
     Sandbox,
     SandboxProvider,
     SandboxRequest,
@@ -59,10 +60,10 @@ class _Bench:
 
     async def make(self) -> Sandbox:
         ahead = self.session.workspace(self.spec)
-        return await self.start(ahead or self.workspaces.create("kit"))
+        return await self.make_in(ahead or self.workspaces.create("kit"))
 
-    async def start(self, workspace: Workspace) -> Sandbox:
-        sandbox = await self.session.start(SandboxRequest(self.spec, workspace, case=sample_case()))
+    async def make_in(self, workspace: Workspace, role: Role = "run") -> Sandbox:
+        sandbox = await self.session.start(SandboxRequest(self.spec, workspace, role, sample_case()))
         expect(sandbox.workspace is workspace, f"workspace: found {sandbox.workspace!r}, expected the request's")
         return sandbox
 
@@ -303,7 +304,7 @@ async def _check_options(bench: _Bench) -> None:
     if bench.switches_users:
         await check_user(sandbox)
         await _run(sandbox, "rm left")
-    await check_leave_running(sandbox, bench.start)
+    await check_leave_running(sandbox, bench.make_in)
 
 
 async def _check_places(bench: _Bench) -> None:

@@ -186,6 +186,44 @@ def test_all_output_before_the_end_of_a_command_that_leaves_a_writer_is_kept(ben
 
 
 @pytest.mark.slow
+def test_commands_reach_the_port_of_a_server_that_a_command_left(bench: Bench) -> None:
+    serve = (
+        "import socket, os\ns = socket.create_server(('127.0.0.1', 0))\nopen('new', 'w').write(str(s.getsockname()[1]))"
+    )
+    serve += "\nos.rename('new', 'port')\nwhile 1: s.accept()[0].sendall(b'served\\n')"
+    ask = "import socket; print(socket.create_connection(('127.0.0.1', int(open('port').read()))).recv(9))"
+
+    async def scene(sandbox: Sandbox) -> None:
+        started = f'python3 -c "$1" & until [ -e port ]; do sleep 0.01; done; sleep {NAP} &'
+        await sandbox.exec(["sh", "-c", started, "sh", serve], seconds=20, leave_running=True)
+        for _ in range(2):
+            result = await sandbox.exec(["python3", "-c", ask], seconds=20, leave_running=True)
+            assert result.output == "b'served\\n'\n"
+        await sandbox.stop()
+        assert not running(NAP)
+        assert "ConnectionRefusedError" in (await sandbox.exec(["python3", "-c", ask], seconds=20)).output
+
+    bench.talk(scene)
+
+
+@pytest.mark.slow
+def test_a_command_next_to_a_service_has_the_usual_rights(bench: Bench) -> None:
+    rights = (
+        "id; grep -E '^(Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp)' /proc/self/status; cat /proc/self/uid_map; "
+        "mount | wc -l; ls /proc/self/fd | wc -l; "
+        "python3 -c 'import ctypes; print(ctypes.CDLL(None).unshare(0x10000000))'"
+    )
+
+    async def scene(sandbox: Sandbox) -> None:
+        results = [
+            await sandbox.exec(["sh", "-c", rights], seconds=20, leave_running=leave) for leave in (False, True, False)
+        ]
+        assert len({result.output for result in results}) == 1, results
+
+    bench.talk(scene)
+
+
+@pytest.mark.slow
 def test_limits_hold_for_processes_that_a_command_left(bench: Bench) -> None:
     async def scene(sandbox: Sandbox) -> None:
         fill = f"while :; do head -c 100000 /dev/zero >> big; done & sleep {NAP} & echo left"

@@ -81,6 +81,7 @@ class SandboxView:
     - `user`: the user and group id of the program; None: this process's.
     - `path`: folders of programs in addition to the system's.
     - `reads_all`: if this process is root, the program may read all visible files of all users.
+    - `joins`: paths of namespaces by their kinds (`net`, `user`). The program uses that network, not a new one.
     """
 
     mounts: tuple[str, ...]
@@ -90,6 +91,7 @@ class SandboxView:
     reads_all: bool = False
     network: bool = False
     limits: ResourceLimits = field(default_factory=ResourceLimits)
+    joins: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,10 @@ def bwrap_command(view: SandboxView, argv: Sequence[str], inputs: Inputs, *, lea
     # could insert input for the user's shell (TIOCSTI).
     return [
         *(_landlock_command() if view.network else ()),
+        *_join_command(view),
         *(find_program("bwrap"), "--die-with-parent", "--as-pid-1", "--new-session", "--hostname", "sandbox"),
         *("--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
-        *(() if view.network else ("--unshare-net",)),
+        *(() if view.network or view.joins else ("--unshare-net",)),
         *_rights_command(view),
         *_system_arguments(),
         *_etc(view, inputs),
@@ -152,6 +155,13 @@ def _landlock_command() -> tuple[str, ...]:
     if closes_abstract_sockets():
         return (sys.executable, "-I", "-S", landlock.__file__)
     return ()
+
+
+def _join_command(view: SandboxView) -> tuple[str, ...]:
+    if not view.joins:
+        return ()
+    namespaces = (f"--{kind}={path}" for kind, path in view.joins.items())
+    return (find_program("nsenter"), "--preserve-credentials", *namespaces, "--")
 
 
 def user_files(view: SandboxView) -> tuple[bytes, bytes]:
@@ -273,7 +283,9 @@ def _rights_command(view: SandboxView) -> tuple[str, ...]:
     Root needs no user namespace for that, and can switch to a user id that owns no other files.
     """
     if os.getuid() != 0:
-        return ("--unshare-user",)
+        # In the user namespace of a network that it joins, this process's user is called root
+        own = ("--uid", str(os.getuid()), "--gid", str(os.getgid()), "--cap-drop", "ALL") if view.joins else ()
+        return ("--unshare-user", *own)
     # Without a user namespace bwrap cannot map ids. `setpriv` changes the user later, and needs these capabilities
     names = ["CAP_DAC_READ_SEARCH"]
     if view.user is not None:
