@@ -76,7 +76,7 @@ def read_tar_stream(
                 more = f"{members:,} members" if count > members else f"{most:,} bytes"
                 raise ArchiveRefusedError(f"it unpacks to more than {more}, at {member.name!r}")
             yield member, archive.extractfile(member) if member.isreg() else None
-            archive.members.clear()  # which tarfile would hold to its end
+            archive.members.clear()  # type: ignore[attr-defined]  # which tarfile would hold to its end
 
 
 def write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
