@@ -13,7 +13,6 @@ from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.sandboxes import copies
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, SandboxRequest, SandboxSession, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopies
-from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSession
 from pytest_agentbench.workspaces.sandboxes.shared import SharedFolder
 from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.workspace import Workspace
@@ -77,8 +76,7 @@ class Bench:
         self.workspace = workspaces.create("here")
 
     async def start(self) -> Any:
-        session = GuardedSession(self.there, "there")
-        return await self._copies.start(session, SandboxRequest(SandboxSpec("there"), self.workspace))
+        return await self._copies.start(self.there, SandboxRequest(SandboxSpec("there"), self.workspace))
 
 
 @pytest.fixture
@@ -133,7 +131,7 @@ def test_a_lost_copy_is_an_error_at_its_next_use_and_the_sandbox_is_stopped(benc
         bench.there.is_lost = True
         await sandbox.stop()
         assert bench.there.stopped == 1
-        with pytest.raises(SandboxError, match="sandbox there: download: ConnectionResetError: lost"):
+        with pytest.raises(SandboxError, match="sandbox there: the workspace cannot be copied from its sandbox: lost"):
             await copy.bring_back()
 
     asyncio.run(main())

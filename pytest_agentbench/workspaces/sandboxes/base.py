@@ -209,8 +209,9 @@ class Sandbox(Protocol):
     async def upload(self, folder: Path, target: str) -> None:
         """Copy the content of a folder of this machine into the folder `target`: of the workspace, or below /tmp.
 
-        `target` is created if it is missing. Equal names are replaced, other entries stay. Files and folders keep
-        their permissions, and links stay links. Raises PathRefusedError, TreeError and OSError as `copy_tree` does.
+        `target` is created if it is missing. Files of equal names are replaced, other entries stay. Files and folders
+        keep their permissions, and links stay links. Raises PathRefusedError for another target, OSError for entries of
+        another kind with the same name.
         """
         ...
 
