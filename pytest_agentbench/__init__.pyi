@@ -122,7 +122,6 @@ from pytest_agentbench.runners.base import RunContext as RunContext
 from pytest_agentbench.runners.base import RunEnd as RunEnd
 from pytest_agentbench.runners.base import Runner as Runner
 from pytest_agentbench.runners.base import RunOutput as RunOutput
-from pytest_agentbench.runners.base import UserTurns as UserTurns
 from pytest_agentbench.runners.conversation import AgentConversation as AgentConversation
 from pytest_agentbench.runners.conversation import Converse as Converse
 from pytest_agentbench.runners.conversation import TurnOutput as TurnOutput

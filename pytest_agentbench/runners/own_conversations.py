@@ -170,7 +170,7 @@ class ChatAgent:
         """Return the function's answer to the case's messages."""
         return await call_user_code(context, self.__wrapped__, render_messages(case))
 
-    def open(self, case: Case, context: RunContext) -> _Chat:
+    def open(self, case: Case, context: RunContext) -> Any:
         """Begin a conversation after the case's messages and attachments."""
         return _Chat(self.__wrapped__, context, with_attachments(case, case.messages))
 
