@@ -180,12 +180,9 @@ def test_a_home_folder_expands(tmp_path, write, root, monkeypatch):
     assert load_case(write("input: {attachments: [~/notes.txt]}\n"), root).attachments[0].name == "notes.txt"
 
 
-def test_turns_are_for_openclaw(root, write):
+def test_turns_are_read_in_order_from_case_and_files(root, write):
     path = write("input: {turns: [{role: user, content: one}, {role: user, source: {path: two.txt}}]}\n")
     (path.parent / "two.txt").write_text("two")
-    with pytest.raises(ConfigError, match="the runner 'llm_probe' has no turns"):
-        load_case(path, root)
-    path.write_text(path.read_text().replace("llm_probe", "openclaw"))
     assert [turn.content for turn in load_case(path, root).turns] == ["one", "two"]
 
 

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE, STDOUT
-from typing import IO, Any, Literal
+from typing import Any, Literal
 from uuid import uuid4
 
-from agentbench_sample.plain_process import MARK, PlainProcess, kill_marked
+from agentbench_sample.plain_process import MARK, PlainProcess, kill_marked, read_ends
 from pytest_agentbench import (
     ExecResult,
     SandboxProvider,
@@ -109,18 +109,6 @@ class PlainSandbox(SharedFolder):
         with suppress(ProcessLookupError):  # it has ended already
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
         return process, mark
-
-
-def read_ends(file: IO[bytes], most: int) -> tuple[str, bool]:
-    """Return a file's text, and whether so much of its middle is left out that `most` bytes remain."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(0)
-    if size <= most:
-        return file.read().decode("utf-8", "replace"), False
-    begin = file.read(most // 2)
-    file.seek(size - most // 2)
-    note = f"\n[... {size - 2 * (most // 2)} bytes left out ...]\n"
-    return begin.decode("utf-8", "replace") + note + file.read().decode("utf-8", "replace"), True
 
 
 class PlainSession(SandboxSession):

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from typing import IO
 
 MARK = "AGENTBENCH_PLAIN"
 """A variable that everything which a command starts inherits: a process group would lose daemons."""
@@ -62,3 +63,15 @@ def _environment(pid: int) -> bytes:
         return Path(f"/proc/{pid}/environ").read_bytes()  # empty of what was killed
     except OSError:
         return b""
+
+
+def read_ends(file: IO[bytes], most: int) -> tuple[str, bool]:
+    """Return a file's text, and whether so much of its middle is left out that `most` bytes remain."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    if size <= most:
+        return file.read().decode("utf-8", "replace"), False
+    begin = file.read(most // 2)
+    file.seek(size - most // 2)
+    note = f"\n[... {size - 2 * (most // 2)} bytes left out ...]\n"
+    return begin.decode("utf-8", "replace") + note + file.read().decode("utf-8", "replace"), True
