@@ -175,6 +175,7 @@ from pytest_agentbench.workspaces.confined import PathRefusedError as PathRefuse
 from pytest_agentbench.workspaces.sandboxes.base import Connection as Connection
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult as ExecResult
 from pytest_agentbench.workspaces.sandboxes.base import Mount as Mount
+from pytest_agentbench.workspaces.sandboxes.base import Places as Places
 from pytest_agentbench.workspaces.sandboxes.base import Process as Process
 from pytest_agentbench.workspaces.sandboxes.base import RemoteFiles as RemoteFiles
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits as ResourceLimits

@@ -40,6 +40,15 @@ SEAMS = frozenset(
 )
 """The seams that the package looks up. Others are ignored: a plugin may name seams of a later version."""
 
+_SANDBOXES = "pytest_agentbench.workspaces.sandboxes.kinds"
+OWN: Mapping[str, Mapping[str, str]] = {
+    "sandbox": {
+        "docker": f"{_SANDBOXES}:DOCKER",
+        "bubblewrap": f"{_SANDBOXES}:BUBBLEWRAP",
+        "local": f"{_SANDBOXES}:LOCAL",
+    },
+}
+"""Things of the package that are in the table without an entry point, in the order in which messages name them."""
 
 _sessions: list[SessionExtensions] = []
 """Extensions of the sessions that run in this process, the innermost last."""
@@ -80,6 +89,12 @@ def extension_names(seam: str) -> frozenset[str]:
 def installed_names(seam: str) -> frozenset[str]:
     """Return the names that packs claim under a seam, without a session's plugins. Raises as `find_extension`."""
     return frozenset(_table().get(seam, ()))
+
+
+def ordered_names(seam: str) -> list[str]:
+    """Return the names that are claimed under a seam for messages: the package's own first, the others sorted."""
+    own = OWN.get(seam, {})
+    return [*own, *sorted(extension_names(seam) - own.keys())]
 
 
 def ignored_entry_points() -> list[EntryPoint]:
@@ -211,7 +226,10 @@ def _read_group(path: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def _table() -> dict[str, dict[str, EntryPoint]]:
-    table: dict[str, dict[str, EntryPoint]] = {}
+    table = {
+        seam: {name: EntryPoint(f"{seam} {name}", value, "pytest-agentbench") for name, value in things.items()}
+        for seam, things in OWN.items()
+    }
     for entry in _entry_points():
         seam, _, name = entry.name.partition(" ")
         if not name:

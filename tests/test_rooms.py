@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from textwrap import fill
 
+from pytest_agentbench.extensions import OWN
+
 NAME = "pytest_agentbench"
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGE = PROJECT / NAME
@@ -138,6 +140,25 @@ def test_each_room_has_its_layer() -> None:
     modules = {module.split(".")[0] for module in module_files()} - {""}
     assert modules == set(layers)
     assert len(layers) == len(set(layers))
+
+
+NAMES_ELSEWHERE = {
+    "packs.importers.inspect_samples": "the sandbox of an Inspect sample",
+    "packs.openclaw.image": "the program of a container engine",
+}
+"""Modules that compare a text with a word that is also the name of a kind of sandbox."""
+
+
+def _compares_a_kind(file: Path) -> bool:
+    """Return whether a module compares anything with the name of a kind of sandbox, or matches it."""
+    compared = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Compare | ast.pattern)]
+    texts = {part.value for node in compared for part in ast.walk(node) if isinstance(part, ast.Constant)}
+    return not texts.isdisjoint(OWN["sandbox"])
+
+
+def test_only_workspaces_compares_names_of_sandboxes() -> None:
+    modules = {name: file for name, file in module_files().items() if room_of(name) != "workspaces"}
+    assert {name for name, file in modules.items() if _compares_a_kind(file)} == NAMES_ELSEWHERE.keys()
 
 
 def write_lists() -> None:

@@ -21,8 +21,7 @@ from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import PythonHook
 from pytest_agentbench.workspaces.sandboxes.base import Killed, ResourceLimits
-from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
-from pytest_agentbench.workspaces.sandboxes.isolated import IsolatedResult, Isolation, run_isolated
+from pytest_agentbench.workspaces.sandboxes.isolated import IsolatedResult, Isolation, isolation_problem, run_isolated
 from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.template import copy_tree
 from pytest_agentbench.workspaces.workspace import TreeError, Workspace, walk_tree
@@ -115,7 +114,7 @@ async def _run(hook: PythonHook, context: CheckContext, policy: SecurityPolicy) 
     isolation = Isolation(
         readable=tuple(path for path in dict.fromkeys(_readable_paths(hook, context)) if path.exists()),
         network=policy.network_access == "allow",
-        kind="local" if bubblewrap_problem() is not None else "bubblewrap",
+        is_contained=isolation_problem() is None,
         limits=HOOK_LIMITS,
     )
     # Only the driver knows the key: otherwise a hook, or its child, could write a verdict and exit with
@@ -133,7 +132,7 @@ async def _run(hook: PythonHook, context: CheckContext, policy: SecurityPolicy) 
 
 def _network_problem(policy: SecurityPolicy) -> str | None:
     """Return why hooks cannot be kept from the network here, with a remedy; None if they can, or need not be."""
-    if policy.network_access == "allow" or (problem := bubblewrap_problem()) is None:
+    if policy.network_access == "allow" or (problem := isolation_problem()) is None:
         return None
     return (
         f"Python hooks may not use the network, which only bubblewrap can prevent, and {problem}; or set "

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.extensions import ordered_names
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot
     from pytest_agentbench.runners.agents.adapter import Adapter
-
-_SANDBOXES = ("docker", "bubblewrap", "local")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,7 +41,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     image.add_argument("--rebuild", action="store_true", help="build again, and replace a foreign image of that name")
     doctor = chosen.add_parser("doctor", help="try an agent with a scripted model, without network")
     doctor.add_argument("name", metavar="NAME", help="an agent")
-    doctor.add_argument("--sandbox", choices=_SANDBOXES, default="docker", help="where (default: docker, its image)")
+    doctor.add_argument(
+        "--sandbox",
+        choices=ordered_names("sandbox"),
+        default="docker",
+        help="where (default: docker, its image)",
+    )
     show = chosen.add_parser("show", help="print argv, variables and files as a run has them")
     show.add_argument("name", metavar="NAME", help="an agent")
     init = chosen.add_parser("init", help="begin an adapter in agents/NAME/agent.yaml of the root in use")
@@ -85,7 +89,7 @@ def _look_for_image(adapter: Adapter) -> str:
     from pytest_agentbench.workspaces.containers.builder import image_builder
 
     try:
-        with closing(image_builder("docker")) as builder:
+        with closing(image_builder()) as builder:
             found = builder.find(adapter.image)
     except AgentbenchError:
         return "-"  # no engine, no image

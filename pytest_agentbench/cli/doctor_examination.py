@@ -9,13 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from pytest_agentbench.cli.doctor_findings import (
-    Models,
-    examine_sandboxes,
-    examine_servers,
-    list_sandbox_actions,
-)
+from pytest_agentbench.cli.doctor_findings import Models, examine_servers
 from pytest_agentbench.cli.doctor_needs import Cases, Needs, cases_below, find_needs, has_hooks, skip_for_images
+from pytest_agentbench.cli.doctor_sandboxes import examine_sandboxes, list_sandbox_actions
 from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.cli.output import list_first
 from pytest_agentbench.cli.places import session_roots

@@ -1,34 +1,23 @@
-"""Findings of `agentbench doctor` on models, MCP servers and sandboxes, each tried the way a session uses it."""
+"""Findings of `agentbench doctor` on models and MCP servers, each tried the way a session uses it."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.cli.doctor_needs import Needs, PackNeeds
 from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.job import CHAT_JUDGE
-from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
-from pytest_agentbench.extensions import find_extension, load_extensions
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL, describe_route, missing_key, resolve_model
-from pytest_agentbench.records.case import Case, McpServer, Model, SandboxSettings
+from pytest_agentbench.records.case import Case, McpServer, Model
 from pytest_agentbench.secrets.redaction import strip_credentials
-from pytest_agentbench.tools.mcp.launching import find_problem, server_refusal
-from pytest_agentbench.workspaces.containers.compose import compose_problem
-from pytest_agentbench.workspaces.containers.daemon import docker_problem
-from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
-from pytest_agentbench.workspaces.containers.images import has_image, is_local, not_built
-from pytest_agentbench.workspaces.sandboxes.base import SandboxProvider, SandboxSpec, likeness_of
-from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
-from pytest_agentbench.workspaces.sandboxes.bwrap import closes_abstract_sockets
-from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.tools.mcp.launching import choose_sandbox, find_problem, server_refusal
 
 if TYPE_CHECKING:
     import httpx2
@@ -198,164 +187,10 @@ def _examine_server(label: str, name: str, server: McpServer, root: ConfigRoot, 
     # A server by URL belongs to somebody else. A request could cost money and reveals the user.
     if server.command is None:
         return Finding(_SERVERS, label, None, f"is at {server.url}; it is asked when a run needs it", needed=True)
-    sandbox = server.sandbox or profile.sandbox
-    kind = sandbox.type if isinstance(sandbox, SandboxSettings) else sandbox
-    # In a container programs are the image's, so only variables can be missing here.
-    missing = find_problem(server, os.environ, "docker" if likeness_of(kind) == "docker" else "local")
+    missing = find_problem(server, os.environ, choose_sandbox(server, profile.sandbox_settings).type)
     return Finding(_SERVERS, label, missing is None, missing or server.command, needed=True)
 
 
 def _report_undeclared(name: str, declared: Mapping[str, McpServer]) -> Finding:
     text = f"no servers.yaml, commands.json or run profile declares it{suggest(name, declared.keys())}"
     return Finding(_SERVERS, name, False, text, needed=True)
-
-
-_SANDBOXES = "sandboxes"
-_TRIAL_SECONDS = 30.0
-_TRIAL = ("/bin/sh", "-c", "echo works")
-
-
-def list_sandbox_actions(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> Iterator[str]:
-    """Yield a description of each program that `examine_sandboxes(live=True)` starts and that a file names."""
-    for cli in _list_engines(profiles):
-        yield f"run `{cli} version`, the container engine of a run profile"
-    if docker_problem() is None:
-        for image in _list_images(profiles, needs):
-            yield f"run a command in a container of {image}, where that is on this machine"
-
-
-async def examine_sandboxes(
-    profiles: Sequence[RunProfile], needs: Sequence[Needs], sandboxes: Sandboxes, *, hooks: bool, live: bool
-) -> list[Finding]:
-    """Return findings for docker, bubblewrap, added sandboxes and each profile's choice.
-
-    `hooks`: Python hooks of the cases need bubblewrap. Images are neither pulled nor built. Programs and images that
-    files name are started only if `live`.
-    """
-    every = {spec for need in needs for spec in need.sandboxes}
-    wanted = {spec for spec in every if spec.cli is None}
-    kinds = {spec.kind for spec in wanted}
-    needed = {spec.image for spec in wanted if spec.image is not None}
-    findings = [_report("docker", docker_problem(), "a daemon answers", needed="docker" in kinds)]
-    if findings[0].works:
-        images = _list_images(profiles, needs)
-        findings += [await _examine_image(sandboxes, image, needed=image in needed, live=live) for image in images]
-        if any(spec.compose is not None for spec in wanted):
-            findings.append(_report("compose", compose_problem(), "services of cases can be started", needed=True))
-    for cli in _list_engines(profiles):
-        findings.append(_examine_engine(cli, needed=any(spec.cli == cli for spec in every), live=live))
-    findings.append(await _examine_bubblewrap(sandboxes, needed="bubblewrap" in kinds or hooks))
-    added: Mapping[str, SandboxProvider] = load_extensions("sandbox")
-    findings += [
-        _report(name, provider.problem(), _isolation(provider), needed=name in kinds)
-        for name, provider in added.items()
-    ]
-    return [*findings, *(_examine_choice(profile, sandboxes) for profile in profiles)]
-
-
-def _list_engines(profiles: Sequence[RunProfile]) -> list[str]:
-    """Return the programs that the profiles name."""
-    packs: Iterable[PackNeeds] = load_extensions("doctor").values()
-    return sorted({cli for pack in packs for each in profiles for cli in pack.engines(each)})
-
-
-def _list_images(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> list[str]:
-    """Return the images that docker's daemon is to run, of profiles and of cases."""
-    images = {image for each in profiles if (image := each.sandbox_settings.image) is not None}
-    specs = (spec for need in needs for spec in need.sandboxes if spec.cli is None)
-    return sorted(images | {spec.image for spec in specs if spec.image is not None})
-
-
-def _report(name: str, problem: str | None, text: str, *, needed: bool) -> Finding:
-    """Return a finding on a part that was tried. `text` describes a part without a problem."""
-    return Finding(_SANDBOXES, name, problem is None, problem or text, needed=needed)
-
-
-def _examine_engine(cli: str, *, needed: bool, live: bool) -> Finding:
-    name = f"container engine {cli}"
-    problem = engine_problem(cli) if live else missing_engine(cli)
-    if problem is None and not live:
-        return Finding(_SANDBOXES, name, None, "is installed; --live starts it to see", needed=needed, untried=True)
-    return _report(name, problem, "answers", needed=needed)
-
-
-async def _examine_image(sandboxes: Sandboxes, image: str, *, needed: bool, live: bool) -> Finding:
-    name = f"image {image}"
-    try:
-        if not has_image(image):
-            # Of our own building: no registry has it, so pulling is no advice.
-            if is_local(image):
-                return Finding(_SANDBOXES, name, False, str(not_built(image)), needed=needed)
-            text = f"is not on this machine; the first run that needs it pulls it, or `docker pull {image}` does"
-            return Finding(_SANDBOXES, name, None, text, needed=needed)
-        if not live:
-            text = "is on this machine; --live runs a command in a container of it"
-            return Finding(_SANDBOXES, name, True, text, needed=needed, untried=True)
-        text = (
-            f"a container ran a command in {await _try_sandbox(sandboxes, SandboxSettings(type='docker', image=image))}"
-        )
-    except AgentbenchError as error:
-        return Finding(_SANDBOXES, name, False, str(error), needed=needed)
-    return Finding(_SANDBOXES, name, True, text, needed=needed)
-
-
-async def _examine_bubblewrap(sandboxes: Sandboxes, *, needed: bool) -> Finding:
-    problem = bubblewrap_problem()
-    # Tried and not only looked for: user namespaces may be off (Ubuntu 24.04, containers).
-    if problem is None:
-        try:
-            text = f"ran a command in {await _try_sandbox(sandboxes, SandboxSettings(type='bubblewrap'))}"
-            return Finding(_SANDBOXES, "bubblewrap", True, text, needed=needed)
-        except AgentbenchError as error:
-            problem = str(error)
-    return Finding(_SANDBOXES, "bubblewrap", False, problem, needed=needed)
-
-
-def _isolation(provider: SandboxProvider) -> str:
-    like = provider.isolates_like
-    if like == "local":
-        return "isolates nothing, according to its provider"
-    return f"isolates like {like}"
-
-
-async def _try_sandbox(sandboxes: Sandboxes, settings: SandboxSettings) -> str:
-    """Return how long a sandbox took to start and to run a command. Raises AgentbenchError if it failed."""
-    # The whole start, as each run pays it.
-    started = time.perf_counter()
-    spec: SandboxSpec = sandboxes.spec(settings)
-    sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "doctor"))
-    try:
-        result = await sandbox.exec(_TRIAL, seconds=_TRIAL_SECONDS)
-        seconds = time.perf_counter() - started
-    finally:
-        await sandbox.stop()
-    if result.exit_code != 0:
-        end = result.killed or f"exit code {result.exit_code}"
-        raise UnavailableError(f"a trial command failed ({end}): {result.output.strip() or 'no output'}")
-    return f"{seconds:.2f} s"
-
-
-def _examine_choice(profile: RunProfile, sandboxes: Sandboxes) -> Finding:
-    """Return the sandbox that the profile chooses for a case that has no sandbox settings.
-
-    The findings on cases report whether a case needs it.
-    """
-    settings = profile.sandbox_settings
-    name = f"profile {profile.run_profile_id}"
-    try:
-        kind = sandboxes.spec(settings).kind
-    except UnavailableError as error:
-        return Finding(_SANDBOXES, name, False, str(error))
-    text = f"`sandbox: {kind}`"
-    if settings.type == "auto":
-        text = f"`sandbox: auto` takes {kind}"
-    if kind == "bubblewrap" and settings.network == "allow" and not closes_abstract_sockets():
-        text += (
-            ", whose commands reach the abstract unix sockets of this machine (D-Bus, X, agents) with "
-            "`network: allow`: Linux 6.12 with Landlock closes them, and docker has none"
-        )
-    if (provider := find_extension("sandbox", kind)) is not None:
-        text += f", which {_isolation(provider)}"
-    if kind == "local":
-        text += ", which isolates nothing"
-    return Finding(_SANDBOXES, name, True, text)

@@ -108,10 +108,12 @@ def find_needs(
 async def skip_for_images(needs: Needs, sandboxes: Sandboxes) -> None:
     """Add the cases that would be skipped for want of an image that no session pulls. Raises SandboxError."""
     from pytest_agentbench.workspaces.containers.images import is_local
+    from pytest_agentbench.workspaces.sandboxes.base import provider_of
 
     for spec, ids in needs.sandboxes.items():
         # Asked once for each sandbox, not for each case.
-        if spec.image is not None and is_local(spec.image) and sandboxes.may_ask(spec):
+        is_built_here = spec.image is not None and is_local(spec.image) and provider_of(spec.kind).local_containers
+        if is_built_here and sandboxes.may_ask(spec):
             try:
                 await sandboxes.prepare(spec)
             except UnavailableError as error:

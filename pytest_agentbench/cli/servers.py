@@ -19,6 +19,7 @@ from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import ServersFile
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
+from pytest_agentbench.records.base import AUTO
 from pytest_agentbench.records.case import McpServer, SandboxSettings
 from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.store.output_folder import refuse_links
@@ -197,7 +198,7 @@ class StartedServers:
     def _make_connection(self, name: str, server: McpServer, spec: SandboxSpec | None) -> Connection:
         if (refused := server_refusal(name, server, self._declared.root, self._declared.profile)) is not None:
             raise ConfigError(f"MCP server {name}: {refused}")
-        if (missing := find_problem(server, os.environ, spec.kind if spec is not None else "local")) is not None:
+        if (missing := find_problem(server, os.environ, AUTO if spec is None else spec.kind)) is not None:
             raise UnavailableError(f"MCP server {name}: {missing}")
 
         async def launched() -> Process:

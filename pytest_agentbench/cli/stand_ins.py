@@ -16,7 +16,7 @@ from pytest_agentbench.cli.additions import conftests_above, conftests_below, li
 from pytest_agentbench.config.sections import ProfileSection
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.extensions import SessionExtensions, extension_names
-from pytest_agentbench.records.base import SANDBOXES, CasePart
+from pytest_agentbench.records.base import NO_KINDS, CasePart
 
 _SECTIONS = ("run_profile", "evaluation_profile", "suite")
 _SEAMS = {
@@ -60,8 +60,8 @@ def _list_conftests(paths: Iterable[Path]) -> Iterator[Path]:
 def _add_stand_ins(extensions: SessionExtensions, conftest: Path) -> None:
     for hook, names in list_declared(conftest).items():
         for seam in _SEAMS.get(hook, ()):
-            own = {*SANDBOXES} if seam == "sandbox" else set[str]()  # a session refuses these
-            for name in names - extension_names(seam) - own:
+            refused = {*NO_KINDS} if seam == "sandbox" else set[str]()  # by a session
+            for name in names - extension_names(seam) - refused:
                 extensions.add(seam, name, _make_stand_in(seam, name), what=seam)
 
 
@@ -79,6 +79,9 @@ def _make_sandbox() -> object:
 
     class UnreadSandbox(SandboxProvider):
         """A sandbox that no command can start."""
+
+        # Unknown here, and a wrong "none" would refuse files of guests that a session runs
+        isolation = "machine"
 
         def problem(self) -> str:
             return "a conftest.py adds it, which only a session loads"

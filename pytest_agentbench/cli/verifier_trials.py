@@ -16,7 +16,7 @@ from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.engine.run_plan import case_spec
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec, likeness_of
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec, provider_of
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 
@@ -93,8 +93,8 @@ def _require_request(spec: SandboxSpec, root: ConfigRoot) -> None:
     """
     if root.guest is not None:
         raise UnavailableError("they are of a folder that is not trusted; name a run profile with --run-profile")
-    if likeness_of(spec.kind) == "docker":
-        raise UnavailableError("they need a container; name its run profile with --run-profile")
+    if not provider_of(spec.kind).starts_freely:
+        raise UnavailableError(f"they need the sandbox {spec.kind}; name its run profile with --run-profile")
 
 
 def _describe_unchecked(case: Case, ids: Sequence[str], error: Exception) -> Finding:

@@ -94,7 +94,7 @@ HOOKS = (
         "sandboxes",
         "sandbox",
         "sandbox",
-        (f"{_RECORDS}.base:SANDBOXES",),
+        (f"{_RECORDS}.base:NO_KINDS",),
         "pytest_agentbench.workspaces.sandboxes.base:SandboxProvider",
     ),
     Hook(

@@ -15,7 +15,7 @@ from pytest_agentbench.engine.driver import JOB
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.engine.lookahead import RunLimits
 from pytest_agentbench.errors import AgentbenchError, ConfigError, InfrastructureError
-from pytest_agentbench.records.base import SANDBOXES
+from pytest_agentbench.records.base import AUTO
 from pytest_agentbench.store.output_folder import refuse_links
 
 if TYPE_CHECKING:
@@ -144,22 +144,7 @@ def _refuse_repeats(config: pytest.Config, items: list[pytest.Item]) -> str | No
 
 def find_warnings(jobs: list[Job], predicted: Predicted | None, *, is_idle_metric: bool) -> Iterator[str]:
     """Yield warnings about sandboxes, missing models, and metrics and judges that no case uses."""
-    sandboxes = [job.plan.run_profile.sandbox_settings for job in jobs]
-    if any(settings.type == "local" for settings in sandboxes):
-        yield "sandbox: local: commands of agents run on this machine without isolation"
-    for name in sorted({settings.type for settings in sandboxes} - {*SANDBOXES}):
-        from pytest_agentbench.workspaces.sandboxes.base import likeness_of
-
-        if likeness_of(name) == "local":
-            yield f"sandbox: {name}: commands of agents run without isolation, as far as its provider says"
-    if any(settings.type == "bubblewrap" and settings.network == "allow" for settings in sandboxes):
-        from pytest_agentbench.workspaces.sandboxes.bwrap import closes_abstract_sockets
-
-        if not closes_abstract_sockets():
-            yield (
-                "sandbox: bubblewrap with network: allow: commands reach this machine's abstract unix sockets (D-Bus, "
-                "X, agents), which Linux 6.12 with Landlock closes"
-            )
+    yield from _list_weaknesses(jobs)
     if any(map(_lacks_model, jobs)):
         yield "no model was named, so cases were skipped: name one with --model, or override agentbench_runner"
     if is_idle_metric:
@@ -170,6 +155,21 @@ def find_warnings(jobs: list[Job], predicted: Predicted | None, *, is_idle_metri
     yield from _list_idle_judges(jobs)
     if predicted is not None:
         yield from predicted.warnings(max(job.repetition for job in jobs))
+
+
+def _list_weaknesses(jobs: list[Job]) -> Iterator[str]:
+    """Yield a warning for each gap in the isolation by the sandboxes that profiles name."""
+    profiles = {id(job.plan.run_profile): job.plan.run_profile for job in jobs}
+    warnings = dict[str, None]()
+    for profile in profiles.values():
+        settings = profile.sandbox_settings
+        if settings.type == AUTO:
+            continue
+        from pytest_agentbench.workspaces.sandboxes.base import provider_of
+
+        if (weakness := provider_of(settings.type).weakness(settings)) is not None:
+            warnings[f"sandbox: {settings.type}: {weakness}"] = None
+    yield from warnings
 
 
 def _list_idle_judges(jobs: list[Job]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from pytest_agentbench.config.request_fields import EXTRA_BODY, spread_extra_bod
 from pytest_agentbench.config.sections import RunnerSettings, SectionedFile
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.records.base import Record
+from pytest_agentbench.records.base import AUTO, Record
 from pytest_agentbench.records.case import SandboxSettings
 
 _OPENNESS = ("deny", "public", "allow")
@@ -47,12 +47,20 @@ def _another(value: Any, most: Any) -> bool:
 
 
 def _another_kind(kind: str, most: str) -> bool:
-    if kind == most or most == "local":
+    """Return whether a kind may isolate less than the one that the user allows."""
+    if kind == most:
         return False
-    # A plugin declares how its sandbox isolates; one that declares nothing might not isolate.
+    if most != AUTO and _isolates(most):
+        return True
+    return not _isolates(kind)
+
+
+def _isolates(kind: str) -> bool:
+    """Return whether sandboxes of a kind isolate, by its provider: one that declares nothing might not."""
+    if kind == AUTO:
+        return True
     provider = find_extension("sandbox", kind)
-    isolation = kind if provider is None else provider.isolates_like
-    return most != "auto" or isolation not in ("docker", "bubblewrap")
+    return provider is not None and provider.isolation != "none"
 
 
 def _asks_for_more(values: Any, most: Any) -> bool:

@@ -11,6 +11,7 @@ from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.engine.attempt import Attempt
 from pytest_agentbench.engine.servers import list_optional_servers
 from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.records.base import AUTO
 from pytest_agentbench.records.case import Case, McpServer, Model
 from pytest_agentbench.runners.base import RunContext
 from pytest_agentbench.tools.base import Fetch, Hop, Page, Search, SearchResult
@@ -87,7 +88,7 @@ def _server(attempt: Attempt, name: str, server: McpServer, sandboxes: ServerSan
     except UnavailableError as error:
         return UnavailableServer(f"MCP server {name!r}: {error}")
     key = make_catalogue_key(name, server, spec, os.environ)
-    kind = "local" if spec is None else spec.kind
+    kind = AUTO if spec is None else spec.kind
     # A server whose tools are known from an earlier session is started by its first call only, if there is any
     if services.servers.catalogues.get(key) is None and (missing := find_problem(server, os.environ, kind)) is not None:
         return UnavailableServer(f"MCP server {name!r}: {missing}")

@@ -61,13 +61,17 @@ def sandbox_spec(attempt: Attempt) -> SandboxSpec:
 
 def case_spec(sandboxes: Sandboxes, root: ConfigRoot, profile: RunProfile, case: Case) -> SandboxSpec:
     """Return the sandbox that the profile gives a case of the root. Raises as `sandbox_spec` does."""
-    if (guest := root.guest) is not None and profile.sandbox_settings.type == "local":
+    from pytest_agentbench.workspaces.sandboxes.base import lacks_isolation
+
+    settings = profile.sandbox_settings
+    if (guest := root.guest) is not None and lacks_isolation(settings.type):
         raise ConfigError(
             f"{case.path}:{case.line}: found commands of a folder that is not trusted, which the run profile "
-            f"{profile.run_profile_id!r} runs on this machine (sandbox: local), expected a sandbox; {guest.remedy}"
+            f"{profile.run_profile_id!r} runs without isolation (sandbox: {settings.type}), expected a sandbox; "
+            f"{guest.remedy}"
         )
     refuse_floating_images(case, profile)
-    return sandboxes.spec(profile.sandbox_settings, case.sandbox)
+    return sandboxes.spec(settings, case.sandbox)
 
 
 def refuse_floating_images(case: Case, profile: RunProfile) -> None:

@@ -25,15 +25,13 @@ from pydantic import (
     StrictInt,
     StringConstraints,
     TypeAdapter,
-    ValidationError,
     ValidationInfo,
-    ValidatorFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
 from pydantic_core import PydanticKnownError, core_schema
 
-from pytest_agentbench.extensions import extension_names, find_extension
+from pytest_agentbench.extensions import extension_names, find_extension, ordered_names
 
 
 class _MadeHere:
@@ -139,41 +137,39 @@ Seconds = Annotated[float, Field(strict=True, gt=0)]
 
 
 class _SandboxNames:
-    """Validates a text as one of our names of sandboxes, or one that a pack or a plugin adds (`sandbox NAME`)."""
+    """Validates a text as the name of an installed kind of sandbox, or as one of `further` names."""
 
-    def __init__(self, *ours: str) -> None:
-        self._ours = ours
+    def __init__(self, *further: str) -> None:
+        self._further = further
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.no_info_wrap_validator_function(
-            self._validate,
-            core_schema.literal_schema(list(self._ours)),
-            serialization=core_schema.plain_serializer_function_ser_schema(str, return_schema=core_schema.str_schema()),
+        return core_schema.no_info_plain_validator_function(
+            self._validate, serialization=core_schema.to_string_ser_schema()
         )
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        return {"enum": [*self._ours, *sorted(extension_names("sandbox"))], "type": "string"}
+        return {"enum": self._names(), "type": "string"}
 
-    def _validate(self, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    def _names(self) -> list[str]:
         # At each value: a plugin may register its sandbox after this module is imported
-        added = extension_names("sandbox")
-        if isinstance(value, str) and value in added:
+        return [*self._further, *ordered_names("sandbox")]
+
+    def _validate(self, value: Any) -> str:
+        names = self._names()
+        if isinstance(value, str) and value in names:
             return value
-        try:
-            return handler(value)
-        except ValidationError as error:
-            if not added:
-                raise
-            expected = f"{error.errors()[0]['ctx']['expected']}, or {', '.join(map(repr, sorted(added)))} of plugins"
-            raise PydanticKnownError("literal_error", {"expected": expected}) from None
+        *first, last = map(repr, names)
+        raise PydanticKnownError("literal_error", {"expected": f"{', '.join(first)} or {last}"})
 
 
-SANDBOXES = ("auto", "docker", "bubblewrap", "local")
-"""Values of a profile's sandbox without plugins."""
-SandboxType = Annotated[str, _SandboxNames(*SANDBOXES)]
-SandboxKind = Annotated[str, _SandboxNames(*SANDBOXES[1:])]
+AUTO = "auto"
+"""The value of a profile's sandbox that lets the session choose a kind."""
+NO_KINDS = (AUTO,)
+"""Values of a profile's sandbox that are no kinds, so that no plugin may add a kind of that name."""
+SandboxType = Annotated[str, _SandboxNames(*NO_KINDS)]
+SandboxKind = Annotated[str, _SandboxNames()]
 
 
 Part = TypeVar("Part", bound=Record)

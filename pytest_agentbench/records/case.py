@@ -22,9 +22,8 @@ from pydantic import (
 )
 
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.extensions import find_extension
+from pytest_agentbench.extensions import OWN, find_extension
 from pytest_agentbench.records.base import (
-    SANDBOXES,
     AtLeastOne,
     CasePart,
     Later,
@@ -71,7 +70,8 @@ class SandboxSettings(Record):
 
 def find_settings(kind: Any) -> type[SandboxSettings]:
     """Return the model of a sandbox's settings: that of its provider, if the provider has fields of its own."""
-    provider = find_extension("sandbox", kind) if isinstance(kind, str) and kind not in SANDBOXES else None
+    # The package's own kinds have none, and a session without commands does not import their providers
+    provider = find_extension("sandbox", kind) if isinstance(kind, str) and kind not in OWN["sandbox"] else None
     if provider is None:
         return SandboxSettings
     model: type[SandboxSettings] = provider.settings

@@ -15,7 +15,6 @@ import pytest
 
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.extensions import SessionExtensions, extension_names
-from pytest_agentbench.records.base import SANDBOXES
 from pytest_agentbench.records.case import SandboxSettings
 from pytest_agentbench.testing.samples import expect, expect_error, expect_line, sample_case
 from pytest_agentbench.testing.sandbox_exec import (
@@ -30,7 +29,7 @@ from pytest_agentbench.testing.sandbox_exec import run_shell as _run
 from pytest_agentbench.testing.sandbox_files import check_folders, check_one_workspace, check_sockets
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import (
-    Likeness,
+    Isolation,
     Mount,
     Need,
     Role,
@@ -57,8 +56,7 @@ class _Bench:
     session: SandboxSession
     spec: SandboxSpec
     workspaces: Workspaces
-    isolates_like: Likeness
-    switches_users: bool
+    provider: SandboxProvider
     copies: WorkspaceCopies | None
 
     async def make(self) -> Sandbox:
@@ -82,12 +80,10 @@ def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None
     provider is unavailable here. Takes about 15 seconds.
     """
     expect(isinstance(provider, SandboxProvider), f"found {provider!r}, expected an object of a SandboxProvider")
-    levels = ("docker", "bubblewrap", "local")
-    expect(
-        provider.isolates_like in levels, f"isolates_like: found {provider.isolates_like!r}, expected one of {levels}"
-    )
-    fits = provider.shares_files or provider.isolates_like == "docker"
-    expect(fits, f"isolates_like: found {provider.isolates_like!r}, expected 'docker' if shares_files is False")
+    levels = get_args(Isolation)
+    expect(provider.isolation in levels, f"isolation: found {provider.isolation!r}, expected one of {levels}")
+    fits = provider.shares_files or provider.programs == "image"
+    expect(fits, f"isolation: found {provider.isolation!r}, expected container or machine if shares_files is False")
     problem = provider.problem()
     if problem is not None:
         expect_line(problem, "problem()")
@@ -97,14 +93,7 @@ def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None
     expect(is_model, f"settings: found {model!r}, expected a subclass of SandboxSettings")
     known = {*get_args(Need)}
     expect(set(provider.takes) <= known, f"takes: found {sorted(provider.takes)}, expected some of {sorted(known)}")
-    with _declared(spec.kind, provider):
-        check_sandbox_session(
-            provider.open(),
-            spec,
-            isolates_like=provider.isolates_like,
-            switches_users=provider.switches_users,
-            shares_files=provider.shares_files,
-        )
+    _check_session(provider.open(), spec, provider)
     # One process runs several sessions (pytester, an IDE's test runner): the end of one must not end another
     first, second = provider.open(), provider.open()
     expect(first is not second, "open: two sessions share an object, which the end of the first would close")
@@ -120,17 +109,24 @@ def check_sandbox_session(
     session: SandboxSession,
     spec: SandboxSpec,
     *,
-    isolates_like: Likeness = "local",
+    isolation: Isolation = "none",
     switches_users: bool = False,
     shares_files: bool = True,
 ) -> None:
     """Check the return value of a provider's `open`, and close it: the larger part of `check_sandbox_provider`."""
+    provider = SandboxProvider()
+    provider.isolation, provider.switches_users = isolation, switches_users
+    provider.shares_files = shares_files
+    _check_session(session, spec, provider)
+
+
+def _check_session(session: SandboxSession, spec: SandboxSpec, provider: SandboxProvider) -> None:
     workspaces = Workspaces()
     try:
-        with _declared(spec.kind, SandboxProvider()), _secret() as secret:
-            guarded = GuardedSession(session, spec.kind, switches_users=switches_users)
-            copies = None if shares_files else WorkspaceCopies(workspaces)
-            asyncio.run(_check_all(_Bench(guarded, spec, workspaces, isolates_like, switches_users, copies), secret))
+        with _declared(spec.kind, provider), _secret() as secret:
+            guarded = GuardedSession(session, spec.kind, switches_users=provider.switches_users)
+            copies = None if provider.shares_files else WorkspaceCopies(workspaces)
+            asyncio.run(_check_all(_Bench(guarded, spec, workspaces, provider, copies), secret))
     except SandboxError as error:  # the guard's, with the method that raised another exception, or the provider's own
         raise AssertionError(str(error)) from error
     finally:
@@ -142,7 +138,7 @@ def _declared(kind: str, provider: SandboxProvider) -> Iterator[None]:
     """Let the kind be a known one inside the block, also if only a conftest.py declares it, which no test asks."""
     extensions = SessionExtensions()
     try:
-        if kind not in {*SANDBOXES, *extension_names("sandbox")}:
+        if kind not in extension_names("sandbox"):
             extensions.add("sandbox", kind, provider, what="sandbox")
         yield
     finally:
@@ -172,7 +168,7 @@ async def _check_all(bench: _Bench, secret: str) -> None:
         _check_file_limit,
         _check_copies,
     ]
-    if bench.isolates_like != "local":
+    if bench.provider.isolation != "none":
         checks += [_check_places, _check_mounts, _check_network, _check_process_limit]
     checks.append(_check_options)
     used = await bench.session.describe(bench.spec)
@@ -312,14 +308,14 @@ async def _check_copies(bench: _Bench) -> None:
     server = await bench.make_in(sandbox.workspace, "server")
     await check_one_workspace(sandbox, server)
     await check_folders(sandbox, bench.workspaces)
-    await check_sockets(sandbox, is_local=bench.isolates_like == "local")
+    await check_sockets(sandbox, is_local=bench.provider.programs == "machine")
     await sandbox.stop()
 
 
 async def _check_options(bench: _Bench) -> None:
     sandbox = await bench.make()
     await check_cwd(sandbox)
-    if bench.switches_users:
+    if bench.provider.switches_users:
         await check_user(sandbox)
         await _run(sandbox, "rm left")
     await check_leave_running(sandbox, bench.make_in)
@@ -327,14 +323,15 @@ async def _check_options(bench: _Bench) -> None:
 
 async def _check_places(bench: _Bench) -> None:
     sandbox = await bench.make()
-    done = await _run(sandbox, "pwd; echo inside > here.txt; cat /workspace/here.txt")
+    places = bench.provider.places(sandbox.workspace)
+    done = await _run(sandbox, f"pwd; echo inside > here.txt; cat {places.workspace}/here.txt")
     expect(
-        done.output == "/workspace\ninside\n",
-        f"isolates_like: the workspace is at {done.output!r}, expected /workspace as for {bench.isolates_like}",
+        done.output == f"{places.workspace}\ninside\n",
+        f"places: the workspace is at {done.output!r}, expected {places.workspace}",
     )
     await sandbox.put(_PRIVATE, b"private")
-    done = await _run(sandbox, f"cat {_PRIVATE}")
-    expect(done.output == "private", f"isolates_like: a command finds {done.output!r} in /tmp, expected the put file")
+    done = await _run(sandbox, f"cat {places.tmp}/{os.path.basename(_PRIVATE)}")
+    expect(done.output == "private", f"places: a command finds {done.output!r} in {places.tmp}, expected the put file")
     await sandbox.stop()
 
 

@@ -24,8 +24,7 @@ from pydantic import Field, ValidationError
 from pytest_agentbench.errors import AgentbenchError, SandboxError
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.workspaces.sandboxes.base import Process, ResourceLimits
-from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
-from pytest_agentbench.workspaces.sandboxes.isolated import Isolation, open_isolated
+from pytest_agentbench.workspaces.sandboxes.isolated import Isolation, isolation_problem, open_isolated
 
 Kind = Literal["html", "text", "pdf", "robots"]
 
@@ -312,11 +311,9 @@ def missing_libraries(names: Sequence[str] = _LIBRARIES) -> list[str]:
 
 @cache
 def _find_isolation() -> Isolation:
-    kind: Literal["bubblewrap", "local"] = "bubblewrap"
-    if (problem := bubblewrap_problem()) is not None:
-        kind = "local"
+    if (problem := isolation_problem()) is not None:
         _log.warning("web pages are read by a process with limits, but with all rights of this user: %s", problem)
-    return Isolation(kind, (_PROGRAM, *_library_folders()), limits=_LIMITS)
+    return Isolation(problem is None, (_PROGRAM, *_library_folders()), limits=_LIMITS)
 
 
 def _library_folders() -> list[Path]:

@@ -185,7 +185,7 @@ def test_sockets_of_the_users_session(
 def test_sockets_of_the_users_session_from_a_hook(session_sockets: list[tuple[str, str]]) -> None:
     if not closes_abstract_sockets():
         pytest.skip("this kernel cannot close abstract sockets (Linux 6.12, Landlock)")
-    isolation = Isolation("bubblewrap", network=True)
+    isolation = Isolation(network=True)
     program = ["python3", "-c", CONNECT % (session_sockets,)]
     ended = asyncio.run(run_isolated(program, isolation, seconds=30)).ended
     assert ended.output.count("failed") == len(session_sockets), ended

@@ -151,15 +151,26 @@ def test_sandboxes_of_other_distributions_are_named_with_their_isolation(project
     (info.parent / "farms.py").write_text(
         "from pytest_agentbench import SandboxProvider as Base\n"
         "Barn, Farm, Ruin = Base(), Base(), Base()\n"
-        "Farm.isolates_like = 'docker'\n"
+        "Farm.isolation = 'container'\n"
+        "from pytest_agentbench import SandboxSession\n"
+        "from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox\n"
+        "class Session(SandboxSession):\n"
+        "    async def start(self, request):\n"
+        "        return LocalSandbox(request.workspace, request.spec.limits)\n"
+        "Farm.open = Session\n"
         "Ruin.problem = lambda: 'it fell down; build it again'\n"
     )
     project.case("shell", "exec_shell")
     project.profile(type="ruin")
     done = project.doctor(**NO_DOCKER, PYTHONPATH=str(info.parent))
-    assert line(done, "farm") == "ok       farm: isolates like docker"
-    assert line(done, "barn") == "ok       barn: isolates nothing, according to its provider"
+    assert line(done, "farm") == "ok       farm: isolation: container; --live runs a command in it"
+    assert line(done, "barn") == "ok       barn: isolation: none; --live runs a command in it"
+    assert line(done, "local").startswith("ok       local: isolation: none; ran a command in ")
     assert "ruin: it fell down; build it again" in line(done, "skipped: shell")
+    live = project.doctor("--live", **NO_DOCKER, PYTHONPATH=str(info.parent))
+    assert line(live, "farm").startswith("ok       farm: isolation: container; ran a command in ")
+    assert "sandbox barn: open: NotImplementedError" in line(live, "barn")
+    assert "run a command in the sandbox farm" in live.stderr
 
 
 @pytest.mark.slow
@@ -284,7 +295,7 @@ def test_only_the_profile_that_is_named(project):
     assert project.doctor(**NO_DOCKER).returncode == 1
     done = project.doctor("--profile", "trusting", **NO_DOCKER)
     assert done.returncode == 0, done.stdout
-    assert "isolates nothing" in done.stdout
+    assert "commands of agents run on this machine without isolation" in done.stdout
     done = project.doctor("--profile", "nowhere")
     assert done.returncode == 1
     assert "there is no run profile 'nowhere'" in done.stderr
@@ -307,7 +318,7 @@ def test_docker_is_tried_and_no_image_is_pulled(project):
     project.profile(type="auto", image=IMAGE)
     done = project.doctor("--live")
     assert done.returncode == 0, done.stdout
-    assert "a container ran a command in" in line(done, f"image {IMAGE}")
+    assert "ran a command in" in line(done, f"image {IMAGE}")
     assert "takes docker" in done.stdout
     project.profile(type="docker", image="no/such-image:1")
     assert "is not on this machine" in line(project.doctor(), "image no/such-image:1")

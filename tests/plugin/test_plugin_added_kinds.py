@@ -184,7 +184,7 @@ def test_a_profile_may_name_a_packs_sandbox(root: ConfigRoot) -> None:
     assert settings.model_dump()["type"] == "farm"
     with pytest.raises(UnavailableError, match="farm: the farm is closed; open it"):
         Sandboxes(Workspaces()).spec(settings)
-    with pytest.raises(ValueError, match="'auto', 'docker', 'bubblewrap' or 'local'"):
+    with pytest.raises(ValueError, match="'auto', 'docker', 'bubblewrap', 'local' or 'farm'"):
         SandboxSettings.model_validate({"type": "barn"})
 
 

@@ -91,15 +91,34 @@ def test_a_guests_profile_replaces_none_of_the_users(project: Bench) -> None:
     assert "attack[demo]" in finished.text
 
 
-def test_a_guests_commands_never_run_on_this_machine_itself(project: Bench) -> None:
+BARN = """
+from pytest_agentbench import SandboxProvider, SandboxSession
+from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
+
+class Barn(SandboxSession):
+    async def start(self, request):
+        return LocalSandbox(request.workspace, request.spec.limits)
+
+class Barns(SandboxProvider):
+    def open(self):
+        return Barn()
+
+def pytest_agentbench_sandboxes():
+    return {"barn": Barns()}
+"""
+
+
+@pytest.mark.parametrize("sandbox", ["local", "barn"])
+def test_a_guests_commands_never_run_without_isolation(project: Bench, sandbox: str) -> None:
     """The user's own profile may run the user's there."""
+    project.write("conftest.py", BARN)
     for folder, name in (("cases", "mine"), (VENDOR, "attack")):
         shell_case(project, folder, name, f"touch {project.path}/{name}")
-    write_profile(project, "cases", "here", sandbox="local", execution_policy={"stop_on_runner_error": False})
+    write_profile(project, "cases", "here", sandbox=sandbox, execution_policy={"stop_on_runner_error": False})
     write_profile(project, VENDOR, "other")
     finished = project.run("--model=demo", "--agentbench-run-profile=here", "-k", "mine or attack")
     assert outcomes(finished) == {"mine": "passed", "attack": "error"}
-    assert "found commands of a folder that is not trusted" in finished.text
+    assert f"runs without isolation (sandbox: {sandbox}), expected a sandbox" in finished.text
     assert [(project.path / name).exists() for name in ("mine", "attack")] == [True, False]
 
 

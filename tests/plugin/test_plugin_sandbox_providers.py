@@ -158,6 +158,6 @@ def test_a_program_runs_in_a_plugins_sandbox_and_an_unknown_one_is_an_error_of_t
     finished = run(project, "cases/few.list", "--model", "demo")
     assert finished.outcomes == {"list.1[demo]": "passed", "list.2[demo]": "error"}
     assert (
-        "few.list:2:1: runner.sandbox: found 'fram', expected 'docker', 'bubblewrap' or 'local', or 'farm' of plugins"
+        "few.list:2:1: runner.sandbox: found 'fram', expected 'docker', 'bubblewrap', 'local' or 'farm'"
         in finished.text
     )

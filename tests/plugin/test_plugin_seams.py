@@ -159,7 +159,7 @@ def test_errors_in_sections_of_a_conftest_name_the_field(project: Bench) -> None
     project.profile("p", sandbox="frm", pacce={})
     said = run(project).text
     assert "did you mean 'pace'?" in said
-    assert "sandbox: found 'frm', expected 'auto', 'docker', 'bubblewrap' or 'local', or 'farm' of plugins" in said
+    assert "sandbox: found 'frm', expected 'auto', 'docker', 'bubblewrap', 'local' or 'farm'" in said
 
 
 @pytest.mark.parametrize(

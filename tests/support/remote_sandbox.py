@@ -368,7 +368,7 @@ class RemoteSettings(SandboxSettings):
 class Remote(SandboxProvider):
     """`sandbox: remote`."""
 
-    isolates_like = "docker"
+    isolation = "container"
     shares_files = False
     settings = RemoteSettings
 

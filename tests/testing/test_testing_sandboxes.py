@@ -25,6 +25,7 @@ from pytest_agentbench import (
     check_sandbox_session,
 )
 from pytest_agentbench.extensions import find_extension
+from pytest_agentbench.workspaces.sandboxes.base import provider_of
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 
@@ -36,8 +37,8 @@ class OfOurs(SandboxProvider):
 
     def __init__(self, spec: SandboxSpec) -> None:
         self.spec = spec
-        self.isolates_like = spec.kind  # type: ignore[assignment]
-        self.switches_users = spec.kind == "docker"
+        provider = provider_of(spec.kind)
+        self.isolation, self.switches_users = provider.isolation, provider.switches_users
 
     def open(self) -> SandboxSession:
         return Sandboxes(Workspaces())._open(self.spec)
@@ -244,8 +245,8 @@ def test_sandboxes_of_one_workspace_that_share_no_files_are_noticed(monkeypatch:
 
 
 def test_a_provider_elsewhere_without_places_of_its_own_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Remote, "isolates_like", "local")
-    with pytest.raises(AssertionError, match="isolates_like: found 'local', expected 'docker' if shares_files is"):
+    monkeypatch.setattr(Remote, "isolation", "none")
+    with pytest.raises(AssertionError, match="isolation: found 'none', expected container or machine if"):
         check_sandbox_provider(Remote(), SandboxSpec("remote"))
 
 
@@ -283,7 +284,7 @@ def in_another_workspace(request: SandboxRequest) -> SandboxRequest:
 )
 def test_a_provider_that_ignores_a_part_of_the_request_is_noticed(change: Any, said: str) -> None:
     with pytest.raises(AssertionError, match=said):
-        check_sandbox_session(Changed(change), SandboxSpec("bubblewrap"), isolates_like="bubblewrap")
+        check_sandbox_session(Changed(change), SandboxSpec("bubblewrap"), isolation="process")
 
 
 @pytest.mark.parametrize("method", ["exec", "open", "put", "get", "stop"])

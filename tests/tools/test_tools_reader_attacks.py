@@ -67,7 +67,7 @@ from pytest_agentbench.tools.readers import Readers
 from pytest_agentbench.tools import readers
 
 if sys.argv[1] == "local":
-    readers.bubblewrap_problem = lambda: "there is none"
+    readers.isolation_problem = lambda: "there is none"
 
 async def main():
     async with Readers(1) as readers:

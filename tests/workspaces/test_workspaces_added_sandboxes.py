@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ class Farm(SandboxSession):
 
 
 class Farms(SandboxProvider):
-    isolates_like = "bubblewrap"
+    isolation = "process"
 
     def __init__(self) -> None:
         self.opened: list[Farm] = []
@@ -79,7 +80,7 @@ def test_each_session_opens_its_own(farms: Farms, tmp_path: Path) -> None:
 
 
 def test_errors_and_schemas_list_its_name(farms: Farms) -> None:
-    with pytest.raises(ValueError, match="'auto', 'docker', 'bubblewrap' or 'local', or 'barn', 'farm' of plugins"):
+    with pytest.raises(ValueError, match="'auto', 'docker', 'bubblewrap', 'local', 'barn' or 'farm'"):
         SandboxSettings.model_validate({"type": "fram"})
     kinds = SandboxSettings.model_json_schema()["properties"]["type"]["enum"]
     assert kinds == ["auto", "docker", "bubblewrap", "local", "barn", "farm"]
@@ -94,7 +95,10 @@ def test_errors_and_schemas_list_its_name(farms: Farms) -> None:
         ("docker", "farm", True),
         ("bubblewrap", "farm", True),
         ("farm", "barn", True),
-        ("local", "barn", False),
+        ("local", "barn", True),  # which may be another machine, or cost money
+        ("local", "farm", False),
+        ("barn", "local", True),
+        ("barn", "auto", False),
     ],
 )
 def test_a_guest_names_one_that_isolates_where_its_user_allows_any(
@@ -124,12 +128,33 @@ def test_one_that_cannot_be_closed_keeps_no_other_from_its_end(farms: Farms, tmp
     assert [farm.closed for farm in farms.opened] == [True]
 
 
-def test_programs_and_paths_are_those_of_the_sandbox_that_it_is_like(farms: Farms, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("isolation", "offline", "online", "programs", "workspace"),
+    [
+        ("none", "machine", "machine", "machine", None),
+        ("process", "none", "machine", "mounted", "/workspace"),
+        ("container", "none", "separate", "image", "/workspace"),
+        ("machine", "none", "separate", "image", "/workspace"),
+    ],
+)
+def test_the_isolation_of_a_provider_decides_its_network_programs_and_places(
+    tmp_path: Path, isolation: Any, offline: str, online: str, programs: str, workspace: str | None
+) -> None:
+    provider = Farms()
+    provider.isolation = isolation
+    assert provider.network(SandboxSpec("farm")) == offline
+    assert provider.network(SandboxSpec("farm", network=True)) == online
+    assert provider.programs == programs
+    folder = Workspaces(tmp_path).create("case")
+    assert provider.places(folder).workspace == (workspace or str(folder.path))
+
+
+def test_programs_and_paths_follow_the_isolation_of_a_provider(farms: Farms, tmp_path: Path) -> None:
     missing = McpServer(command="no-such-program", cwd=str(tmp_path))
     assert find_problem(missing, {"PATH": "/usr/bin"}, "farm") is not None
     assert find_problem(missing, {"PATH": "/usr/bin"}, "barn") is not None
     assert list_mounts(missing, "barn", {}) == ()
-    farms.isolates_like = "docker"  # whose programs nobody knows before one runs
+    farms.isolation = "container"  # whose programs nobody knows before one runs
     assert find_problem(missing, {"PATH": "/usr/bin"}, "farm") is None
     assert [mount.source for mount in list_mounts(missing, "farm", {})] == [tmp_path]
     assert choose_python(SandboxSpec("farm", network=True)) == ("python3", SandboxSpec("farm"))

@@ -98,7 +98,7 @@ sys.path[:0] = json.loads(sys.argv[1])
 from pytest_agentbench.workspaces.sandboxes.isolated import Isolation, run_isolated
 look = "import os, sys; print(os.path.exists(sys.argv[1]), os.path.exists(sys.argv[2]), sys.prefix)"
 command = [sys.executable, "-I", "-c", look, *sys.argv[2:]]
-print(asyncio.run(run_isolated(command, Isolation("bubblewrap"), seconds=30)).ended.output, end="")
+print(asyncio.run(run_isolated(command, Isolation(), seconds=30)).ended.output, end="")
 """
 
 

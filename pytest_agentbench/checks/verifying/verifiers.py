@@ -16,7 +16,7 @@ from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.records.case import PytestTests, Verifier
 from pytest_agentbench.terminal_text import count_text
 from pytest_agentbench.workspaces.confined import PathRefusedError
-from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec, likeness_of
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec, provider_of
 from pytest_agentbench.workspaces.workspace import WORKSPACE
 
 RESULT_VARIABLE = "AGENTBENCH_RESULT"
@@ -42,8 +42,7 @@ def plain_environment(sandbox: Sandbox) -> dict[str, str]:
 
 def private_path(sandbox: Sandbox, name: str) -> str:
     """Return a path in the sandbox's /tmp as its programs see it."""
-    folder = str(sandbox.workspace.private_tmp()) if likeness_of(sandbox.kind) == "local" else "/tmp"  # noqa: S108 - its own
-    return f"{folder}/{name}".rstrip("/")
+    return f"{provider_of(sandbox.kind).places(sandbox.workspace).tmp}/{name}".rstrip("/")
 
 
 async def run_command(verifier: Verifier, sandbox: Sandbox, environment: Mapping[str, str]) -> Verdict:
@@ -124,11 +123,11 @@ _FAULT = 300
 def choose_python(spec: SandboxSpec) -> tuple[str, SandboxSpec]:
     """Return the Python that runs tests in such a sandbox, the image's or else this one, and the sandbox showing it."""
     plain = replace(spec, network=False)
-    kind = likeness_of(spec.kind)
-    if kind == "docker":
+    programs = provider_of(spec.kind).programs
+    if programs == "image":
         return "python3", plain
-    # bubblewrap lays its own /tmp and workspace over this machine's: a Python below these has to be shown elsewhere.
-    if kind == "local" or not sys.prefix.startswith(_HIDDEN):
+    # A sandbox lays its own /tmp and workspace over this machine's: a Python below these has to be shown elsewhere.
+    if programs == "machine" or not sys.prefix.startswith(_HIDDEN):
         return sys.executable, plain
     mounts = (*spec.mounts, Mount(Path(sys.prefix), _PYTHON_PLACE))
     return f"{_PYTHON_PLACE}/bin/python", replace(plain, mounts=mounts)

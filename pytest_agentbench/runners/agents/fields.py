@@ -10,7 +10,6 @@ from pydantic import Field, ValidationError, model_validator
 from pytest_agentbench.config.agent_file import Argument, Content, LaterArgument, Reading, check_names
 from pytest_agentbench.config.base import Problems, Scope, explain_error
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import AtLeastOne, Record, SandboxKind, Seconds, Text, VariableName
 from pytest_agentbench.records.case import ApiName
 
@@ -20,8 +19,9 @@ SECONDS = 600.0
 
 def takes_images(kind: SandboxKind) -> bool:
     """Return whether sandboxes of this kind run an image."""
-    provider = find_extension("sandbox", kind)
-    return kind == "docker" or (provider is not None and "image" in provider.takes)
+    from pytest_agentbench.workspaces.sandboxes.base import provider_of
+
+    return "image" in provider_of(kind).takes
 
 
 class ProgramFields(Record):

@@ -22,10 +22,10 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     Mount,
     Sandbox,
     SandboxSpec,
-    likeness_of,
-    shares_files,
+    programs_of,
+    provider_of,
 )
-from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE
+from pytest_agentbench.workspaces.workspace import WORKSPACE
 
 if TYPE_CHECKING:
     from pytest_agentbench.runners.gateway.address import GatewayAddress
@@ -122,10 +122,10 @@ async def open_way(
 @asynccontextmanager
 async def open_socket(sandbox: Sandbox, folder: Path) -> AsyncIterator[str]:
     """Yield the path of the model's socket inside the sandbox: in the control folder, or served over the connection."""
-    if not shares_files(sandbox.kind):
+    if not provider_of(sandbox.kind).shares_files:
         async with sandbox.serve(_SERVED, partial(_forward, folder)):
             yield _SERVED
-    elif likeness_of(sandbox.kind) == "local":
+    elif programs_of(sandbox.kind) == "machine":
         yield str(folder / SOCKET)
     else:
         yield f"{CONTROL}/{SOCKET}"
@@ -162,30 +162,21 @@ async def _connect(folder: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWr
 
 def find_workspace(context: RunContext) -> str:
     """Return the path of the run's workspace inside the sandbox."""
-    is_local = likeness_of(context.needs_sandbox().kind) == "local"
-    if is_local:
-        return str(context.workspace.path)
-    return WORKSPACE
+    return provider_of(context.needs_sandbox().kind).places(context.workspace).workspace
 
 
 def list_places(spec: SandboxSpec, sandbox: Sandbox) -> dict[str, str]:
     """Return the paths of workspace and home inside the sandbox."""
-    if likeness_of(spec.kind) == "local":
-        private = sandbox.workspace.private_tmp()
-        return {"workspace": str(sandbox.workspace.path), "home": str(private / "home")}
-    from pytest_agentbench.workspaces.sandboxes.bubblewrap import is_below_tmp
-
-    if likeness_of(spec.kind) == "bubblewrap" and any(map(is_below_tmp, spec.mounts)):
-        # Each command then has an empty /tmp, and the private folder is only in the workspace
-        return {"workspace": WORKSPACE, "home": f"{WORKSPACE}/{PRIVATE_TMP}/home"}
-    return {"workspace": WORKSPACE, "home": HOME}
+    places = provider_of(spec.kind).places(sandbox.workspace, spec.mounts)
+    return {"workspace": places.workspace, "home": f"{places.tmp}/home"}
 
 
 @asynccontextmanager
 async def start_sandbox(context: RunContext, folder: Path) -> AsyncIterator[Sandbox]:
     """Yield the run's sandbox. In the end it is stopped, and then the program's HOME is removed."""
     mounts = [Mount(folder, CONTROL)]
-    if context.needs_sandbox().kind == "docker" and context.prepared.program.adapter is not None:
+    is_container = provider_of(context.needs_sandbox().kind).local_containers
+    if is_container and context.prepared.program.adapter is not None:
         # Some agents fail if their user has no name, and only the run knows the user's number
         write_readable(folder, "passwd", _PASSWD.format(user_of(context.workspace).partition(":")[0]).encode())
         mounts.append(Mount(folder / "passwd", "/etc/passwd"))

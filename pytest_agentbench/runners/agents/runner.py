@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.extensions import extension_names
 from pytest_agentbench.runners.agents.fields import (
     AgentFields,
     CommandFields,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from pytest_agentbench.runners.agents.turns import ProgramConversation
     from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput
     from pytest_agentbench.runners.kinds import SessionParts
-
-_LOCAL = "on this machine itself (sandbox: local)"
 
 
 class ProgramRunner(RunnerKind):
@@ -76,8 +75,12 @@ class ProgramRunner(RunnerKind):
 
     def started(self, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Yield the fields that name a program or its sandbox, each with a description of the value."""
-        if settings.get("sandbox") == "local":
-            yield "sandbox", f"a program {_LOCAL}"
+        kind = settings.get("sandbox")
+        if isinstance(kind, str) and kind in extension_names("sandbox"):  # other values are errors of the field
+            from pytest_agentbench.workspaces.sandboxes.base import lacks_isolation
+
+            if lacks_isolation(kind):
+                yield "sandbox", f"a program without isolation (sandbox: {kind})"
 
     def require_input(self, case: Case) -> None:
         """Raise ConfigError as `list_turn_texts` does."""

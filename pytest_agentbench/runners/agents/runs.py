@@ -23,7 +23,7 @@ from pytest_agentbench.runners.agents.fields import (
 )
 from pytest_agentbench.runners.agents.turns import PreparedProgram
 from pytest_agentbench.runners.kinds import Prepared, RunnerSession, RunRequest
-from pytest_agentbench.workspaces.sandboxes.base import Mount, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.base import Mount, SandboxSpec, programs_of, provider_of
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import RunProfile
@@ -72,22 +72,21 @@ class ProgramRuns(RunnerSession):
             if adapter.program.skills is None:
                 raise UnavailableError(f"the agent {fields.agent} has no skills: its agent.yaml has no `skills`")
             identity["skills_place"] = adapter.program.skills.model_dump()
-        if fields.sandbox == "docker":
+        needs = None
+        if takes_images(fields.sandbox):
             if problem := pinning_problem(image):
                 raise ConfigError(f"{case.path}:{case.line}:1: runner.image: {problem}")
-            # The id, too, because a rebuilt image keeps its name
-            identity["image"] = {"name": image, "id": self._find_image(image)}
-            spec = partial(self._spec_of_image, settings, adapter, image)
-        else:
-            needs = SandboxNeeds(image=image) if takes_images(fields.sandbox) else None
-            if needs is not None:
-                identity["image"] = {"name": image}
-            spec = partial(self.sandboxes.spec, change_type(settings, fields.sandbox), needs)
+            needs = SandboxNeeds(image=image)
+            identity["image"] = {"name": image}
+            if provider_of(fields.sandbox).local_containers:  # the id, too, because a rebuilt image keeps its name
+                identity["image"]["id"] = self._find_image(image)
+        spec = partial(self._make_spec, change_type(settings, fields.sandbox), needs, adapter)
         return _prepared(settings, make_agent(fields, adapter), fields, fields.sandbox, spec, identity)
 
-    def _spec_of_image(self, settings: SandboxSettings, adapter: Adapter, image: str) -> SandboxSpec:
-        spec = self.sandboxes.container(image, settings)
-        if self._find_image(image) is None and image == adapter.image:
+    def _make_spec(self, settings: SandboxSettings, needs: SandboxNeeds | None, adapter: Adapter) -> SandboxSpec:
+        spec = self.sandboxes.spec(settings, needs)
+        is_built_here = spec.image == adapter.image and provider_of(spec.kind).local_containers
+        if is_built_here and self._find_image(adapter.image) is None:
             name = adapter.program.name
             raise UnavailableError(f"there is no image of {name} here; build it: agentbench agents image {name}")
         return spec
@@ -100,7 +99,7 @@ class ProgramRuns(RunnerSession):
             from pytest_agentbench.workspaces.containers.builder import image_builder
 
             try:
-                with closing(image_builder("docker")) as builder:
+                with closing(image_builder()) as builder:
                     image = builder.find(name)
             except AgentbenchError:
                 image = None
@@ -120,8 +119,7 @@ def _prepared(
     settings: SandboxSettings, program: Program, fields: Any, kind: str, spec: Any, identity: Mapping[str, Any]
 ) -> Prepared:
     path: tuple[str, ...] = ()
-    # Other kinds need no mounts: a container has its own programs, and without isolation all are visible
-    if kind == "bubblewrap":
+    if programs_of(kind) == "mounted":
         mounts, path = show_programs(program)
         spec = partial(_with_mounts, spec, mounts)
     of_settings = settings.model_dump(exclude={"type", "image", "build_network"})
@@ -133,7 +131,7 @@ def _prepared(
 
 
 def show_programs(program: Program) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
-    """Return the mounts of this machine's folders that bubblewrap needs for the program, and the folders of its PATH.
+    """Return the mounts of this machine's folders that a sandbox needs for the program, and the folders of its PATH.
 
     A program in the workspace needs none. Raises UnavailableError if the program is not installed.
     """

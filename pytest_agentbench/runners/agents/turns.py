@@ -38,7 +38,7 @@ from pytest_agentbench.runners.base import RunContext, RunEnd, clean, compare_us
 from pytest_agentbench.runners.chat import render_first, with_attachments
 from pytest_agentbench.runners.conversation import AgentConversation, TurnOutput, name_turn
 from pytest_agentbench.workspaces.confined import PathRefusedError
-from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, likeness_of, shares_files
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, programs_of, provider_of
 from pytest_agentbench.workspaces.workspace import WORKSPACE
 
 if TYPE_CHECKING:
@@ -106,9 +106,10 @@ async def open_program(case: Case, context: RunContext, texts: Sequence[str]) ->
         raise UnavailableError(f"the runner {case.runner.type} needs a model: name one with --model")
     spec = context.needs_sandbox()
     # With network, requests to other endpoints are invisible
-    alone = not spec.network and likeness_of(spec.kind) != "local"
+    provider = provider_of(spec.kind)
+    alone = provider.network(spec) == "none"
     # Nothing on another machine reaches the session's listener
-    relayed = alone or not shares_files(spec.kind)
+    relayed = alone or not provider.shares_files
     watch = _watch_skills(case, context, prepared.program)
     gateway = _make_gateway(case, context, context.model, prepared, watch, alone=alone)
     context.trace.request.update(
@@ -289,8 +290,7 @@ class ProgramConversation(AgentConversation):
 
     async def _start(self, number: int, text: str) -> tuple[ExecResult, str]:
         program = self.prepared.program
-        local = likeness_of(self.sandbox.kind) == "local"
-        control = str(self.folder) if local else CONTROL
+        control = str(self.folder) if programs_of(self.sandbox.kind) == "machine" else CONTROL
         values = {
             **self.values,
             "message": clean(text).replace("\0", ""),  # an argument of a program contains no NUL

@@ -25,7 +25,7 @@ from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.tools.mcp.connection import Lives
 from pytest_agentbench.tools.mcp.launching import ServerSandboxes
 from pytest_agentbench.tools.mcp.servers import CallResult, Listing
-from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec, likeness_of
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec, programs_of
 
 if TYPE_CHECKING:
     from pytest_agentbench.tools.mcp.connection import Connection
@@ -206,7 +206,7 @@ def _digest_program(server: McpServer, spec: SandboxSpec | None, environ: Mappin
     if server.command is None or spec is None:
         return _digest([])
     files = [_stamp_file(path) for path in list_argument_files(server)]
-    if likeness_of(spec.kind) == "docker":
+    if programs_of(spec.kind) == "image":
         return _digest(files)
     command = server.command
     if os.path.dirname(command):

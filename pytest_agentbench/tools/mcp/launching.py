@@ -14,9 +14,17 @@ from pytest_agentbench.config.keys import find_program_problem, find_server_prob
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
-from pytest_agentbench.records.base import SandboxKind
+from pytest_agentbench.records.base import AUTO, SandboxKind, SandboxType
 from pytest_agentbench.records.case import VARIABLE, Case, McpServer, SandboxSettings
-from pytest_agentbench.workspaces.sandboxes.base import Mount, Process, Sandbox, SandboxSpec, likeness_of
+from pytest_agentbench.workspaces.sandboxes.base import (
+    Mount,
+    Process,
+    Programs,
+    Sandbox,
+    SandboxSpec,
+    programs_of,
+    provider_of,
+)
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import ShownProgram, show_program
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.workspace import WORKSPACE, Workspace
@@ -40,31 +48,31 @@ class Turns:
             await asyncio.sleep(0)
 
 
-def find_problem(server: McpServer, environ: Mapping[str, str], kind: SandboxKind = "local") -> str | None:
+def find_problem(server: McpServer, environ: Mapping[str, str], sandbox: SandboxType = AUTO) -> str | None:
     """Return the first missing requirement of the server (a variable, its folder, its program), or None.
 
-    The programs of a container (`kind` docker) are in its image, so they are unknown before it runs.
+    The programs of an image are unknown before a sandbox of it runs.
     """
-    return next(_problems(server, environ, likeness_of(kind)), None)
+    return next(_problems(server, environ, programs_of(sandbox)), None)
 
 
 def list_mounts(server: McpServer, kind: SandboxKind, environ: Mapping[str, str] = os.environ) -> tuple[Mount, ...]:
-    """Return the mounts of the server's sandbox, except the workspace: its folder, and in bubblewrap its program."""
-    kind = likeness_of(kind)
-    if server.command is None or kind == "local":
+    """Return the mounts of the server's sandbox, except the workspace: its folder, and a mounted program."""
+    programs = programs_of(kind)
+    if server.command is None or programs == "machine":
         return ()
-    folder = () if server.cwd is None else (Mount(Path(server.cwd), _map_folder(server.cwd, kind)),)
-    if kind == "docker":
+    folder = () if server.cwd is None else (Mount(Path(server.cwd), _map_folder(server.cwd, programs)),)
+    if programs == "image":
         return folder
     try:
-        return (*_find_program(server, environ, kind).mounts, *folder)
+        return (*_find_program(server, environ, programs).mounts, *folder)
     except LookupError:  # reported when the server is started
         return folder
 
 
 def lacks_network(spec: SandboxSpec | None) -> bool:
     """Return whether a server's program runs in a sandbox without network; False for a server without a program."""
-    return spec is not None and likeness_of(spec.kind) != "local" and not spec.network
+    return spec is not None and provider_of(spec.kind).network(spec) == "none"
 
 
 async def launch_server(
@@ -74,20 +82,19 @@ async def launch_server(
 
     Raises SandboxError, and UnavailableError with the missing requirement.
     """
-    kind = likeness_of(sandbox.kind)
-    missing = find_problem(server, environ, kind)
+    missing = find_problem(server, environ, sandbox.kind)
     if missing is not None:
         raise UnavailableError(missing)
-    program = _find_program(server, environ, kind)
-    workspace = str(sandbox.workspace.path) if kind == "local" else WORKSPACE
-    environment = {"AGENTBENCH_WORKSPACE": workspace}
+    provider = provider_of(sandbox.kind)
+    program = _find_program(server, environ, provider.programs)
+    environment = {"AGENTBENCH_WORKSPACE": provider.places(sandbox.workspace).workspace}
     if offline:
         environment |= _OFFLINE
     if program.path:
         environment["PATH"] = os.pathsep.join(program.path)
     argv = [program.program, *server.args]
     if server.cwd is not None:
-        argv = ["/bin/sh", "-c", _IN_FOLDER, "sh", _map_folder(server.cwd, kind), *argv]
+        argv = ["/bin/sh", "-c", _IN_FOLDER, "sh", _map_folder(server.cwd, provider.programs), *argv]
     # The server's own variables have precedence. Nothing else of this process's environment reaches it
     return await sandbox.open(argv, environment={**environment, **_own_variables(server, environ)}, stderr="apart")
 
@@ -111,7 +118,7 @@ def expand_headers(server: McpServer, environ: Mapping[str, str]) -> dict[str, s
     }
 
 
-def _problems(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) -> Iterator[str]:
+def _problems(server: McpServer, environ: Mapping[str, str], programs: Programs) -> Iterator[str]:
     for name in list_variables(server):
         if name not in environ:
             yield f"the variable {name} is not set"
@@ -120,22 +127,22 @@ def _problems(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) 
     if server.cwd is not None and not os.path.isdir(server.cwd):
         yield f"its folder {server.cwd} does not exist"
     try:
-        _find_program(server, environ, kind)
+        _find_program(server, environ, programs)
     except LookupError as error:
         yield str(error)
 
 
-def _find_program(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) -> ShownProgram:
+def _find_program(server: McpServer, environ: Mapping[str, str], programs: Programs) -> ShownProgram:
     """Return how the server's program is called. Raises LookupError if it is missing."""
     command = server.command
     assert command is not None
     is_relative = os.sep in command and not os.path.isabs(command)
-    if kind == "docker" or (is_relative and server.cwd is None):
+    if programs == "image" or (is_relative and server.cwd is None):
         return ShownProgram(command)  # in the image, or in a workspace that may not exist yet
     file = os.path.join(server.cwd, command) if is_relative and server.cwd is not None else command
     path = environ.get("PATH")  # never PATH of the file's own `env`
-    if kind == "bubblewrap":
-        moves = server.cwd is not None and _map_folder(server.cwd, kind) != server.cwd
+    if programs == "mounted":
+        moves = server.cwd is not None and _map_folder(server.cwd, programs) != server.cwd
         visible = show_program(file, path, None if moves and not is_relative else server.cwd)
         if is_relative:
             return replace(visible, program=command)
@@ -146,11 +153,11 @@ def _find_program(server: McpServer, environ: Mapping[str, str], kind: SandboxKi
     return ShownProgram(program)
 
 
-def _map_folder(cwd: str, kind: SandboxKind) -> str:
+def _map_folder(cwd: str, programs: Programs) -> str:
     """Return the server's folder inside the sandbox: the same path, or one below /mnt if the sandbox uses that path
     itself.
     """
-    own = kind != "local" and f"{os.path.normpath(cwd)}/".startswith(_OWN_FOLDERS)
+    own = programs != "machine" and f"{os.path.normpath(cwd)}/".startswith(_OWN_FOLDERS)
     if own:
         return f"/mnt{os.path.normpath(cwd)}"
     return cwd
@@ -179,7 +186,7 @@ def server_refusal(name: str, server: McpServer, root: ConfigRoot, profile: RunP
     written = own is not None and server in (root.own_servers().get(name), profile.own_servers().get(name))
     command = server.command or ""
     is_placed = server.cwd is not None or os.path.isabs(command)
-    if is_placed and likeness_of(choose_sandbox(server, profile.sandbox_settings).type) != "docker":
+    if is_placed and programs_of(choose_sandbox(server, profile.sandbox_settings).type) != "image":
         folder = own.real if written and own is not None else root.programs
         if problem := find_program_problem(command, server.cwd or root.real, folder):
             return f"command: {problem}"
@@ -196,8 +203,7 @@ def server_spec(sandboxes: Sandboxes, name: str, server: McpServer, profile: San
     if server.command is None:
         return None
     spec = sandboxes.spec(choose_sandbox(server, profile))
-    like = likeness_of(spec.kind)
-    if server.url is not None and like != "local" and not (like == "bubblewrap" and spec.network):
+    if server.url is not None and provider_of(spec.kind).network(spec) != "machine":
         raise ConfigError(
             f"MCP server {name!r}: its address is {server.url}, and a program in its sandbox ({spec.kind}) cannot "
             "serve it; set its `sandbox: {type: bubblewrap, network: allow}`, or `sandbox: local`"

@@ -27,7 +27,7 @@ class LocalImage:
     labels: Mapping[str, str]
 
 
-def image_builder(engine: str) -> ImageBuilder:
+def image_builder(engine: str = "docker") -> ImageBuilder:
     """Return the builder of an engine: `docker` with its daemon, or another one (podman, a path) as in `docker_cli`.
 
     Raises UnavailableError if no daemon answers, or the program is unsuitable.

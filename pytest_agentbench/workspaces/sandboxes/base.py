@@ -10,18 +10,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol
 
-from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.records.base import SandboxKind
-from pytest_agentbench.records.case import Case, SandboxSettings
+from pytest_agentbench.errors import ConfigError, SandboxError
+from pytest_agentbench.extensions import find_extension, ordered_names
+from pytest_agentbench.records.base import AUTO, SandboxKind, SandboxType
+from pytest_agentbench.records.case import Case, SandboxNeeds, SandboxSettings
 from pytest_agentbench.records.run import SandboxUsed
-from pytest_agentbench.workspaces.workspace import Entry, Workspace
+from pytest_agentbench.workspaces.workspace import WORKSPACE, Entry, Workspace
 
 Killed = Literal["time-out", "output", "memory", "disk", "processes"]
 Stderr = Literal["merged", "apart"]
-Likeness = Literal["docker", "bubblewrap", "local"]
+Isolation = Literal["none", "process", "container", "machine"]
 Need = Literal["image", "dockerfile", "compose"]
 Role = Literal["run", "server", "hook", "verifier"]
+Network = Literal["none", "machine", "separate"]
+Programs = Literal["machine", "mounted", "image"]
+"""Where commands find programs: at their paths on this machine, there if they are the system's or mounted, or in an
+image that nobody knows before it runs.
+"""
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
@@ -290,27 +295,38 @@ class SandboxSession:
         """Stop everything that the session has left running."""
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The workspace and its private temporary folder, by their paths as commands in a sandbox see them."""
+
+    workspace: str
+    tmp: str
+
+
 class SandboxProvider:
-    """A kind of sandbox from a pack or a plugin: the seam `sandbox NAME`.
+    """A kind of sandbox: the seam `sandbox NAME`.
+
+    Its attributes and methods answer all questions of the package about the kind. Nothing outside of
+    `workspaces.sandboxes` compares names of kinds, so that a plugin's provider is treated like the package's own.
 
     Run profiles select it with `sandbox: NAME`.
     """
 
-    isolates_like: Likeness = "local"
-    """The built-in kind that its sandboxes resemble, by the tables of docs/security.md.
+    isolation: Isolation = "none"
+    """How its sandboxes are separated from this machine, by the tables of docs/security.md.
 
-    docker: the sandbox has other programs than this machine, the workspace at /workspace, and the private folder at
-    /tmp. bubblewrap: this machine's programs at their paths, workspace and private folder as for docker, and the mounts
-    of its spec. local: all files at their paths on this machine, without isolation. If the user allows `auto` to
-    guests, they may name a kind that resembles docker or bubblewrap.
+    none: this machine's files at their paths, with all rights of the user. process: a process of this machine that
+    sees this machine's programs and the mounts of its spec. container: programs and network of its own. machine: a
+    kernel of its own, too. With all but `none` the workspace is at /workspace and the private folder at /tmp. Guests
+    may use no kind with `none`. If the user allows `auto` to them, they may name any other.
     """
 
     shares_files: bool = True
     """Whether its sandboxes use the run's folder of this machine.
 
     False: they are elsewhere. The session copies the folder by `upload` and `download`, and reaches sockets inside by
-    `serve`. `isolates_like` is docker then, requests with the same workspace share one folder there, and files of
-    `mounts` are the provider's to copy.
+    `serve`. `isolation` is `container` or `machine` then, requests with the same workspace share one folder there, and
+    files of `mounts` are the provider's to copy.
     """
 
     settings: type[SandboxSettings] = SandboxSettings
@@ -325,8 +341,49 @@ class SandboxProvider:
     switches_users: bool = False
     """Whether `exec` can run a command as another user. If not, `exec` is never called with `user`."""
 
+    starts_freely: bool = False
+    """Starting one costs nothing and downloads nothing, so that `doctor` and `validate` start it without being asked
+    to.
+    """
+
+    local_containers: bool = False
+    """Its sandboxes are containers of this machine's docker daemon.
+
+    `agentbench agents image` builds their images, whose ids are in fingerprints. Their commands run as the run's user,
+    for which an image has no name.
+    """
+
+    @property
+    def programs(self) -> Programs:
+        """Return where commands find their programs, by `isolation`: a provider may declare another value."""
+        return _PROGRAMS[self.isolation]
+
+    def places(self, workspace: Workspace, mounts: Sequence[Mount] = ()) -> Places:
+        """Return the paths in a sandbox with these mounts."""
+        if self.isolation == "none":
+            return Places(str(workspace.path), str(workspace.private_tmp()))
+        return Places(WORKSPACE, "/tmp")  # noqa: S108 - the sandbox's own
+
+    def network(self, spec: SandboxSpec) -> Network:
+        """Return the network of commands: none, this machine's with its loopback, or a separate one."""
+        if self.isolation == "none":
+            return "machine"
+        if not spec.network:
+            return "none"
+        return "machine" if self.isolation == "process" else "separate"
+
     def problem(self) -> str | None:
         """Return why the sandbox is unavailable here and the remedy, or None. It must not start or send anything."""
+        return None
+
+    def problem_for(self, settings: SandboxSettings, needs: SandboxNeeds) -> str | None:
+        """Return why no sandbox is available for these settings and the needs of a case, or None."""
+        return self.problem()
+
+    def weakness(self, settings: SandboxSettings) -> str | None:
+        """Return the gap in the isolation of commands with these settings, for a warning, or None."""
+        if self.isolation == "none":
+            return "commands of agents run without isolation, as far as its provider says"
         return None
 
     def open(self) -> SandboxSession:
@@ -334,20 +391,32 @@ class SandboxProvider:
         raise NotImplementedError
 
 
-def shares_files(kind: SandboxKind) -> bool:
-    """Return whether sandboxes of a kind use folders of this machine."""
-    provider: SandboxProvider | None = find_extension("sandbox", kind)
-    return provider is None or provider.shares_files
+_PROGRAMS: Mapping[Isolation, Programs] = {
+    "none": "machine",
+    "process": "mounted",
+    "container": "image",
+    "machine": "image",
+}
 
 
-def likeness_of(kind: SandboxKind) -> SandboxKind:
-    """Return the built-in kind that sandboxes of a kind resemble: the kind itself, or `isolates_like` of its
-    provider.
-    """
+def provider_of(kind: SandboxKind) -> SandboxProvider:
+    """Return the provider of a kind of sandbox. Raises ConfigError if no such kind is installed."""
     provider: SandboxProvider | None = find_extension("sandbox", kind)
     if provider is None:
-        return kind
-    return provider.isolates_like
+        raise ConfigError(f"found the sandbox {kind!r}, expected one of {', '.join(ordered_names('sandbox'))}")
+    return provider
+
+
+def lacks_isolation(sandbox: SandboxType) -> bool:
+    """Return whether commands run without isolation with this `sandbox` of a profile. `auto` takes none without it."""
+    return sandbox != AUTO and provider_of(sandbox).isolation == "none"
+
+
+def programs_of(sandbox: SandboxType) -> Programs:
+    """Return where commands find their programs in a sandbox of a run profile: by `auto`, as on this machine."""
+    if sandbox == AUTO:
+        return "machine"
+    return provider_of(sandbox).programs
 
 
 _ENTER = 'cd -P -- "$1" || exit 127; shift; exec "$@"'

@@ -6,25 +6,23 @@ import threading
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.records.base import SandboxKind
+from pytest_agentbench.records.base import AUTO, SandboxKind, SandboxType
 from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
 from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.sandboxes.base import (
-    Need,
     RemoteFiles,
     ResourceLimits,
     Role,
     Sandbox,
-    SandboxProvider,
     SandboxRequest,
     SandboxSession,
     SandboxSpec,
-    shares_files,
+    provider_of,
 )
+from pytest_agentbench.workspaces.sandboxes.kinds import OwnProvider
 
 if TYPE_CHECKING:
     from pytest_agentbench.records.case import Case
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
     from pytest_agentbench.workspaces.workspace import Workspace
 
 _NO_NEEDS = SandboxNeeds()
+_AUTOMATIC = ("docker", "bubblewrap")
+"""Kinds that `auto` tries, in order of preference."""
 
 
 class Sandboxes:
@@ -62,11 +62,11 @@ class Sandboxes:
         Raises UnavailableError with the remedy if the sandbox is unavailable.
         """
         needs = needs or _NO_NEEDS
-        kind = _kind(settings, needs)
+        kind = _choose_kind(settings, needs)
         spec = SandboxSpec(kind, network=settings.network == "allow", limits=_limits(settings))
         if type(settings) is not SandboxSettings:
             spec = replace(spec, settings=settings)
-        taken = needs_taken_by(kind)
+        taken = provider_of(kind).takes
         if not taken:
             return spec
         # The case's own image or Dockerfile has precedence; the profile's image is for cases without one.
@@ -128,7 +128,7 @@ class Sandboxes:
     ) -> Sandbox:
         """Return a sandbox in the workspace, by a SandboxRequest. Raises SandboxError if it cannot be started."""
         session, request = self._of(spec), SandboxRequest(spec, workspace, role, case)
-        if shares_files(spec.kind):
+        if provider_of(spec.kind).shares_files:
             return await session.start(request)
         if self._copies is None:
             from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopies
@@ -171,43 +171,21 @@ class Sandboxes:
             return self._opened[key]
 
     def _open(self, spec: SandboxSpec) -> SandboxSession:
-        if spec.kind == "docker":
-            from pytest_agentbench.workspaces.containers.pool import ContainerPool
+        provider = provider_of(spec.kind)
+        if isinstance(provider, OwnProvider):
+            return provider.open_here(spec.cli, self.workspaces, self._watchdog)
+        from pytest_agentbench.workspaces.sandboxes.guarded import open_guarded
 
-            return ContainerPool(spec.cli, self.workspaces, self._watchdog)
-        provider: SandboxProvider | None = find_extension("sandbox", spec.kind)
-        if provider is None:
-            return HostSandboxes(self._watchdog)
-        from pytest_agentbench.workspaces.sandboxes.guarded import GuardedSession
-
-        return GuardedSession(provider.open(), spec.kind, switches_users=provider.switches_users)
+        return open_guarded(provider, spec.kind)
 
 
-class HostSandboxes(SandboxSession):
-    """Sandboxes whose commands are programs of this machine: bubblewrap and local."""
-
-    def __init__(self, watchdog: Watchdog) -> None:
-        self._watchdog = watchdog
-
-    async def start(self, request: SandboxRequest) -> Sandbox:
-        """Return a sandbox without any process yet."""
-        spec, workspace = request.spec, request.workspace
-        if spec.kind == "local":
-            from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
-
-            return LocalSandbox(workspace, spec.limits, self._watchdog)
-        from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox
-
-        return BubblewrapSandbox(workspace, spec, self._watchdog)
-
-
-def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
+def _choose_kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
     """Return the kind of the run's sandbox. Raises UnavailableError if no suitable kind is available."""
-    kinds: tuple[SandboxKind, ...] = ("docker", "bubblewrap") if settings.type == "auto" else (settings.type,)
+    kinds = kinds_of(settings.type)
     if asked := {name for name, value in needs if value is not None}:
-        suitable = tuple(kind for kind in kinds if asked <= needs_taken_by(kind))
+        suitable = tuple(kind for kind in kinds if asked <= provider_of(kind).takes)
         if not suitable:
-            taken = ", ".join(sorted(needs_taken_by(settings.type)))
+            taken = ", ".join(sorted(provider_of(settings.type).takes))
             also = f", which takes {taken} only" if taken else ""
             raise UnavailableError(
                 f"the case needs containers (its {', '.join(sorted(asked))}), and the run profile has "
@@ -216,7 +194,7 @@ def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
         kinds = suitable
     reasons = []
     for kind in kinds:
-        reason = _missing(kind, settings, needs)
+        reason = provider_of(kind).problem_for(settings, needs)
         if reason is None:
             return kind
         reasons.append(f"{kind}: {reason}")
@@ -226,33 +204,11 @@ def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
     )
 
 
-def needs_taken_by(kind: SandboxKind) -> frozenset[Need]:
-    """Return what a case may ask of a sandbox of this kind."""
-    if kind == "docker":
-        return frozenset(get_args(Need))
-    provider: SandboxProvider | None = find_extension("sandbox", kind)
-    if provider is None:
-        return frozenset()
-    return provider.takes
-
-
-def _missing(kind: SandboxKind, settings: SandboxSettings, needs: SandboxNeeds) -> str | None:
-    """Return why such a sandbox is unavailable and the remedy, or None."""
-    if kind == "local":
-        return None
-    if kind == "bubblewrap":
-        from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
-
-        return bubblewrap_problem()
-    provider: SandboxProvider | None = find_extension("sandbox", kind)
-    if provider is not None:
-        return provider.problem()
-    if settings.image is None and needs.image is None and needs.dockerfile is None:
-        return "no image is named; set `sandbox: {type: docker, image: name:tag}` in the run profile"
-    from pytest_agentbench.workspaces.containers.compose import compose_problem
-    from pytest_agentbench.workspaces.containers.daemon import docker_problem
-
-    return docker_problem() or (None if needs.compose is None else compose_problem())
+def kinds_of(sandbox: SandboxType) -> tuple[SandboxKind, ...]:
+    """Return the kinds that a profile's `sandbox` allows, in order of preference."""
+    if sandbox == AUTO:
+        return _AUTOMATIC
+    return (sandbox,)
 
 
 def _limits(settings: SandboxSettings) -> ResourceLimits:

@@ -20,6 +20,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     ExecResult,
     Process,
     Sandbox,
+    SandboxProvider,
     SandboxRequest,
     SandboxSession,
     SandboxSpec,
@@ -42,6 +43,12 @@ def _guarding(kind: SandboxKind, method: str, *allowed: type[Exception]) -> Iter
         if isinstance(error, allowed) and not is_lost:
             raise
         raise SandboxError(f"sandbox {kind}: {method}: {type(error).__name__}: {error}") from error
+
+
+def open_guarded(provider: SandboxProvider, kind: SandboxKind) -> GuardedSession:
+    """Return the session's state of a provider. Raises SandboxError if it cannot be opened."""
+    with _guarding(kind, "open"):
+        return GuardedSession(provider.open(), kind, switches_users=provider.switches_users)
 
 
 class GuardedSession(SandboxSession):

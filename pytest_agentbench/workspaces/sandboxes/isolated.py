@@ -9,9 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
-from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.workspaces.sandboxes import bubblewrap
 from pytest_agentbench.workspaces.sandboxes import host as local
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Process, ResourceLimits
@@ -35,15 +33,20 @@ _watchdog, _slow_watchdog = Watchdog(), Watchdog(look_seconds=1.0)
 class Isolation:
     """Isolation of a program in an empty folder.
 
-    `kind` bubblewrap: the program can write only that folder. Of this machine it sees the system's folders, the running
-    Python, and `readable`, files and folders at their own paths. If this process is root, the program runs as an unused
-    user id, and may still read all visible files. local: no isolation, the program has this user's rights.
+    The program can write only that folder. Of this machine it sees the system's folders, the running Python, and
+    `readable`, files and folders at their own paths. If this process is root, the program runs as an unused user id,
+    and may still read all visible files. If not `is_contained`, it has limits only and this user's rights.
     """
 
-    kind: Literal["bubblewrap", "local"]
+    is_contained: bool = True
     readable: tuple[Path, ...] = ()
     network: bool = False
     limits: ResourceLimits = field(default_factory=ResourceLimits)
+
+
+def isolation_problem() -> str | None:
+    """Return why programs can only be run without isolation here and the remedy, or None."""
+    return bubblewrap.bubblewrap_problem()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class _IsolatedProgram(HostSandbox):
         self, isolation: Isolation, workspace: Workspace, result: int | None = None, watchdog: Watchdog = _watchdog
     ) -> None:
         super().__init__(workspace, isolation.limits, watchdog)
-        self.kind: SandboxKind = isolation.kind
+        self.kind = "bubblewrap" if isolation.is_contained else "local"
         self._isolation = isolation
         self._result = [] if result is None else [result]
 
@@ -124,13 +127,13 @@ class _IsolatedProgram(HostSandbox):
     @property
     def folder(self) -> str:
         """Return the path of its folder."""
-        return _FOLDER if self.kind == "bubblewrap" else str(self.workspace.path)
+        return _FOLDER if self._isolation.is_contained else str(self.workspace.path)
 
     def _start(self, command: Command, stdin: int, stderr: int) -> Program:
         argv, environment = command.argv, command.environment
         folder, keep = self.workspace.path, tuple(self._result)
         try:
-            if self.kind == "bubblewrap":
+            if self._isolation.is_contained:
                 view = self._view()
                 return bubblewrap.start_in_bubblewrap(
                     view, argv, stdin=stdin, environment=environment, stderr=stderr, keep=keep

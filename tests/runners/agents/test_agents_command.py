@@ -205,7 +205,10 @@ def test_errors_in_a_case_contain_their_place(bench: Bench, runner: dict[str, An
     ("runner", "said"),
     [
         ({**RUNNER, "sandbox": "bubblewrap"}, "runner.command: found a command in a folder that is not trusted"),
-        ({"type": "agent", "agent": "codex", "sandbox": "local"}, "runner.sandbox: found a program on this machine"),
+        (
+            {"type": "agent", "agent": "codex", "sandbox": "local"},
+            "runner.sandbox: found a program without isolation",
+        ),
         ({"type": "agent", "agent": "codex", "image": "a:1"}, "runner.image: found the image 'a:1' in a folder that"),
         ({"type": "agent", "agent": "codex"}, None),
     ],
@@ -249,7 +252,7 @@ class Session(SandboxSession):
         raise ConnectionResetError("the farm hung up")
 
 class Farm(SandboxProvider):
-    isolates_like = "docker"
+    isolation = "container"
     def open(self):
         return Session()
 

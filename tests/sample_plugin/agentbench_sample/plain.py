@@ -120,7 +120,7 @@ class PlainSession(SandboxSession):
 
 
 class PlainProvider(SandboxProvider):
-    """Provider: that it isolates nothing is the default of `isolates_like`."""
+    """Provider: that it isolates nothing is the default of `isolation`."""
 
     def problem(self) -> str | None:
         """Return why there is none here."""
