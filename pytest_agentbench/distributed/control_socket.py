@@ -39,6 +39,7 @@ _MOST_CLIENTS = 8
 """Connections at the same time; further ones are closed."""
 _SECONDS = 10.0
 """Seconds within which a whole line is received, or sent."""
+_RETRY_SECONDS = 0.01
 _MAX_REQUEST, _MAX_REPLY = 2**16, 2**24
 """Bytes."""
 _MAX_ADDRESS = 100
@@ -184,7 +185,7 @@ def ask_session(output: Path, name: str, request: Mapping[str, Any]) -> dict[str
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(_SECONDS)
-            connection.connect(_find_address(output, folder, name))
+            _connect(connection, _find_address(output, folder, name))
             if not _is_own(connection):
                 raise PermissionError("another user listens at the session's socket")
             _send(connection, {"v": VERSION, **request})
@@ -195,6 +196,20 @@ def ask_session(output: Path, name: str, request: Mapping[str, Any]) -> dict[str
         error = answer.get("error") or {}
         raise RequestRefused(error.get("kind", "broken"), str(error.get("message", "it sent no answer")))
     return {field: value for field, value in answer.items() if field not in ("v", "id", "ok")}
+
+
+def _connect(connection: socket.socket, address: str) -> None:
+    """Connect to a session's socket. Raises OSError."""
+    until = time.monotonic() + _SECONDS
+    while True:
+        try:
+            connection.connect(address)
+        except BlockingIOError:  # other clients wait: with a time limit the system does not wait for its queue itself
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
 
 
 def _open_folder(output: Path) -> int:

@@ -168,12 +168,30 @@ def test_many_clients_long_lines_and_dead_readers_do_not_end_it(tmp_path, monkey
             clients.enter_context(connect())
     until = time.monotonic() + 10
     while time.monotonic() < until:  # the first clients are still counted for a moment
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, BlockingIOError):
             assert ask_session(tmp_path, NAME, {}) == {"got": {}}
             break
     else:
         raise AssertionError("it does not answer any more")
     control.close()
+
+
+def test_a_client_waits_while_others_are_in_the_queue(tmp_path, monkeypatch):
+    control = ControlSocket(tmp_path, NAME, lambda request: {"got": request}, {})
+    monkeypatch.chdir(tmp_path / FOLDER)
+    real, refusals = socket.socket.connect, iter(range(3))
+
+    def connect_late(connection: socket.socket, address: str) -> None:
+        if next(refusals, None) is not None:
+            raise BlockingIOError
+        real(connection, address)
+
+    monkeypatch.setattr(socket.socket, "connect", connect_late)
+    try:
+        assert ask_session(tmp_path, NAME, {}) == {"got": {}}
+        assert next(refusals, None) is None
+    finally:
+        control.close()
 
 
 def test_an_error_is_an_answer(tmp_path):
