@@ -53,9 +53,10 @@ def write(folder, case_id, script, **fields):
     (place / "demo.yaml").write_text(yaml.safe_dump({"schema_version": 1, **script}))
 
 
-def environ():
+def environ(folder):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_", "OPENAI_"))}
-    return {**kept, "COLUMNS": "80", "NO_COLOR": "1"}
+    # Else a session with workers removes the 10,000 folders of an earlier session of tests
+    return {**kept, "COLUMNS": "80", "NO_COLOR": "1", "PYTEST_DEBUG_TEMPROOT": str(folder.parent)}
 
 
 def session(folder, *args):
@@ -64,7 +65,7 @@ def session(folder, *args):
     done = subprocess.run(
         [*command, "--model=demo", profile, *args],
         cwd=folder,
-        env=environ(),
+        env=environ(folder),
         capture_output=True,
         text=True,
         check=False,

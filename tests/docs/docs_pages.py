@@ -113,7 +113,8 @@ class Project:
         self.folder = folder
         self.here = folder
         """The folder of the next blocks."""
-        self.environ = _environ()
+        # Else the first sessions of a page with workers remove the 10,000 folders of an earlier session of tests
+        self.environ = _environ() | {"PYTEST_DEBUG_TEMPROOT": str(folder.parent)}
         self.left_out: list[str] = []
         """Why blocks were not run."""
         self._servers: list[subprocess.Popen[str]] = []

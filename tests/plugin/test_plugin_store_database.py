@@ -114,31 +114,24 @@ def test_a_run_and_its_verdict_are_rows_of_views(bench):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "workers"])
-def test_a_session_of_more_than_1000_runs_makes_no_files_of_them(bench, workers):
-    bench.agent()
+def test_a_session_of_more_than_1000_runs_makes_files_of_the_failed_ones_only(bench, workers):
+    bench.agent(FAILS_AT_77)
     bench.questions(1_001)
     output = bench.path / "outputs"
-    assert set(bench.spawn(CONTAINED, *workers, timeout=300).outcomes.values()) == {"passed"}
+    finished = bench.spawn(CONTAINED, *workers, timeout=300)
+    [failed] = [row for row in finished.report["runs"] if row["outcome"] == "failed"]
+    assert finished.report["totals"]["passed"] == 1_000
+    assert f"full trace: outputs/{failed['artifact']}" in finished.text
     assert query(output, "SELECT count(*) FROM runs") == [(1_001,)]
-    assert not (output / "runs").exists()
+    assert [*output.rglob("run_1.json")] == [output / failed["artifact"]]
+    shutil.rmtree(output / "runs")
     again = bench.spawn(CONTAINED, *workers, timeout=300)
     assert again.report["totals"]["reused"] == 1_001
-    assert not (output / "runs").exists()
-    assert bench.run(CONTAINED, "-k", "q7").exit == 0
+    assert [*output.rglob("run_1.json")] == [output / failed["artifact"]]
+    assert bench.run(CONTAINED, "-k", "q7").exit == 1
     assert len([*output.rglob("run_1.json")]) == 111  # of those that it found
     assert bench.run(CONTAINED, "-k", "q8", "--agentbench-dry-run").exit == 0
     assert len([*output.rglob("run_1.json")]) == 111
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "workers"])
-def test_of_more_than_1000_runs_the_failed_ones_have_files(bench, workers):
-    bench.agent(FAILS_AT_77)
-    bench.questions(1_001)
-    finished = bench.spawn(CONTAINED, *workers, timeout=300)
-    [failed] = [row for row in finished.report["runs"] if row["outcome"] == "failed"]
-    assert f"full trace: outputs/{failed['artifact']}" in finished.text
-    assert [*(bench.path / "outputs").rglob("run_1.json")] == [bench.path / "outputs" / failed["artifact"]]
 
 
 @pytest.mark.slow

@@ -278,8 +278,15 @@ def test_a_collector_that_refuses_costs_a_warning(bench, spans, collector, statu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["serial", "workers"])
-@pytest.mark.parametrize("dead", ["refused", "hangs"])
+@pytest.mark.parametrize(
+    ("dead", "workers"),
+    [
+        pytest.param("refused", (), id="refused"),
+        pytest.param("refused", ("-n2",), id="refused, workers", marks=pytest.mark.full),
+        pytest.param("hangs", (), id="hangs", marks=pytest.mark.full),
+        pytest.param("hangs", ("-n2",), id="hangs, workers"),
+    ],
+)
 def test_a_dead_collector_fails_no_session(bench, monkeypatch, dead, workers):
     bench.agent(ECHO)
     bench.questions(40)

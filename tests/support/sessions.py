@@ -9,10 +9,11 @@ import sysconfig
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from importlib import metadata
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import pluggy._manager
 import pytest
 from support.bench import Bench
 
@@ -23,7 +24,9 @@ _SITE_PACKAGES = sysconfig.get_path("purelib")
 _ENTRY_POINTS = property(lru_cache(1_000)(metadata.Distribution.entry_points.fget))
 _METADATA = property(lru_cache(1_000)(metadata.Distribution.metadata.fget))
 _FIXTURE = type(pytest.fixture(lambda: None))
-_fixture_names: WeakKeyDictionary[ModuleType, list[str]] = WeakKeyDictionary()
+_fixture_names: WeakKeyDictionary[object, list[str]] = WeakKeyDictionary()
+_hook_names: WeakKeyDictionary[object, list[str]] = WeakKeyDictionary()
+_find_any_hook = getattr(pluggy._manager, "_static_hook_attr", None)
 
 
 @cache
@@ -52,8 +55,10 @@ def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Bench:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of a conftest.py that a test changes within a second
     read_installed_packages_once(monkeypatch)
-    # pytest looks at all 2,300 names of its plugins for fixtures. With the above it is 13 % of a session of one case
+    # pytest looks at all 2,300 names of its plugins for fixtures, and pluggy for hooks: a quarter of a session's time
     monkeypatch.setattr("_pytest.fixtures.dir", _list_fixtures, raising=False)
+    monkeypatch.setattr("pluggy._manager.dir", _list_hooks, raising=False)
+    monkeypatch.setattr("pluggy._manager._static_hook_attr", _find_hook, raising=False)
     return Bench(pytester)
 
 
@@ -67,6 +72,7 @@ def read_installed_packages_once(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(metadata.Distribution, "entry_points", _ENTRY_POINTS)
     monkeypatch.setattr(metadata.Distribution, "metadata", _METADATA)
+    monkeypatch.setattr(metadata, "distribution", _find_distribution)  # by name, of which pluggy and we ask the version
 
 
 def _installed(path: str) -> Iterable[metadata.Distribution]:
@@ -78,10 +84,35 @@ def _site_packages() -> list[metadata.Distribution]:
     return list(metadata.Distribution.discover(path=[_SITE_PACKAGES]))
 
 
+def _find_distribution(name: str) -> metadata.Distribution:
+    return _site_packages_by_name().get(name) or metadata.Distribution.from_name(name)
+
+
+@cache
+def _site_packages_by_name() -> dict[str, metadata.Distribution]:
+    return {package.name: package for package in _site_packages()}
+
+
 def _list_fixtures(holder: Any) -> list[str]:
-    """Return `dir(holder)`; of a module only the names of fixtures."""
-    if not isinstance(holder, ModuleType):
-        return dir(holder)
-    if holder not in _fixture_names:
-        _fixture_names[holder] = sorted(name for name, value in vars(holder).items() if type(value) is _FIXTURE)
-    return _fixture_names[holder]
+    """Return the names of the fixtures of a module, or of the class of an object."""
+    owner = holder if isinstance(holder, (ModuleType, type)) else type(holder)
+    if owner not in _fixture_names:
+        owners = owner.__mro__ if isinstance(owner, type) else [owner]
+        values = {name: value for each in owners for name, value in vars(each).items()}
+        _fixture_names[owner] = sorted(name for name, value in values.items() if type(value) is _FIXTURE)
+    return _fixture_names[owner]
+
+
+def _list_hooks(plugin: Any) -> list[str]:
+    """Return the names of a module by which pytest recognizes hooks; of another plugin all names."""
+    if not isinstance(plugin, ModuleType):
+        return dir(plugin)
+    if plugin not in _hook_names:
+        _hook_names[plugin] = [name for name in dir(plugin) if name.startswith("pytest_")]
+    return _hook_names[plugin]
+
+
+def _find_hook(plugin: object, name: str) -> Any:
+    """Return what pluggy's search for a hook returns, for the functions of a module without the search."""
+    function = vars(plugin).get(name) if isinstance(plugin, ModuleType) else None
+    return (function, function) if isinstance(function, FunctionType) else _find_any_hook(plugin, name)
