@@ -11,7 +11,6 @@ from pytest_agentbench.checks.base import CheckSpec as CheckSpec
 from pytest_agentbench.checks.base import Unmet as Unmet
 from pytest_agentbench.checks.base import Verdict as Verdict
 from pytest_agentbench.checks.base import excerpt as excerpt
-from pytest_agentbench.cli.commands import Command as Command
 from pytest_agentbench.cli.doctor_needs import PackNeeds as PackNeeds
 from pytest_agentbench.config.base import ConfigFile as ConfigFile
 from pytest_agentbench.config.base import Guest as Guest
@@ -57,6 +56,7 @@ from pytest_agentbench.models.messages import ChatReply as ChatReply
 from pytest_agentbench.models.messages import StreamTimes as StreamTimes
 from pytest_agentbench.models.messages import ToolCall as ToolCall
 from pytest_agentbench.models.tape import Tape as Tape
+from pytest_agentbench.pack import Pack as Pack
 from pytest_agentbench.public import Run as Run
 from pytest_agentbench.records.base import CasePart as CasePart
 from pytest_agentbench.records.base import Record as Record
@@ -135,6 +135,9 @@ from pytest_agentbench.runners.kinds import SessionParts as SessionParts
 from pytest_agentbench.runners.own_conversations import ChatAgent as ChatAgent
 from pytest_agentbench.runners.own_conversations import ChatFunction as ChatFunction
 from pytest_agentbench.runners.own_conversations import chat_agent as chat_agent
+from pytest_agentbench.seams import Command as Command
+from pytest_agentbench.seams import ScriptSections as ScriptSections
+from pytest_agentbench.seams import SourceFiles as SourceFiles
 from pytest_agentbench.sources.case_source import BadRow as BadRow
 from pytest_agentbench.sources.case_source import CaseSource as CaseSource
 from pytest_agentbench.sources.case_source import Claims as Claims
@@ -161,6 +164,7 @@ from pytest_agentbench.testing.outputs import check_report_format as check_repor
 from pytest_agentbench.testing.outputs import check_report_section as check_report_section
 from pytest_agentbench.testing.outputs import check_tool as check_tool
 from pytest_agentbench.testing.outputs import check_web_search as check_web_search
+from pytest_agentbench.testing.packs import check_pack as check_pack
 from pytest_agentbench.testing.samples import sample_case as sample_case
 from pytest_agentbench.testing.samples import sample_run as sample_run
 from pytest_agentbench.testing.sandboxes import check_sandbox_provider as check_sandbox_provider

@@ -128,16 +128,15 @@ def _add_sharding(config: pytest.Config, settings: Settings) -> Sharding | None:
 
 def ask_plugins(config: pytest.Config, hook: str) -> None:
     """Register additions of plugins by a hook that is needed before the first case. Raises pytest.UsageError."""
-    if not getattr(config.hook, f"pytest_agentbench_{hook}").get_hookimpls():
+    hooks = [name for name in (hook, "packs") if getattr(config.hook, f"pytest_agentbench_{name}").get_hookimpls()]
+    if not hooks:
         return
     from pytest_agentbench.collection.plugins import ask_plugins
     from pytest_agentbench.collection.roots import session_roots
     from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.sources.names import source_names
 
     try:
-        ask_plugins(config, session_roots(config, config.stash[SETTINGS]), [hook])
-        source_names("")  # raises for a name that two sources claim
+        ask_plugins(config, session_roots(config, config.stash[SETTINGS]), hooks)
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
 

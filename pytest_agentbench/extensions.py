@@ -1,26 +1,24 @@
-"""A table of extensions: the things that packs and a session's plugins add, by seam and name.
+"""The registry of extensions: the things that packs and a session's plugins add, by seam and name.
 
-A pack is a set of entry points of the group `pytest_agentbench.packs`. An entry point has the name `SEAM NAME` and the
-value `module:object`. So all names are known without an import; an object is imported when a file first uses it::
+An installed distribution has an entry point for each of its packs, whose value is a Pack (pack.py). The module with the
+Pack is small: it declares all names, and refers to objects that are imported when a file first uses their names::
 
     [project.entry-points."pytest_agentbench.packs"]
-    "runner my_agent" = "my_package.runner:RUNNER"
-    "command score" = "my_package.command:COMMAND"
+    my_agent = "my_package.pack:PACK"
 
-Plugins and conftest files of a session add by hooks (hookspecs.py) to the same table, until the session ends.
+Plugins and conftest files of a session add by hooks (hookspecs.py) to the same registry, until the session ends.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
 from importlib import import_module
 from types import ModuleType
 
+from pytest_agentbench.entry_points import EntryPoint, read_entry_points
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.seams import FIELDS, SEAMS, Seam, resolve
 
 TYPE_CHECKING = False  # not from typing: `agentbench --help` would take a quarter longer
 if TYPE_CHECKING:
@@ -30,15 +28,7 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 GROUP = "pytest_agentbench.packs"
-SEAMS = frozenset(
-    {
-        *("agent", "case_part", "check", "command", "doctor", "driver", "evaluation_part"),
-        *("evaluation_profile", "file", "grader", "image", "judge", "metric"),
-        *("model_provider", "report_format", "report_section", "run_profile", "runner", "sandbox"),
-        *("schema", "script", "scripted_verdict", "source", "suite", "tool"),
-    }
-)
-"""The seams that the package looks up. Others are ignored: a plugin may name seams of a later version."""
+_DISTRIBUTION = "pytest-agentbench"
 
 _SANDBOXES = "pytest_agentbench.workspaces.sandboxes.kinds"
 OWN: Mapping[str, Mapping[str, str]] = {
@@ -48,12 +38,56 @@ OWN: Mapping[str, Mapping[str, str]] = {
         "local": f"{_SANDBOXES}:LOCAL",
     },
 }
-"""Things of the package that are in the table without an entry point, in the order in which messages name them."""
+"""Things of the package that are in the table without a pack, in the order in which messages name them."""
 
 _sessions: list[SessionExtensions] = []
 """Extensions of the sessions that run in this process, the innermost last."""
+_problems: dict[str, None] = {}
+"""What is wrong with installed packs, in the order in which it was found."""
 _caches: list[Callable[[], None]] = []
 _changes = 0
+
+
+class Registration:
+    """The name of a pack, and what it adds: field -> name -> object or reference. `Pack` is the typed constructor."""
+
+    def __init__(self, name: str, fields: Mapping[str, Mapping[str, object]]) -> None:
+        self.name, self.fields = name, fields
+        for field, things in fields.items():
+            if not isinstance(things, Mapping):
+                found = type(things).__name__
+                raise TypeError(f"Pack({name!r}): {field}: found {found}, expected a mapping of names")
+
+
+class Addition:
+    """A thing by its seam and name. `value` is the thing or a reference to it, `owner` says in messages who adds it."""
+
+    def __init__(self, seam: Seam, name: str, value: object, owner: str, distribution: str = "") -> None:
+        self.seam, self.name, self.value, self.owner, self.distribution = seam, name, value, owner, distribution
+        self.problem: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.owner} adds the {self.seam.what} {self.name!r}"
+
+    @cached_property
+    def thing(self) -> Any:
+        """Return the thing. Raises ConfigError if it cannot be imported, and if it is of a wrong type."""
+        if self.problem is not None:
+            raise ConfigError(self.problem)
+        thing: Any = self.value
+        if isinstance(thing, str):
+            try:
+                thing = resolve(thing)
+            except Exception as error:
+                text = f"{self} as {self.value!r}, which cannot be imported: {_describe(error)}"
+                raise ConfigError(text) from error
+        if (misfit := self.seam.find_misfit(self.name, thing)) is not None:
+            raise ConfigError(f"{self} as {misfit}")
+        return thing
+
+
+Table = dict[str, dict[str, Addition]]
+"""Additions by the key of their seam, and by name."""
 
 
 def cache_extensions(function: F) -> F:
@@ -78,7 +112,7 @@ def _forget() -> None:
 
 
 def extension_names(seam: str) -> frozenset[str]:
-    """Return the names that are claimed under a seam; imports nothing. Raises ConfigError as `find_extension`."""
+    """Return the names that are added under a seam; imports none of the things."""
     names = installed_names(seam)
     for session in _sessions:  # mostly none has any of the seam: this is asked for each record that is written
         if added := session.of(seam):
@@ -87,45 +121,61 @@ def extension_names(seam: str) -> frozenset[str]:
 
 
 def installed_names(seam: str) -> frozenset[str]:
-    """Return the names that packs claim under a seam, without a session's plugins. Raises as `find_extension`."""
-    return frozenset(_table().get(seam, ()))
+    """Return the names that packs add under a seam, without a session's plugins."""
+    return frozenset(_installed().get(seam, ()))
 
 
 def ordered_names(seam: str) -> list[str]:
-    """Return the names that are claimed under a seam for messages: the package's own first, the others sorted."""
+    """Return the names that are added under a seam for messages: the package's own first, the others sorted."""
     own = OWN.get(seam, {})
     return [*own, *sorted(extension_names(seam) - own.keys())]
-
-
-def ignored_entry_points() -> list[EntryPoint]:
-    """Return the entry points of seams that this version does not look up. Raises ConfigError as `find_extension`."""
-    return [entry for seam, entries in _table().items() if seam not in SEAMS for entry in entries.values()]
 
 
 def find_extension(seam: str, name: str) -> Any | None:
     """Return the thing with this name, None if nothing has it.
 
-    Raises ConfigError for a thing that cannot be imported, and for a name that two distributions claim.
+    Raises ConfigError for a thing that cannot be imported or has a wrong type, and for a name that two packs add.
     """
     for session in reversed(_sessions):  # the innermost first
-        if name in (added := session.of(seam)):
-            return added[name]
-    entry = _table().get(seam, {}).get(name)
-    if entry is None:
-        return None
-    return _load(entry)
+        if (addition := session.of(seam).get(name)) is not None:
+            return addition.thing
+    if (addition := _installed().get(seam, {}).get(name)) is not None:
+        return addition.thing
+    return None
 
 
 def load_extensions(seam: str) -> Mapping[str, Any]:
-    """Return all that is added under a seam, by name, imported. Raises ConfigError as `find_extension` does."""
-    return {name: find_extension(seam, name) for name in sorted(extension_names(seam))}
+    """Return all that is added under a seam, by name, imported. What cannot be loaded is one of `list_problems`."""
+    loaded = {}
+    for name in sorted(extension_names(seam)):
+        try:
+            loaded[name] = find_extension(seam, name)
+        except ConfigError as error:
+            _problems[str(error)] = None
+    return loaded
 
 
 def session_extensions(seam: str) -> Mapping[str, Any]:
     """Return the things that plugins of the running session add under a seam, {} without a session."""
-    if _sessions:
-        return dict(_sessions[-1].of(seam))
-    return {}
+    if not _sessions:
+        return {}
+    return {name: addition.thing for name, addition in _sessions[-1].of(seam).items()}
+
+
+def list_problems() -> list[str]:
+    """Return what is wrong with packs, as far as this process has looked at them. All else keeps working."""
+    return [*_problems]
+
+
+def check_own_names() -> None:
+    """Note the names that other distributions' packs claim although this package has them, which go on to mean ours.
+
+    Imports the rooms with our names, if there is such a pack.
+    """
+    for additions in _installed().values():
+        for addition in additions.values():
+            if addition.distribution != _DISTRIBUTION and addition.name in addition.seam.own_names():
+                _problems[_describe_taken(addition)] = None
 
 
 class SessionExtensions:
@@ -136,22 +186,25 @@ class SessionExtensions:
     """
 
     def __init__(self) -> None:
-        self._added: dict[str, dict[str, Any]] = {}
+        self._added: Table = {}
         _sessions.append(self)
 
-    def of(self, seam: str) -> Mapping[str, Any]:
-        """Return the things that this session's plugins add under a seam."""
+    def of(self, seam: str) -> Mapping[str, Addition]:
+        """Return the additions of this session's plugins under a seam."""
         return self._added.get(seam, {})
 
-    def add(self, seam: str, name: str, thing: Any, *, what: str, ours: Collection[str] = ()) -> None:
-        """Add a thing. `what` is its kind in messages, `ours` are the names that this package has itself.
+    def add(self, seam: str, name: str, thing: object, owner: str = "a plugin") -> None:
+        """Add a thing, or a reference to it. `owner` says in messages who adds it.
 
-        Raises ConfigError for a name that exists already.
+        Raises ConfigError for a name that exists already, and for a thing of a wrong type.
         """
+        addition = Addition(SEAMS[seam], name, thing, owner)
+        if not isinstance(thing, str):
+            addition.thing  # noqa: B018 - raises for a wrong type
         # Additions of an outer session are no conflict: a project's tests may run its own conftest in an inner session.
-        if name in ours or name in installed_names(seam) or name in self.of(seam):
-            raise ConfigError(f"a plugin adds the {what} {name!r}, which exists already; choose another name")
-        self._added.setdefault(seam, {})[name] = thing
+        if name in self.of(seam) or name in installed_names(seam) or name in addition.seam.own_names():
+            raise ConfigError(_describe_taken(addition))
+        self._added.setdefault(seam, {})[name] = addition
         _forget()
 
     def close(self) -> None:
@@ -161,90 +214,77 @@ class SessionExtensions:
             _forget()
 
 
-class EntryPoint:
-    """One line of an `entry_points.txt`, `name = value`, and the distribution that has it."""
-
-    def __init__(self, name: str, value: str, distribution: str) -> None:
-        self.name, self.value, self.distribution = name, value, distribution
-
-    def load(self) -> Any:
-        """Return the object of the entry point. Raises ConfigError if it cannot be imported."""
-        module, _, names = self.value.partition(":")
-        try:
-            loaded: Any = import_module(module.strip())
-            for name in filter(None, names.partition("[")[0].strip().split(".")):
-                loaded = getattr(loaded, name)
-        except (ImportError, AttributeError) as error:
-            message = f"{self.distribution}: cannot import {self.value} ({self.name}): {error}"
-            raise ConfigError(message) from error
-        return loaded
-
-
-def _entry_points() -> Iterator[EntryPoint]:
-    """Yield the entry points of packs. Of a distribution that is on the path twice, only the first is imported.
-
-    importlib.metadata returns the same, but importing it and reading all groups of all distributions takes
-    `agentbench --help` from 34 to 84 ms of CPU. It is asked only if a distribution may be outside of a folder.
-    """
-    places = [place or "." for place in sys.path]
-    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_distributions")]
-    if len(finders) != 1 or any(place.endswith(".egg") or os.path.isfile(place) for place in places):
-        from importlib.metadata import entry_points
-
-        for entry in entry_points(group=GROUP):
-            yield EntryPoint(entry.name, entry.value, entry.dist.name if entry.dist else "a distribution")
-        return
-    seen = set[str]()
-    for place in places:
-        try:
-            folders = [name for name in os.listdir(place) if name.endswith((".dist-info", ".egg-info"))]
-        except OSError:
-            continue
-        for folder in folders:
-            name = os.path.splitext(folder)[0].partition("-")[0]
-            if (normal := re.sub("[-_.]+", "-", name).lower()) not in seen:
-                seen.add(normal)
-                for key, value in _read_group(os.path.join(place, folder, "entry_points.txt")):
-                    yield EntryPoint(key, value, normal)
-
-
-def _read_group(path: str) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) of the packs' entry points in a file; nothing if there is no file."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.read().splitlines()
-    except (OSError, UnicodeDecodeError):
-        return
-    section = ""
-    for line in map(str.strip, lines):
-        if line.startswith("["):
-            section = line
-        elif section == f"[{GROUP}]" and "=" in line and not line.startswith("#"):
-            name, _, value = line.partition("=")
-            yield name.strip(), value.strip()
+def forget_packs() -> None:
+    """Read the installed packs again at the next look-up: the path of modules has changed."""
+    _installed.cache_clear()
+    _forget()
 
 
 @cache
-def _table() -> dict[str, dict[str, EntryPoint]]:
-    table = {
-        seam: {name: EntryPoint(f"{seam} {name}", value, "pytest-agentbench") for name, value in things.items()}
-        for seam, things in OWN.items()
+def _installed() -> Table:
+    """Return the additions of all installed packs. A pack that is wrong is noted, and does not affect the others."""
+    _problems.clear()
+    table: Table = {
+        key: {name: Addition(SEAMS[key], name, value, "this package", _DISTRIBUTION) for name, value in things.items()}
+        for key, things in OWN.items()
     }
-    for entry in _entry_points():
-        seam, _, name = entry.name.partition(" ")
-        if not name:
-            raise ConfigError(f"{entry.distribution}: found the entry point {entry.name!r}, expected 'SEAM NAME'")
-        first = table.setdefault(seam, {}).setdefault(name, entry)
-        # An editable install next to a wheel shows one distribution twice on sys.path, which is no conflict.
-        if first.value != entry.value:
-            raise ConfigError(
-                f"the {seam} {name!r} is claimed by {first.distribution} ({first.value}) and by {entry.distribution} "
-                f"({entry.value}); uninstall one of them"
-            )
+    for entry in read_entry_points(GROUP):
+        for addition in _read_pack(entry):
+            first = table.setdefault(addition.seam.key, {}).setdefault(addition.name, addition)
+            if first.value != addition.value:
+                first.problem = f"{first}, and {addition}; uninstall one of them"
+            if addition.problem or first.problem:
+                _problems[str(addition.problem or first.problem)] = None
     return table
 
 
-_load = cache(EntryPoint.load)
+def _read_pack(entry: EntryPoint) -> Iterator[Addition]:
+    if " " in entry.name:
+        yield from _read_old_form(entry)
+        return
+    owner = f"the pack {entry.name!r} of {entry.distribution}"
+    try:
+        pack = resolve(entry.value.partition("[")[0])  # without extras
+        if not isinstance(pack, Registration):
+            raise ConfigError(f"found {type(pack).__name__}, expected a Pack")
+    except Exception as error:  # noqa: BLE001 - an import runs code of others
+        _problems[f"{owner} is ignored: {entry.value}: {_describe(error)}"] = None
+        return
+    for field, things in pack.fields.items():
+        for name, thing in things.items():
+            yield Addition(FIELDS[field], name, thing, owner, entry.distribution)
+
+
+def _read_old_form(entry: EntryPoint) -> Iterator[Addition]:
+    """Yield an addition with a problem for an entry point `SEAM NAME`, the form of earlier versions."""
+    key, _, name = entry.name.partition(" ")
+    thing = repr(entry.value)
+    if key == "source":
+        name, *rest = name.split()
+        patterns = [word for word in rest if not word.startswith("~")]
+        words = [word[1:] for word in rest if word.startswith("~")]
+        thing = f"SourceFiles({entry.value!r}, {patterns}, {words})"
+    field = SEAMS[key].field if key in SEAMS else "FIELD"
+    text = (
+        f"{entry.distribution}: the entry point {entry.name!r} has the form of earlier versions; make a pack "
+        f'`PACK = Pack(NAME, {field}={{{name!r}: {thing}}})`, and name it by an entry point: `NAME = "MODULE:PACK"`'
+    )
+    if key in SEAMS:
+        addition = Addition(SEAMS[key], name, entry.value, entry.distribution, entry.distribution)
+        addition.problem = text
+        yield addition
+    else:
+        _problems[text] = None
+
+
+def _describe_taken(addition: Addition) -> str:
+    return f"{addition}, which exists already; choose another name"
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, ImportError | AttributeError | ConfigError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
 
 
 class WithExtensions(Mapping[str, "T"]):

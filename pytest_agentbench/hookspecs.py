@@ -1,18 +1,19 @@
 """Declare what other plugins and conftest files may add.
 
-Each hook returns a mapping from names in YAML to objects.
+`pytest_agentbench_packs` returns all additions at once, as an installed pack declares them. Each of the other hooks
+returns a mapping from names in YAML to objects, or to references `"module:OBJECT"`.
 
 A name that is already taken is a usage error, so that no plugin replaces anything silently. Additions last as long as
 the session. The hooks from case parts downwards are not called in a guest's conftest (docs/security.md), because it
 could loosen limits.
 
-Entry points (see extensions.py) make additions known to commands without a session too: `agentbench validate`,
-`schema`, `doctor`, formats and commands.
+The entry point of a Pack makes its additions known to commands without a session too: `agentbench validate`, `schema`,
+`doctor`, formats and commands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,12 +26,26 @@ if TYPE_CHECKING:
     from pytest_agentbench.judging.asking import JudgeBackend
     from pytest_agentbench.metrics.registry import Metric
     from pytest_agentbench.models.client import Provider
+    from pytest_agentbench.pack import Pack
     from pytest_agentbench.records.base import CasePart, Record
     from pytest_agentbench.reports.sections import ReportSection
     from pytest_agentbench.runners.base import Runner
-    from pytest_agentbench.sources.case_source import CaseSource
+    from pytest_agentbench.seams import SourceFiles
     from pytest_agentbench.tools.base import Search, Tool
     from pytest_agentbench.workspaces.sandboxes.base import SandboxProvider
+
+
+@pytest.hookspec
+def pytest_agentbench_packs() -> Sequence[Pack]:
+    """Return packs, each with all things that belong together.
+
+    A guest's conftest cannot add some of the things of a pack (docs/security.md); these are ignored with a warning.
+
+    Example::
+
+        def pytest_agentbench_packs():
+            return [Pack("letters", runners={"echo": echo}, checks={"line_count": line_count})]
+    """
 
 
 @pytest.hookspec
@@ -132,15 +147,15 @@ def pytest_agentbench_model_providers() -> Mapping[str, Provider]:
 
 
 @pytest.hookspec
-def pytest_agentbench_case_sources() -> Mapping[str, CaseSource]:
-    """Return kinds of files that hold cases: `{"NAME PATTERN... ~WORD...": CaseSource}`.
+def pytest_agentbench_case_sources() -> Mapping[str, SourceFiles]:
+    """Return kinds of files that hold cases: `{name: SourceFiles(source, patterns, words)}`.
 
-    The patterns are of file names; a file is opened if its first 64 KB contain one of the words.
+    The patterns are of file names; a data file is opened if its first 64 KB contain one of the words.
 
     Example::
 
         def pytest_agentbench_case_sources():
-            return {"notes *.notes.yaml ~schema_version": NotesSource()}
+            return {"notes": SourceFiles(NotesSource(), ["*.notes.yaml"], ["schema_version"])}
     """
 
 
@@ -161,7 +176,7 @@ def pytest_agentbench_case_parts() -> Mapping[str, type[CasePart]]:
 def pytest_agentbench_evaluation_parts() -> Mapping[str, type[Record]]:
     """Return models of graders' parts of a verdict: `{part_name: subclass of Record}`.
 
-    Commands of `agentbench` ask no conftest: they read such verdicts if an entry point names the model too.
+    Commands of `agentbench` ask no conftest: they read such verdicts if an installed pack has the model.
 
     Example::
 
@@ -210,7 +225,7 @@ def pytest_agentbench_sandboxes() -> Mapping[str, SandboxProvider]:
 def pytest_agentbench_report_sections() -> Mapping[str, ReportSection]:
     """Return sections of reports: `{name: ReportSection}`, for cases and verdicts with a part of that name.
 
-    Commands of `agentbench` ask no conftest: they read such a report.json if an entry point names the section too.
+    Commands of `agentbench` ask no conftest: they read such a report.json if an installed pack has the section.
 
     Example::
 

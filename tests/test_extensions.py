@@ -2,51 +2,70 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 import zipfile
+from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
-from pytest_agentbench import extensions
+from pytest_agentbench import Pack
+from pytest_agentbench.engine.services import build_registry
+from pytest_agentbench.entry_points import read_entry_points
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import (
+    GROUP,
     SessionExtensions,
     WithExtensions,
     cache_extensions,
+    check_own_names,
     extension_names,
     find_extension,
+    forget_packs,
     installed_names,
+    list_problems,
     load_extensions,
     session_extensions,
 )
+from pytest_agentbench.runners.base import BUILTIN_RUNNERS
+from pytest_agentbench.seams import FIELDS
+
+
+def first(*arguments: object) -> None:
+    """Stand for a judge."""
+
+
+def second(*arguments: object) -> None:
+    """Stand for another judge."""
 
 
 def test_the_innermost_session_comes_first_and_hides_what_an_outer_one_has() -> None:
     outer, inner = SessionExtensions(), SessionExtensions()
-    outer.add("tool", "clock", 1, what="tool")
-    outer.add("tool", "bell", 2, what="tool")
-    inner.add("tool", "clock", 3, what="tool")
-    assert load_extensions("tool") == {"bell": 2, "clock": 3}
-    assert session_extensions("tool") == {"clock": 3}
+    outer.add("judge", "clock", first)
+    outer.add("judge", "bell", f"{__name__}:second")
+    inner.add("judge", "clock", second)
+    assert load_extensions("judge") == {"bell": second, "clock": second}
+    assert session_extensions("judge") == {"clock": second}
     inner.close()
     inner.close()
-    assert find_extension("tool", "clock") == 1
-    assert session_extensions("tool") == {"clock": 1, "bell": 2}
+    assert find_extension("judge", "clock") is first
+    assert session_extensions("judge") == {"clock": first, "bell": second}
     outer.close()
-    assert find_extension("tool", "clock") is None
-    assert extension_names("tool") == installed_names("tool")
-    assert session_extensions("tool") == {}
+    assert find_extension("judge", "clock") is None
+    assert extension_names("judge") == installed_names("judge")
+    assert session_extensions("judge") == {}
 
 
 def test_a_name_is_added_once_and_never_one_of_ours_or_of_a_packs() -> None:
     session = SessionExtensions()
-    session.add("runner", "mine", object(), what="runner", ours={"llm_probe"})
+    session.add("runner", "mine", first)
     try:
         for name in ("mine", "llm_probe", "openclaw"):
             with pytest.raises(ConfigError, match=f"a plugin adds the runner '{name}', which exists already"):
-                session.add("runner", name, object(), what="runner", ours={"llm_probe"})
+                session.add("runner", name, first)
         assert "mine" in extension_names("runner")
         assert "mine" not in installed_names("runner")
         assert "openclaw" in installed_names("runner")
@@ -60,11 +79,11 @@ def test_cached_values_are_kept_until_the_extensions_change() -> None:
     @cache_extensions
     def names() -> tuple[str, ...]:
         asked.append(1)
-        return tuple(sorted(extension_names("tool")))
+        return tuple(sorted(extension_names("judge")))
 
     assert (names(), names(), len(asked)) == ((), (), 1)
     session = SessionExtensions()
-    session.add("tool", "clock", 1, what="tool")
+    session.add("judge", "clock", first)
     assert (names(), names(), len(asked)) == (("clock",), ("clock",), 2)
     session.close()
     assert (names(), len(asked)) == ((), 3)
@@ -72,28 +91,91 @@ def test_cached_values_are_kept_until_the_extensions_change() -> None:
 
 def test_things_given_come_before_those_that_are_added() -> None:
     session = SessionExtensions()
-    session.add("tool", "clock", 1, what="tool")
+    session.add("judge", "clock", first)
     try:
-        tools = WithExtensions("tool", {"bell": 2, "clock": 3})
-        assert dict(tools) == {"bell": 2, "clock": 3}
-        assert (len(tools), "gong" in tools) == (2, False)
+        judges = WithExtensions("judge", {"bell": second, "clock": second})
+        assert dict(judges) == {"bell": second, "clock": second}
+        assert (len(judges), "gong" in judges) == (2, False)
         with pytest.raises(KeyError):
-            tools["gong"]
+            judges["gong"]
     finally:
         session.close()
 
 
+def test_each_field_of_a_pack_is_a_seam() -> None:
+    assert [*inspect.signature(Pack).parameters] == ["name", *FIELDS]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Install distributions, each with a pack that the arguments of `Pack` describe."""
+
+    def make(**packs: str) -> None:
+        for name, arguments in packs.items():
+            info = tmp_path / f"{name}_dist-1.0.dist-info"
+            info.mkdir()
+            (info / "entry_points.txt").write_text(f"[pytest_agentbench.packs]\n{name} = {name}_pack:PACK\n")
+            code = f"from pytest_agentbench import *\nPACK = Pack({name!r}, {arguments})\n"
+            (tmp_path / f"{name}_pack.py").write_text(code)
+            monkeypatch.delitem(sys.modules, f"{name}_pack", raising=False)
+        monkeypatch.syspath_prepend(str(tmp_path))  # forgets, which modules are missing, too
+        forget_packs()
+
+    yield make
+    monkeypatch.undo()
+    forget_packs()
+
+
+def test_two_packs_that_claim_a_name_are_named_when_it_is_used(install: Callable[..., None]) -> None:
+    install(ant="judges={'panel': print, 'ant': print}", bee="judges={'panel': repr, 'bee': repr}")
+    problem = (
+        "the pack '(ant|bee)' of (ant|bee)-dist adds the judge type 'panel', and "
+        "the pack '(ant|bee)' of (ant|bee)-dist adds the judge type 'panel'; uninstall one of them"
+    )
+    with pytest.raises(ConfigError, match=problem):
+        find_extension("judge", "panel")
+    assert load_extensions("judge") == {"ant": print, "bee": repr}
+    assert [re.fullmatch(problem, text) is not None for text in list_problems()] == [True]
+
+
+def test_a_name_of_ours_stays_ours(install: Callable[..., None]) -> None:
+    install(ant="runners={'llm_probe': print, 'ant': print}, run_profile_sections={'title': 'nowhere:TITLE'}")
+    check_own_names()
+    assert list_problems() == [
+        "the pack 'ant' of ant-dist adds the runner 'llm_probe', which exists already; choose another name",
+        "the pack 'ant' of ant-dist adds the section 'title', which exists already; choose another name",
+    ]
+    assert build_registry().runners["llm_probe"] is BUILTIN_RUNNERS["llm_probe"]
+    assert build_registry().runners["ant"] is print
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ("runers={}", r"is ignored: ant_pack:PACK: TypeError: .*unexpected keyword argument 'runers'"),
+        ("tools=[print]", r"TypeError: Pack\('ant'\): tools: found list, expected a mapping of names"),
+        ("judges={'a': 3}", "of ant-dist adds the judge type 'a' as int, expected a callable"),
+        ("judges={'a': 'absent:A'}", "the judge type 'a' as 'absent:A', which cannot be imported: No module named"),
+        ("judges={'a': 'json:A'}", "module 'json' has no attribute 'A'"),
+    ],
+)
+def test_a_wrong_pack_is_named_and_the_others_work(install: Callable[..., None], arguments: str, problem: str) -> None:
+    install(ant=arguments, bee="judges={'bee': print}")
+    assert load_extensions("judge") == {"bee": print}
+    assert re.search(f"the pack 'ant' .*{problem}", "\n".join(list_problems())), list_problems()
+
+
 ENTRIES = """
 [console_scripts]
-tool one = elsewhere:main
+one = elsewhere:main
 
 [pytest_agentbench.packs]
 # comment = nothing
-tool one = %s:ONE
+one = %s:ONE
  "tool 'two' ~x" = a.b : C.d [extra]
 
 [pytest11]
-tool three = elsewhere
+three = elsewhere
 """
 
 
@@ -122,6 +204,6 @@ def test_entry_points_are_those_that_python_finds(form: str, tmp_path: Path, mon
         (tmp_path / "laid-1.0.egg" / "EGG-INFO" / "PKG-INFO").write_text("Name: laid\n")
         places.append(tmp_path / "laid-1.0.egg")
     monkeypatch.setattr(sys, "path", [str(place) for place in places])
-    found = sorted((entry.name, entry.value) for entry in extensions._entry_points())
-    assert found == sorted((entry.name, entry.value) for entry in entry_points(group=extensions.GROUP))
+    found = sorted((entry.name, entry.value) for entry in read_entry_points(GROUP))
+    assert found == sorted((entry.name, entry.value) for entry in entry_points(group=GROUP))
     assert len(found) == (4 if form == "folders" else 6)

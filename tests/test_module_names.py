@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from test_rooms import NAME, PACKAGE, PROJECT, module_files, rooms
 
-from pytest_agentbench.collection.plugins import HOOKS
 from pytest_agentbench.extensions import LazyTable
 from pytest_agentbench.metrics.registry import METRICS
 from pytest_agentbench.packs.research.stages import STAGES
 from pytest_agentbench.runners.base import BUILTIN_RUNNERS
-from pytest_agentbench.sources import names as source_names
+from pytest_agentbench.seams import SEAMS
+from pytest_agentbench.sources.names import BUILTIN_SOURCES
 from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 
 _DOTTED = re.compile(rf"(?<![\w.-]){NAME}((?:\.(?!__)[A-Za-z_]\w*)+)(?::(\w+))?")
@@ -104,9 +104,9 @@ def lazy_homes() -> Iterator[tuple[str, str]]:
         yield from ((label, home) for home in table._homes.values())
     yield from (("metrics", f"{NAME}.metrics.{home}") for home in METRICS._homes.values())
     yield from (("stages", f"{NAME}.packs.research.{stage.module}") for stage in STAGES)
-    yield from (("sources", home) for home in source_names._BUILTIN.values())
-    for hook in HOOKS:
-        yield from ((f"hook {hook.name}", home) for home in (*hook.ours, hook.kind) if home is not None)
+    yield from (("sources", files.source) for files in BUILTIN_SOURCES.values())
+    for seam in SEAMS.values():
+        yield from ((f"seam {seam.key}", home) for home in (*seam.ours, seam.kind) if home.startswith(NAME))
 
 
 def test_tables_name_modules_that_exist() -> None:

@@ -13,7 +13,8 @@ from benchmarks.startup import OPTIONS, OURS, make_project
 from pytest_agentbench.collecting import import_plainly
 
 MODULES = """
-collecting ending errors extensions fixtures hookspecs options plugin session terminal_text user_folder
+collecting ending entry_points errors extensions fixtures hookspecs options pack plugin seams session terminal_text
+user_folder
 bounded: files folders locks patterns writing
 checks: base combined run texts
 collection: arms items planning preconditions reporting roots start store_plugins variants walk
@@ -25,6 +26,7 @@ engine: job lookahead run_plan running services user_code
 identity: fingerprints
 metrics: registry
 records: base case check_specs evaluation gold run
+packs: agents exporters importers mcp_bench openclaw plugin_evals research skill_evals
 reports: failure_lists gate history_file journal kept_rows named_files report rows sections table terminal texts
 runners: asking base kinds subjects
 secrets: encodings redaction

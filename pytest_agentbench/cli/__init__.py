@@ -12,7 +12,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pytest_agentbench.cli.commands import Command, find_commands, list_ignored
+from pytest_agentbench.cli.commands import find_commands, list_ignored
+from pytest_agentbench.extensions import list_problems
+from pytest_agentbench.seams import Command
 
 TYPE_CHECKING = False  # see commands.py
 if TYPE_CHECKING:
@@ -85,6 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
+        for problem in list_problems():
+            print(f"agentbench: {visible(problem)}", file=sys.stderr)
         if argv is None:  # the process ends: Python would look for garbage among all modules once more
             gc.freeze()
         gc.set_threshold(*thresholds)

@@ -5,31 +5,13 @@ from __future__ import annotations
 import argparse
 from collections import namedtuple
 from collections.abc import Collection, Mapping, Sequence
-from importlib import import_module
 
-from pytest_agentbench.extensions import extension_names, find_extension
+from pytest_agentbench.extensions import extension_names, load_extensions
+from pytest_agentbench.seams import Command
 
 TYPE_CHECKING = False  # not from typing, nor dataclasses: `agentbench --help` would take half as long again
 if TYPE_CHECKING:
     from typing import Any
-
-
-class Command(namedtuple("Command", ("summary", "module"))):
-    """A command of `agentbench`, or of one of its groups.
-
-    `module` is imported once the command is chosen. It has `add_parser(subparsers)`, which adds one parser of the
-    command's name, and `run(args) -> int`, which gives the exit status: 0 all is well, 1 something is wrong with the
-    files, 2 wrong usage. A module of several commands has an object with both: `package.module:OBJECT`.
-    """
-
-    __slots__ = ()
-
-    def load(self) -> Any:
-        """Return the module or object with the command's `add_parser` and `run`."""
-        module, _, name = self.module.partition(":")
-        if name:
-            return getattr(import_module(module), name)
-        return import_module(module)
 
 
 class Parts(namedtuple("Parts", ("add_parser", "run"))):
@@ -39,7 +21,7 @@ class Parts(namedtuple("Parts", ("add_parser", "run"))):
 
 
 class _Group(Command):
-    """A group that has commands by entry points `command GROUP NAME` alone. `module` is its name."""
+    """A group of which packs add only the commands, `GROUP NAME`. `module` is its name."""
 
     __slots__ = ()
 
@@ -58,26 +40,25 @@ class _Group(Command):
 
 
 def find_commands(own: Mapping[str, Command], group: str = "") -> dict[str, Command]:
-    """Return all commands: the package's, and packs' entry points `command NAME` or `command GROUP NAME`.
+    """Return all commands: the package's, and those that packs add as `NAME` or `GROUP NAME`.
 
     Without `group`, a GROUP that is no command itself is one of the commands.
     """
     prefix = f"{group} " if group else ""
-    names = sorted(name for name in extension_names("command") if name.startswith(prefix))
-    added = {short: name for name in names if " " not in (short := name.removeprefix(prefix))}
+    added = {
+        name.removeprefix(prefix): command
+        for name, command in load_extensions("command").items()
+        if name.startswith(prefix)
+    }
     groups: dict[str, list[str]] = {}
-    for name in names:
-        word, _, rest = name.removeprefix(prefix).partition(" ")
+    for name in added:
+        word, _, rest = name.partition(" ")
         if rest and not group and word not in own.keys() | added.keys():
             groups.setdefault(word, []).append(rest)
-    found: dict[str, Command | None] = {
-        # Our own win: a plugin cannot take the name of a command that scripts rely on.
-        short: find_extension("command", name)
-        for short, name in added.items()
-        if short not in own
-    }
     made = {name: _Group(f"commands: {', '.join(names)}", name) for name, names in groups.items()}
-    return {**own, **{name: command for name, command in found.items() if command is not None}, **made}
+    # Our own win: a plugin cannot take the name of a command that scripts rely on.
+    others = {name: command for name, command in added.items() if " " not in name and name not in own}
+    return {**own, **others, **made}
 
 
 def list_ignored(own: Mapping[str, Command], open_groups: Collection[str]) -> list[str]:

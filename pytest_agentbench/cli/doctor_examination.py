@@ -16,14 +16,13 @@ from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.cli.output import list_first
 from pytest_agentbench.cli.places import session_roots
 from pytest_agentbench.cli.stand_ins import known_from_conftests
-from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.root_search import holds_configuration
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.engine.services import Registry, build_registry
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.extensions import SEAMS, ignored_entry_points
+from pytest_agentbench.extensions import check_own_names, list_problems
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 
@@ -119,10 +118,9 @@ def _report_versions() -> Iterator[Finding]:
             yield Finding("versions", name, None, version(name))
         except PackageNotFoundError:
             yield Finding("versions", name, False, f"not installed: pip install {name}")
-    for entry in ignored_entry_points():
-        seam = entry.name.partition(" ")[0]
-        text = f"the entry point {entry.name!r} has an unknown seam {seam!r}{suggest(seam, SEAMS)}"
-        yield Finding("versions", entry.distribution, False, text)
+    check_own_names()
+    for problem in list_problems():
+        yield Finding("versions", "packs", False, problem)
 
 
 def _report_cases(

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.commands import Command, Parts, add_commands, find_commands, run_chosen
+from pytest_agentbench.cli.commands import Parts, add_commands, find_commands, run_chosen
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import ConfigError, McpCallError
+from pytest_agentbench.seams import Command
 from pytest_agentbench.terminal_text import count_text, shorten_text, visible
 
 if TYPE_CHECKING:

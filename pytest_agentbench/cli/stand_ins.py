@@ -16,7 +16,8 @@ from pytest_agentbench.cli.additions import conftests_above, conftests_below, li
 from pytest_agentbench.config.sections import ProfileSection
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.extensions import SessionExtensions, extension_names
-from pytest_agentbench.records.base import NO_KINDS, CasePart
+from pytest_agentbench.records.base import CasePart
+from pytest_agentbench.seams import SEAMS
 
 _SECTIONS = ("run_profile", "evaluation_profile", "suite")
 _SEAMS = {
@@ -60,9 +61,8 @@ def _list_conftests(paths: Iterable[Path]) -> Iterator[Path]:
 def _add_stand_ins(extensions: SessionExtensions, conftest: Path) -> None:
     for hook, names in list_declared(conftest).items():
         for seam in _SEAMS.get(hook, ()):
-            refused = {*NO_KINDS} if seam == "sandbox" else set[str]()  # by a session
-            for name in names - extension_names(seam) - refused:
-                extensions.add(seam, name, _make_stand_in(seam, name), what=seam)
+            for name in names - extension_names(seam) - SEAMS[seam].own_names():  # which a session refuses
+                extensions.add(seam, name, _make_stand_in(seam, name), str(conftest))
 
 
 def _make_stand_in(seam: Any, name: str) -> object:

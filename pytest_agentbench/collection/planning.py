@@ -29,6 +29,7 @@ from pytest_agentbench.engine.driver import overrides_runner
 from pytest_agentbench.engine.job import OWN_AGENT, FixtureParameters, Plan, judge_of, name_place, name_subject
 from pytest_agentbench.engine.services import Registry, build_registry
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.extensions import check_own_names, list_problems
 from pytest_agentbench.metrics.registry import Metric, asks_model, metric_problems
 from pytest_agentbench.options import Settings
 from pytest_agentbench.records.case import Case, MetricSpec, Model
@@ -536,6 +537,8 @@ def make_planner(config: pytest.Config, settings: Settings) -> Planner:
         except ConfigError as error:
             problem = str(error)
     registry = build_registry(config.hook.pytest_agentbench_web_search())
+    check_own_names()
+    unasked = [*unasked, *list_problems()]
     predicted = None
     if settings.predictions is not None:
         from pytest_agentbench.collection.predicted import Predicted

@@ -132,13 +132,9 @@ def find_config_files(folder: Path) -> Iterator[tuple[Path, type[ConfigFile]]]:
 def json_schemas() -> dict[str, dict[str, Any]]:
     """Return names with JSON Schemas (draft 2020-12). Descriptions are the docstrings of models and their fields.
 
-    Files with cases that packs read have theirs by entry points `schema NAME`. Raises ConfigError if such an entry
-    point is no model.
+    The models of files with cases that packs read are in the field `schemas` of a Pack.
     """
     added = load_extensions("schema")
-    for name, model in added.items():
-        if not (isinstance(model, type) and issubclass(model, BaseModel)):
-            raise ConfigError(f"the entry point 'schema {name}' is {model!r}, expected a pydantic model")
     return {name: _schema(name, kind) for name, kind in {**all_kinds(), **added}.items()}
 
 

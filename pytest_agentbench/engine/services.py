@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.checks.base import CheckKind
 from pytest_agentbench.checks.run import BUILTIN_CHECKS
@@ -20,7 +20,7 @@ from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.job import CHAT_JUDGE
 from pytest_agentbench.engine.user_code import DaemonThreads
 from pytest_agentbench.errors import UNREACHABLE, ConfigError, ProviderError, UnavailableError, as_alike
-from pytest_agentbench.extensions import WithExtensions, installed_names, session_extensions
+from pytest_agentbench.extensions import WithExtensions, session_extensions
 from pytest_agentbench.metrics.registry import METRICS, Metric
 from pytest_agentbench.records.case import CassetteMode
 from pytest_agentbench.runners.base import BUILTIN_RUNNERS, Runner
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from pytest_agentbench.tools.base import Search, Tool
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
     from pytest_agentbench.workspaces.sessions import Workspaces
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,17 +102,14 @@ class Registry:
 
 
 def build_registry(search: Search | None = None) -> Registry:
-    """Return the things that are built in or added by packs and the session's plugins, and the session's web search.
-
-    Raises ConfigError if a pack claims a built-in name.
-    """
+    """Return the things that are built in or added by packs and the session's plugins, and the session's web search."""
     return Registry(
-        runners=_extended("runner", "runner", BUILTIN_RUNNERS),
-        tools=_extended("tool", "tool", BUILTIN_TOOLS),
-        checks=_extended("check kind", "check", BUILTIN_CHECKS),
-        metrics=_extended("metric", "metric", METRICS),
-        judges=_extended("judge type", "judge", {}),
-        providers=_extended("model provider", "model_provider", {}),
+        runners=WithExtensions("runner", BUILTIN_RUNNERS),
+        tools=WithExtensions("tool", BUILTIN_TOOLS),
+        checks=WithExtensions("check", BUILTIN_CHECKS),
+        metrics=WithExtensions("metric", METRICS),
+        judges=WithExtensions("judge", {}),
+        providers=WithExtensions("model_provider", {}),
         # a pack's grader is found by the part that a case carries (grading.graders_of): it is asked of no other
         graders=session_extensions("grader"),
         search=search or _find_search(),
@@ -136,13 +131,6 @@ def is_ours(thing: Any) -> bool:
     else:
         module = thing.__module__ if isinstance(thing, type) else type(thing).__module__
     return str(module).partition(".")[0] == "pytest_agentbench"
-
-
-def _extended(what: str, seam: str, builtin: Mapping[str, T]) -> Mapping[str, T]:
-    """Return the built-in things and those that are added under a seam; none replaces another."""
-    if taken := builtin.keys() & installed_names(seam):
-        raise ConfigError(f"a pack adds the {what} {min(taken)!r}, which exists already; choose another name")
-    return WithExtensions(seam, builtin)
 
 
 IN_A_ROW = 3

@@ -37,7 +37,7 @@
     web_fetch:                                   # the pages that answers cite; default: the web
       https://example.org/paris: Paris is the capital of France.
 
-Packs whose graders ask judges in stages add a section for each to the latter, by entry points `script NAME NAMES`:
+Packs whose graders ask judges in stages add a section for each to the latter, the field `scripts` of a Pack:
 replies on every item (`NAME`), and on single ones (`NAMES`, by item id). A stage has JSON, or a text that
 is sent as it is, or a list with one for each request. The name of a request's response schema is then `NAME_STAGE`.
 
@@ -69,7 +69,7 @@ from pytest_agentbench.bounded.patterns import compile_pattern, search_pattern
 from pytest_agentbench.config.agent_file import PORTABLE_ARGUMENTS
 from pytest_agentbench.config.base import ConfigFile, Problems, suggest
 from pytest_agentbench.config.kinds import described_schema
-from pytest_agentbench.extensions import extension_names, load_extensions
+from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.records.base import DIMENSIONS, PortableName, Record
 
 Tokens = Annotated[StrictInt, Field(ge=0)]
@@ -236,7 +236,7 @@ class ScriptedExpectation(Record):
 
 
 VERDICT_FORMS = "scripted_verdict"
-"""The seam of verdicts that judges of packs write; an entry point's name is that of the response schema."""
+"""The seam of verdicts that judges of packs write, by the name of the response schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,7 +435,7 @@ class DatasetScript(ConfigFile):
 
 def list_stage_sections() -> list[tuple[str, str]]:
     """Return the sections that packs add: the name for every item, and the name for some in its place."""
-    return sorted((name.split()[0], name.split()[1]) for name in extension_names("script"))
+    return [(name, sections.by_item) for name, sections in load_extensions("script").items()]
 
 
 # Made once: pydantic takes milliseconds to make a model, and the packs of a process are always the same.
@@ -456,8 +456,8 @@ def script_schemas() -> dict[str, dict[str, Any]]:
     """Return the JSON Schemas (draft 2020-12) of both kinds of script by name, for editors."""
     kinds: dict[str, type[ConfigFile]] = {"demo": CaseScript, "dataset_demo": dataset_script_model()}
     schemas = {name: described_schema(kind) for name, kind in kinds.items()}
-    for names, described in load_extensions("script").items():
-        # Packs describe their sections only here: sessions do not import them for a text.
-        for name, text in zip(names.split(), described, strict=True):
-            schemas["dataset_demo"]["properties"][name]["description"] = text
+    properties = schemas["dataset_demo"]["properties"]
+    for name, sections in load_extensions("script").items():
+        properties[name]["description"] = sections.about
+        properties[sections.by_item]["description"] = sections.about_by_item
     return schemas

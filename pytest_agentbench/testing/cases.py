@@ -24,6 +24,7 @@ from pytest_agentbench.records.base import CasePart
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.runners.base import RunContext, RunEnd, Runner, conclude
 from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession, RunRequest, SessionParts
+from pytest_agentbench.seams import SourceFiles, resolve
 from pytest_agentbench.sources.case_source import BadRow, CaseSource, OpenedSource, SourceCase, SourceRequest
 from pytest_agentbench.testing.samples import MODEL, expect, expect_identity, expect_line, expect_name, expect_refusal
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
@@ -34,14 +35,13 @@ from pytest_agentbench.workspaces.template import fill_workspace, template_diges
 _HEAD_BYTES = 65_536
 
 
-def check_case_source(source: CaseSource, name: str, file: Path) -> None:
-    """Check a kind of file that holds cases on one such file, which has at least one good case.
-
-    `name` is the source's with its patterns and words, as an entry point or the hook has it: `notes *.notes ~notes`.
-    """
+def check_case_source(files: SourceFiles, file: Path) -> None:
+    """Check the declaration of a case source on one of its files, which has at least one good case."""
+    expect(isinstance(files, SourceFiles), f"found {files!r}, expected a SourceFiles")
+    source = resolve(files.source) if isinstance(files.source, str) else files.source
     expect(isinstance(source, CaseSource), f"found {source!r}, expected an object of a CaseSource")
     expect_name(source.holds, "holds")
-    _check_name(name, file)
+    _check_files(files, file)
     head = file.read_bytes()[:_HEAD_BYTES].decode("utf-8", "replace")
     expect(source.holds_cases(file, head) is True, f"holds_cases: it does not recognise {file.name} as a file of cases")
     for other in (None, "", "\0"):
@@ -57,16 +57,12 @@ def check_case_source(source: CaseSource, name: str, file: Path) -> None:
     _check_bad_files(source, file, request)
 
 
-def _check_name(name: str, file: Path) -> None:
-    short, *rest = name.split()
-    expect_name(short, "name")
-    patterns = [word for word in rest if not word.startswith("~")]
-    words = [word[1:].encode() for word in rest if word.startswith("~")]
-    expect(patterns, f"name: found {name!r}, expected 'NAME PATTERN... ~WORD...'")
-    matches = any(fnmatchcase(file.name, pattern) for pattern in patterns)
-    expect(matches, f"name: no pattern of {name!r} matches {file.name}")
+def _check_files(files: SourceFiles, file: Path) -> None:
+    matches = any(fnmatchcase(file.name, pattern) for pattern in files.patterns)
+    expect(matches, f"patterns: none of {files.patterns} matches {file.name}")
     head = file.read_bytes()[:_HEAD_BYTES]
-    expect(not words or any(word in head for word in words), f"name: {file.name} contains no word of {name!r}")
+    has_word = not files.words or any(word.encode() in head for word in files.words)
+    expect(has_word, f"words: {file.name} contains none of {files.words}")
 
 
 def _check_rows(opened: OpenedSource) -> list[Case]:
@@ -132,7 +128,7 @@ def _check_bad_files(source: CaseSource, file: Path, request: SourceRequest) -> 
 def check_case_parts(case: Case) -> None:
     """Check the parts that a case carries: by names that are declared, unchanged by being written and read."""
     for name, part in case.parts.items():
-        expect(name in extension_names(Case.seam), f"the part {name!r} is not declared: `case_part {name}`")
+        expect(name in extension_names(Case.seam), f"the part {name!r} is not declared: `case_parts` of a Pack")
         check_case_part(part, affects_runs=isinstance(part, CasePart) and bool(part.identity(case.path.parent)))
     expect(
         Case.model_validate_json(case.model_dump_json()) == case, "the case changes when it is written and read back"

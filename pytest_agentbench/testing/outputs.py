@@ -15,7 +15,6 @@ from typing import Any
 
 from pytest_agentbench.bounded.schemas import bounded_schema
 from pytest_agentbench.cli import COMMANDS
-from pytest_agentbench.cli.commands import Command
 from pytest_agentbench.cli.doctor_needs import PackNeeds
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.errors import AgentbenchError
@@ -25,6 +24,7 @@ from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.reports.reading import report_schema
 from pytest_agentbench.reports.sections import ReportFormat, ReportSection
+from pytest_agentbench.seams import Command
 from pytest_agentbench.testing.samples import MODEL, expect, expect_line, expect_name, sample_report, sample_row
 from pytest_agentbench.tools.base import Search, SearchResult, Tool, ToolContext, ToolOutput
 from pytest_agentbench.tools.toolbox import Toolbox

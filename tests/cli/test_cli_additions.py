@@ -12,7 +12,7 @@ from pytest_agentbench import extensions
 from pytest_agentbench.cli import main
 
 PACKAGE = '''
-from pytest_agentbench import CasePart, Command, Grader
+from pytest_agentbench import CasePart, Command, Grader, Pack
 
 class Deck(CasePart):
     """A deck of cards."""
@@ -25,8 +25,14 @@ class DeckGrader(Grader):
     def decides(self, case):
         return True
 
-GRADER = DeckGrader()
 COMMAND = Command("deal cards", __name__)
+PACK = Pack(
+    "deck",
+    case_parts={"deck": Deck},
+    graders={"deck": DeckGrader()},
+    schemas={"deck": Deck},
+    commands={"cards deal": COMMAND, "store deal": COMMAND},
+)
 
 def add_parser(subparsers):
     subparsers.add_parser("deal").add_argument("number", type=int)
@@ -35,13 +41,7 @@ def run(args):
     print(f"{args.number} cards")
     return 0
 '''
-ENTRIES = """[pytest_agentbench.packs]
-case_part deck = added_deck:Deck
-grader deck = added_deck:GRADER
-schema deck = added_deck:Deck
-command cards deal = added_deck:COMMAND
-command store deal = added_deck:COMMAND
-"""
+ENTRIES = "[pytest_agentbench.packs]\ndeck = added_deck:PACK\n"
 CASE = """\
 schema_version: 1
 case_id: one
@@ -84,13 +84,11 @@ def installed(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         write(project, "site/added_deck-1.0.dist-info/entry_points.txt", ENTRIES + more)
         write(project, "site/added_deck.py", PACKAGE)
         monkeypatch.syspath_prepend(str(project / "site"))
-        extensions._table.cache_clear()
-        extensions._forget()
+        extensions.forget_packs()
 
     yield install
     monkeypatch.undo()
-    extensions._table.cache_clear()
-    extensions._forget()
+    extensions.forget_packs()
 
 
 def test_the_schema_of_a_case_part_is_printed(installed, capsys):
@@ -100,10 +98,19 @@ def test_the_schema_of_a_case_part_is_printed(installed, capsys):
     assert schema["properties"]["words"]["description"] == "The most words."
 
 
-def test_a_schema_that_is_no_model_is_an_error(installed, capsys):
-    installed("schema grader = added_deck:GRADER\n")
-    assert main(["schema", "grader"]) == 1
-    assert "the entry point 'schema grader' is <added_deck.DeckGrader object" in capsys.readouterr().err
+def test_a_pack_that_is_wrong_is_reported_and_the_others_work(installed, project, capsys):
+    write(project, "site/others.py", "from pytest_agentbench import Pack\nWRONG = Pack('w', schemas={'wrong': 5})\n")
+    installed("wrong = others:WRONG\nmissing = others:PACK\nrunner mine = others:RUNNER\n")
+    assert main(["schema", "deck"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["title"] == "pytest-agentbench deck"
+    assert printed.err.splitlines() == [
+        "agentbench: the pack 'missing' of added-deck is ignored: others:PACK: module 'others' has no attribute 'PACK'",
+        "agentbench: added-deck: the entry point 'runner mine' has the form of earlier versions; make a pack "
+        "`PACK = Pack(NAME, runners={'mine': 'others:RUNNER'})`, and name it by an entry point: "
+        '`NAME = "MODULE:PACK"`',
+        "agentbench: the pack 'wrong' of added-deck adds the schema 'wrong' as int, expected a subclass of BaseModel",
+    ]
 
 
 def test_a_group_of_commands_needs_no_command_of_its_name(installed, capsys):
@@ -131,12 +138,12 @@ def test_list_leaves_the_decision_to_a_conftests_grader(project, capsys):
     assert capsys.readouterr().out.split("\t")[3] == "nothing unless a plugin's grader"
 
 
-def test_the_doctor_names_an_entry_point_of_an_unknown_seam(installed, project, capsys):
-    installed("runer mine = added_deck:COMMAND\n")
+def test_the_doctor_names_a_pack_that_is_ignored(installed, project, capsys):
+    installed("mine = added_deck:COMMAND\n")
     write(project, "cases/test.yaml", CHECKED)
     main(["doctor", "cases"])
     text = " ".join(capsys.readouterr().out.split())
-    assert "the entry point 'runer mine' has an unknown seam 'runer'; did you mean 'runner'?" in text
+    assert "the pack 'mine' of added-deck is ignored: added_deck:COMMAND: found Command, expected a Pack" in text
 
 
 def test_names_of_a_conftest_in_plain_sight_are_no_errors(project, capsys):
@@ -159,7 +166,7 @@ def test_names_of_a_conftest_elsewhere_are_errors(project, capsys):
 
 
 def test_a_file_that_only_a_conftest_knows_is_a_warning(project, capsys):
-    write(project, "conftest.py", "def pytest_agentbench_case_sources():\n    return {'cards *.cards ~cards': CARDS}\n")
+    write(project, "conftest.py", "def pytest_agentbench_case_sources():\n    return {'cards': CARDS}\n")
     write(project, "cases/a.cards", "cards\n")
     assert main(["validate", "cases/a.cards"]) == 0
     assert "warning: not checked: no kind of file that is known here" in capsys.readouterr().out

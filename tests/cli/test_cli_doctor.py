@@ -146,10 +146,9 @@ def test_sandboxes_of_other_distributions_are_named_with_their_isolation(project
     info = tmp_path / "site" / "farms-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: farms\nVersion: 1.0\n")
-    entries = "".join(f"sandbox {name} = farms:{name.title()}\n" for name in ("farm", "barn", "ruin"))
-    (info / "entry_points.txt").write_text(f"[pytest_agentbench.packs]\n{entries}")
+    (info / "entry_points.txt").write_text("[pytest_agentbench.packs]\nfarms = farms:PACK\n")
     (info.parent / "farms.py").write_text(
-        "from pytest_agentbench import SandboxProvider as Base\n"
+        "from pytest_agentbench import Pack, SandboxProvider as Base\n"
         "Barn, Farm, Ruin = Base(), Base(), Base()\n"
         "Farm.isolation = 'container'\n"
         "from pytest_agentbench import SandboxSession\n"
@@ -159,6 +158,7 @@ def test_sandboxes_of_other_distributions_are_named_with_their_isolation(project
         "        return LocalSandbox(request.workspace, request.spec.limits)\n"
         "Farm.open = Session\n"
         "Ruin.problem = lambda: 'it fell down; build it again'\n"
+        "PACK = Pack('farms', sandboxes={'farm': Farm, 'barn': Barn, 'ruin': Ruin})\n"
     )
     project.case("shell", "exec_shell")
     project.profile(type="ruin")

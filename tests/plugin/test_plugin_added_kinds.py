@@ -27,7 +27,7 @@ from pytest_agentbench.workspaces.sessions import Workspaces
 MODEL = Model(model_id="m", requested_model="m")
 SAMPLE = '''
 from typing import Literal
-from pytest_agentbench import SandboxProvider
+from pytest_agentbench import Pack, SandboxProvider, Tool
 from pytest_agentbench.checks.base import CheckSpec, verdict
 from pytest_agentbench.config.sections import ProfileSection
 from pytest_agentbench.records.base import Record
@@ -67,20 +67,23 @@ class Sandbox(SandboxProvider):
     def problem(self):
         return "the farm is closed; open it"
 
-SANDBOX = Sandbox()
-THING = object()
+def thing(*arguments):
+    pass
+
+PACK = Pack(
+    "added",
+    run_profile_sections={"sample": SECTION},
+    runners={"sample": Runner()},
+    checks={"is_haiku": IsHaiku},
+    sandboxes={"farm": Sandbox()},
+    tools={"thing": Tool("thing", "Does nothing.", {}, thing)},
+    metrics={"thing": thing},
+    judges={"thing": thing},
+    model_providers={"thing": "agentbench_added:thing"},
+    case_parts={"budget": Budget},
+)
 '''
-ENTRIES = """[pytest_agentbench.packs]
-run_profile sample = agentbench_added:SECTION
-runner sample = agentbench_added:RUNNER
-check is_haiku = agentbench_added:IsHaiku
-sandbox farm = agentbench_added:SANDBOX
-tool thing = agentbench_added:THING
-metric thing = agentbench_added:THING
-judge thing = agentbench_added:THING
-model_provider thing = agentbench_added:THING
-case_part budget = agentbench_added:Budget
-"""
+ENTRIES = "[pytest_agentbench.packs]\nadded = agentbench_added:PACK\n"
 
 
 @pytest.fixture
@@ -93,13 +96,11 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ConfigRoot
     (info / "entry_points.txt").write_text(ENTRIES)
     (site / "agentbench_added.py").write_text(SAMPLE)
     monkeypatch.syspath_prepend(str(site))
-    extensions._table.cache_clear()
-    extensions._forget()
+    extensions.forget_packs()
     (tmp_path / "root" / "run_profiles").mkdir(parents=True)
     yield ConfigRoot(tmp_path / "root")
     monkeypatch.undo()
-    extensions._table.cache_clear()
-    extensions._forget()
+    extensions.forget_packs()
 
 
 def profile(root: ConfigRoot, **fields: object) -> RunProfile:
@@ -190,7 +191,7 @@ def test_a_profile_may_name_a_packs_sandbox(root: ConfigRoot) -> None:
 
 def test_tools_metrics_judges_and_providers_are_found_by_their_names(root: ConfigRoot) -> None:
     registry = build_registry()
-    found = [each.get("thing") for each in (registry.tools, registry.metrics, registry.judges, registry.providers)]
-    assert found == [find_extension("tool", "thing")] * 4
-    assert found[0] is not None
+    found = [each["thing"] for each in (registry.metrics, registry.judges, registry.providers)]
+    assert found == [find_extension("metric", "thing")] * 3
+    assert registry.tools["thing"].name == "thing"
     assert "thing" in registry.known.tools & registry.known.metrics

@@ -28,7 +28,7 @@ def test_cases_of_a_plugin_are_items(quiz):
 
 def test_a_source_without_words_reads_each_file_of_its_name(quiz):
     conftest = quiz.path / "conftest.py"
-    conftest.write_text(conftest.read_text().replace("quiz *.quiz ~quiz", "quiz *.quiz"))
+    conftest.write_text(conftest.read_text().replace(', ["quiz"])', ")"))
     assert quiz.run("cases", "--model", "demo").outcomes == {"sums.2[demo]": "passed", "sums.3[demo]": "failed"}
 
 
@@ -63,7 +63,7 @@ def test_a_bad_row_is_an_error_with_its_line(quiz):
 
 def test_a_name_that_is_taken_is_a_usage_error(quiz):
     conftest = quiz.path / "conftest.py"
-    conftest.write_text(conftest.read_text().replace("quiz *.quiz ~quiz", "cases *.quiz ~quiz"))
+    conftest.write_text(conftest.read_text().replace('{"quiz": QUIZ', '{"cases": QUIZ'))
     finished = quiz.run("cases", "--model", "demo")
     assert finished.exit == 4
-    assert "the case source 'cases' is added twice" in finished.text
+    assert "conftest.py adds the case source 'cases', which exists already" in finished.text

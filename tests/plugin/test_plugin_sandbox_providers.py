@@ -127,7 +127,7 @@ def test_a_lost_connection_of_the_provider_is_an_error_and_no_failure_of_the_age
 
 
 SOURCE = """
-from pytest_agentbench import Case, CaseSource, OpenedSource, SourceCase
+from pytest_agentbench import Case, CaseSource, OpenedSource, SourceCase, SourceFiles
 from pytest_agentbench.records.case import Message, RunnerSpec
 
 class OpenedList(OpenedSource):
@@ -148,7 +148,7 @@ class Lists(CaseSource):
         return OpenedList(path)
 
 def pytest_agentbench_case_sources():
-    return {"list *.list ~f": Lists()}
+    return {"list": SourceFiles(Lists(), ["*.list"], ["f"])}
 """
 
 

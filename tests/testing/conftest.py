@@ -34,10 +34,10 @@ def sample(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The sample plugin among the packs of this process."""
     monkeypatch.syspath_prepend(str(SAMPLE))
     monkeypatch.syspath_prepend(str(site))
-    extensions._table.cache_clear()
+    extensions.forget_packs()
     yield
     monkeypatch.undo()
-    extensions._table.cache_clear()
+    extensions.forget_packs()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Parts that several tests of kits share: a client, a case and a profile of the sample, and its entry points."""
+"""Parts that several tests of kits share: a client, a case and a profile of the sample."""
 
 from __future__ import annotations
 
@@ -7,17 +7,11 @@ from typing import Any
 
 import pytest_agentbench as ab
 from pytest_agentbench.config.profiles import RunProfile
-from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.testing.samples import sample_case
 
 CASES = Path(__file__).parents[2] / "cases"
 NUMBERS = iter(range(1_000))
 """Another number for each call of an implementation that breaks its contract."""
-
-
-def name_of(seam: str, first: str) -> str:
-    """Return the whole name of the entry point whose first word is `first`."""
-    return next(name for name in load_extensions(seam) if name.split()[0] == first)
 
 
 def plain_profile(**fields: Any) -> RunProfile:

@@ -8,34 +8,26 @@ from typing import Any
 
 import pytest
 from pydantic import ConfigDict
-from testing.kits_support import CASES, name_of
+from testing.kits_support import CASES
 
 import pytest_agentbench as ab
 from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.sources.rows import DATASETS
-from pytest_agentbench.sources.test_yaml import TEST_YAML
+from pytest_agentbench.sources.names import BUILTIN_SOURCES
 from pytest_agentbench.testing.samples import sample_case
 
 
 def test_the_samples_source_passes(cards: Path) -> None:
-    ab.check_case_source(find_extension("source", name_of("source", "cards")), name_of("source", "cards"), cards)
+    ab.check_case_source(find_extension("source", "cards"), cards)
 
 
-@pytest.mark.parametrize(
-    ("source", "name", "file"),
-    [
-        (TEST_YAML, "cases test.yaml ~case_id", "plain_question/test.yaml"),
-        (DATASETS, 'questions *.json *.jsonl ~"question"', "capitals.jsonl"),
-    ],
-)
-def test_our_sources_pass(source: Any, name: str, file: str) -> None:
-    ab.check_case_source(source, name, CASES / file)
+@pytest.mark.parametrize(("name", "file"), [("cases", "plain_question/test.yaml"), ("questions", "capitals.jsonl")])
+def test_our_sources_pass(name: str, file: str) -> None:
+    ab.check_case_source(BUILTIN_SOURCES[name], CASES / file)
 
 
 @pytest.mark.parametrize(("name", "file"), [("mcp_tasks", "mcp/tasks.json"), ("reports", "research/reports.yaml")])
 def test_sources_of_packs_pass(name: str, file: str) -> None:
-    whole = name_of("source", name)
-    ab.check_case_source(find_extension("source", whole), whole, CASES / file)
+    ab.check_case_source(find_extension("source", name), CASES / file)
 
 
 def other_ids(self: Any, number: int, question: str, answer: str, card: Any) -> ab.Case:
@@ -76,24 +68,22 @@ OPENED: Any = SimpleNamespace()
 def test_a_broken_source_is_noticed(
     place: str, broken: Any, said: str, cards: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from agentbench_sample.cards import CARDS as source
     from agentbench_sample.cards import OpenedCards
 
     OPENED.rows = OpenedCards.rows
     monkeypatch.setattr(f"agentbench_sample.cards.{place}", broken, raising=False)
     with pytest.raises(AssertionError, match=said):
-        ab.check_case_source(source, name_of("source", "cards"), cards)
+        ab.check_case_source(find_extension("source", "cards"), cards)
 
 
-def test_a_name_that_does_not_fit_is_noticed(cards: Path) -> None:
-    source = find_extension("source", name_of("source", "cards"))
-    for name, said in (
-        ("cards *.deck", "no pattern"),
-        ("cards", "expected 'NAME PATTERN"),
-        ("c *.cards ~x", "no word of"),
-    ):
-        with pytest.raises(AssertionError, match=said):
-            ab.check_case_source(source, name, cards)
+def test_patterns_and_words_that_do_not_fit_are_noticed(cards: Path) -> None:
+    source = find_extension("source", "cards").source
+    with pytest.raises(AssertionError, match=r"none of .* matches sums.cards"):
+        ab.check_case_source(ab.SourceFiles(source, ["*.deck"]), cards)
+    with pytest.raises(AssertionError, match="contains none of"):
+        ab.check_case_source(ab.SourceFiles(source, ["*.cards"], ["x"]), cards)
+    with pytest.raises(TypeError, match="expected lists of texts"):
+        ab.SourceFiles(source, "*.cards")
 
 
 def test_a_part_that_changes_when_it_is_read_back_is_noticed() -> None:

@@ -54,8 +54,8 @@ class Farms(SandboxProvider):
 @pytest.fixture
 def farms() -> Iterator[Farms]:
     extensions, farms = SessionExtensions(), Farms()
-    extensions.add("sandbox", "farm", farms, what="sandbox")
-    extensions.add("sandbox", "barn", SandboxProvider(), what="sandbox")
+    extensions.add("sandbox", "farm", farms)
+    extensions.add("sandbox", "barn", SandboxProvider())
     yield farms
     extensions.close()
 
@@ -117,8 +117,8 @@ def test_one_that_cannot_be_closed_keeps_no_other_from_its_end(farms: Farms, tmp
             return Stuck()
 
     extensions = SessionExtensions()
-    extensions.add("sandbox", "first", StuckFarms(), what="sandbox")
-    extensions.add("sandbox", "zlast", StuckFarms(), what="sandbox")
+    extensions.add("sandbox", "first", StuckFarms())
+    extensions.add("sandbox", "zlast", StuckFarms())
     sandboxes = Sandboxes(Workspaces(tmp_path))
     for name in ("first", "farm", "zlast"):
         sandboxes.expect(sandboxes.spec(SandboxSettings(type=name)), 1)

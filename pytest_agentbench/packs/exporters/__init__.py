@@ -3,8 +3,8 @@
 Others use: nothing
 """
 
-from pytest_agentbench.cli.commands import Command
+from pytest_agentbench.pack import Pack
+from pytest_agentbench.seams import Command
 
-EXPORT = Command(
-    "write results as logs of Inspect or as rows of Every Eval Ever", "pytest_agentbench.packs.exporters.command"
-)
+EXPORT = Command("write results as logs of Inspect or as rows of Every Eval Ever", f"{__name__}.command")
+PACK = Pack("exporters", commands={"export": EXPORT})

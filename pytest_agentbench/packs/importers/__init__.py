@@ -3,8 +3,8 @@
 Others use: nothing
 """
 
-from pytest_agentbench.cli.commands import Command
+from pytest_agentbench.pack import Pack
+from pytest_agentbench.seams import Command
 
-IMPORT = Command(
-    "turn case files of DeepEval, Inspect or promptfoo into cases", "pytest_agentbench.packs.importers.command"
-)
+IMPORT = Command("turn case files of DeepEval, Inspect or promptfoo into cases", f"{__name__}.command")
+PACK = Pack("importers", commands={"import": IMPORT})

@@ -5,27 +5,20 @@ Others use: nothing
 
 from __future__ import annotations
 
-import argparse
+from pytest_agentbench.pack import Pack
+from pytest_agentbench.seams import Command
 
-from pytest_agentbench.cli.commands import Command, Parts, add_commands, run_chosen
-
-# Every part of the pack imports this module first: it contains names of modules, and imports none of them.
-OPENCLAW = Command("build OpenClaw's image; make an agent from a live workspace", f"{__name__}:GROUP")
-_COMMANDS = {
-    "image": Command("build the pinned image that OpenClaw runs in", f"{__name__}.image"),
-    "capture": Command("write an agent's folder from a live OpenClaw workspace", f"{__name__}.capture"),
-}
-_ABOUT = "`agentbench openclaw image|capture`: the image that OpenClaw runs in, and agents from live workspaces."
-
-
-def _add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser("openclaw", help="the OpenClaw runner", description=_ABOUT)
-    add_commands(parser, "openclaw", _COMMANDS)
-
-
-def _run(args: argparse.Namespace) -> int:
-    return run_chosen(_COMMANDS, args)
-
-
-GROUP = Parts(_add_parser, _run)
-"""The command `agentbench openclaw`, with its own commands."""
+_CONFIG = f"{__name__}.config"
+PACK = Pack(
+    "openclaw",
+    runners={"openclaw": f"{__name__}.runner:RUNNER"},
+    run_profile_sections={"openclaw": f"{_CONFIG}:OPENCLAW"},
+    suite_sections={"openclaw": f"{_CONFIG}:ASSIGNMENTS"},
+    file_kinds={"agents": f"{_CONFIG}:AGENT_KIND"},
+    checks={"openclaw_workspace_file_present": f"{__name__}.check:OpenclawWorkspaceFilePresent"},
+    images={"openclaw": f"{__name__}.image:describe_building"},
+    doctor_needs={"openclaw": f"{__name__}.runs:NEEDS"},
+    commands={
+        "openclaw": Command("build OpenClaw's image; make an agent from a live workspace", f"{__name__}.commands:GROUP")
+    },
+)

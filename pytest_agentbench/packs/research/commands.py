@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.cli.commands import Command, add_commands, run_chosen
+from pytest_agentbench.cli.commands import add_commands, run_chosen
 from pytest_agentbench.packs.research.stages import PART_STAGES, STAGES, Part
+from pytest_agentbench.seams import Command
 
 _COMMANDS = {
     "run": Command(

@@ -33,7 +33,7 @@ class BrevityGrader(Grader):
     part_name = "brevity"
 
     def applies(self, case: Case) -> bool:
-        """Return whether the case is a card: a hook's grader is asked of all cases, an entry point's of those only."""
+        """Return whether the case is a card: a hook's grader is asked of all cases, a pack's of those only."""
         return case.part(Card) is not None
 
     def decides(self, case: Case) -> bool:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from agentbench_sample.cards import OpenedCards
-from pytest_agentbench import BadRow, Command
+from pytest_agentbench import BadRow
 
 
 def add_parser(subparsers: Any) -> None:
     """Add the command with its arguments."""
-    parser = subparsers.add_parser("cards", help=COMMAND.summary)
+    parser = subparsers.add_parser("cards", help="print the cards of files")
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a file of cards")
 
 
@@ -29,6 +29,3 @@ def run(args: argparse.Namespace) -> int:
                 case = row.make()
                 print(f"{case.case_id}\t{case.title}\t{case.reference}")
     return 1 if wrong else 0
-
-
-COMMAND = Command("print the cards of files", __name__)
