@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections import namedtuple
 from collections.abc import Iterator
 
-EntryPoint = namedtuple("EntryPoint", ("name", "value", "distribution"))
-"""One line of an `entry_points.txt`, `name = value`, and the name of the distribution that has it."""
+
+class EntryPoint:
+    """One line of an `entry_points.txt`, `name = value`, and the name of the distribution that has it."""
+
+    def __init__(self, name: str, value: str, distribution: str) -> None:
+        self.name, self.value, self.distribution = name, value, distribution
 
 
 def read_entry_points(group: str) -> Iterator[EntryPoint]:
@@ -34,7 +36,7 @@ def read_entry_points(group: str) -> Iterator[EntryPoint]:
             continue
         for folder in folders:
             name = os.path.splitext(folder)[0].partition("-")[0]
-            if (normal := re.sub("[-_.]+", "-", name).lower()) not in seen:
+            if (normal := name.replace("_", "-").replace(".", "-").lower()) not in seen:
                 seen.add(normal)
                 for key, value in _read_group(group, os.path.join(place, folder, "entry_points.txt")):
                     yield EntryPoint(key, value, normal)
@@ -43,12 +45,15 @@ def read_entry_points(group: str) -> Iterator[EntryPoint]:
 def _read_group(group: str, path: str) -> Iterator[tuple[str, str]]:
     """Yield (name, value) of the entry points of a group in a file; nothing if there is no file."""
     try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.read().splitlines()
+        with open(path, "rb", buffering=0) as file:
+            content = file.read()
+        if group.encode() not in content:
+            return
+        text = content.decode()
     except (OSError, UnicodeDecodeError):
         return
     section = ""
-    for line in map(str.strip, lines):
+    for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
             section = line
         elif section == f"[{group}]" and "=" in line and not line.startswith("#"):

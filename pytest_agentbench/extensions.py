@@ -56,7 +56,10 @@ class Registration:
         for field, things in fields.items():
             if not isinstance(things, Mapping):
                 found = type(things).__name__
-                raise TypeError(f"Pack({name!r}): {field}: found {found}, expected a mapping of names")
+                raise TypeError(f"{self!r}: {field}: found {found}, expected a mapping of names")
+
+    def __repr__(self) -> str:
+        return f"Pack({self.name!r})"
 
 
 class Addition:

@@ -6,16 +6,15 @@ look things up.
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Collection, Sequence
 from importlib import import_module
 
 TYPE_CHECKING = False  # not from typing, nor dataclasses: `agentbench --help` would take a quarter longer
 if TYPE_CHECKING:
-    from typing import Any, Self
+    from typing import Any
 
 
-class Command(namedtuple("Command", ("summary", "module"))):
+class Command:
     """A command of `agentbench`, or of one of its groups.
 
     `module` is imported once the command is chosen. It has `add_parser(subparsers)`, which adds one parser of the
@@ -23,36 +22,41 @@ class Command(namedtuple("Command", ("summary", "module"))):
     files, 2 wrong usage. A module of several commands has an object with both: `package.module:OBJECT`.
     """
 
-    __slots__ = ()
+    __slots__ = ("module", "summary")
+
+    def __init__(self, summary: str, module: str) -> None:
+        self.summary, self.module = summary, module
 
     def load(self) -> Any:
         """Return the module or object with the command's `add_parser` and `run`."""
         return resolve(self.module)
 
 
-class SourceFiles(namedtuple("SourceFiles", ("source", "patterns", "words"))):
+class SourceFiles:
     """The files that a case source reads: `SourceFiles("my_package.quiz:QUIZ", ["*.quiz"], ["quiz"])`.
 
     `source` is a CaseSource or a reference to it. `patterns` are patterns of file names. A data file is opened only if
     its first 64 KB contain one of the `words`; without words, each file that a pattern matches is opened.
     """
 
-    __slots__ = ()
+    __slots__ = ("patterns", "source", "words")
 
-    def __new__(cls, source: object, patterns: Sequence[str], words: Sequence[str] = ()) -> Self:
-        """Raise TypeError for a text in place of a list, of which each letter would be a pattern."""
+    def __init__(self, source: object, patterns: Sequence[str], words: Sequence[str] = ()) -> None:
         if isinstance(patterns, str) or isinstance(words, str) or not patterns:
             raise TypeError(f"SourceFiles: found patterns {patterns!r} and words {words!r}, expected lists of texts")
-        return super().__new__(cls, source, tuple(patterns), tuple(words))
+        self.source, self.patterns, self.words = source, tuple(patterns), tuple(words)
 
 
-class ScriptSections(namedtuple("ScriptSections", ("by_item", "about", "about_by_item"))):
+class ScriptSections:
     """Two sections of scripted replies: for every item, and, under the name `by_item`, for single items by their id.
 
     `about` and `about_by_item` describe them to editors.
     """
 
-    __slots__ = ()
+    __slots__ = ("about", "about_by_item", "by_item")
+
+    def __init__(self, by_item: str, about: str, about_by_item: str) -> None:
+        self.by_item, self.about, self.about_by_item = by_item, about, about_by_item
 
 
 class Seam:

@@ -139,8 +139,8 @@ CheckFunction = Callable[[Any, CheckContext], Verdict | Awaitable[Verdict]]
 class CheckSpec(Record):
     """Base class of check kinds: its fields are validated at load, `check` decides.
 
-    A subclass has a field `kind: Literal["name"]` and further fields. Register it by that name, as an entry point
-    `check NAME` or by the hook `pytest_agentbench_checks`.
+    A subclass has a field `kind: Literal["name"]` and further fields. Register it by that name, in the
+    `checks` of a Pack or by the hook `pytest_agentbench_checks`.
     """
 
     default_dimensions: ClassVar[tuple[Dimension, ...]] = ("task",)

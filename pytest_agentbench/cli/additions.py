@@ -17,6 +17,7 @@ from pytest_agentbench.config.folders import visited_folders, walk_folders
 _CONFTEST = "conftest.py"
 _DISTRIBUTION = "pytest-agentbench"
 _PREFIX = "pytest_agentbench_"
+_PACKS = f"{_PREFIX}packs"
 _HOOKS = ("runners", "tools", "checks", "metrics", "judges", "graders", "case_sources", "file_kinds")
 AGENT, SERVERS = "agentbench_runner", "agentbench_mcp_servers"
 """Fixtures that a conftest may override."""
@@ -53,7 +54,8 @@ def verified_names(known: Known, additions: frozenset[str]) -> Known:
 def add_declared(known: Known, folder: Path) -> Known:
     """Return the names with those that conftest files for a folder register in plain sight.
 
-    That is a hook that returns mappings with literal keys: `return {"look_up": LookUp()}`.
+    That is a hook that returns mappings with literal keys, `return {"look_up": LookUp()}`, or a Pack that has such
+    mappings, `Pack("mine", tools={"look_up": LookUp()})`.
     """
     declared = _declared_for(folder)
     names = {field: getattr(known, field) | declared[field] for field in declared if getattr(known, field) is not None}
@@ -65,32 +67,42 @@ def _declared_for(folder: Path) -> dict[str, frozenset[str]]:
     """Return the registered names by field of Known."""
     declared: dict[str, frozenset[str]] = {}
     for path in conftests_above(folder):
-        for hook, names in list_declared(path).items():
-            if (field := _WORDS.get(hook, "")) in Known._fields:
+        for field, names in list_declared(path).items():
+            if field in Known._fields:
                 declared[field] = declared.get(field, frozenset()) | names
     return declared
 
 
 @cache  # a project of 10,000 case folders has one conftest above them all
 def list_declared(path: Path) -> dict[str, frozenset[str]]:
-    """Return the names that one conftest file registers in plain sight, by hook."""
+    """Return the names that one conftest file registers in plain sight, by hook or by the field of a Pack."""
     try:
         tree = ast.parse(read_file(path, MAX_TEXT))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return {}  # there is no such file, or pytest reports its error
-    return {
-        node.name: frozenset(_list_returned_keys(node))
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and node.name.startswith(_PREFIX)
-    }
+    declared: dict[str, frozenset[str]] = {}
+    for field, mapping in (*_list_returned(tree), *_list_in_packs(tree)):
+        names = {key.value for key in mapping.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
+        declared[field] = declared.get(field, frozenset()) | names
+    return declared
 
 
-def _list_returned_keys(function: ast.FunctionDef) -> Iterator[str]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Return) and isinstance(node.value, ast.Dict):
-            for key in node.value.keys:
-                if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    yield key.value
+def _list_returned(tree: ast.Module) -> Iterator[tuple[str, ast.Dict]]:
+    """Yield the mappings that hooks return, each with the field of a Pack that has the same things."""
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef) and function.name.startswith(_PREFIX):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Return) and isinstance(node.value, ast.Dict):
+                    yield function.name.removeprefix(_PREFIX), node.value
+
+
+def _list_in_packs(tree: ast.Module) -> Iterator[tuple[str, ast.Dict]]:
+    """Yield the mappings among the arguments of `Pack(...)`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Pack":
+            for argument in node.keywords:
+                if argument.arg is not None and isinstance(argument.value, ast.Dict):
+                    yield argument.arg, argument.value
 
 
 def conftests_above(folder: Path) -> list[Path]:
@@ -117,6 +129,8 @@ def _of_files(paths: Iterable[Path]) -> frozenset[str]:
         # It imports modules that are not read here, and these may add anything.
         if "pytest_plugins" in text:
             return _EVERYTHING
+        if _PACKS in text:
+            found.update(_HOOKS)
         found.update(name for word, name in _WORDS.items() if word in text)
     return frozenset(found)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections import namedtuple
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pytest_agentbench.extensions import extension_names, load_extensions
 from pytest_agentbench.seams import Command
@@ -14,10 +13,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Parts(namedtuple("Parts", ("add_parser", "run"))):
+class Parts:
     """The two functions of a command whose module has several."""
 
-    __slots__ = ()
+    __slots__ = ("add_parser", "run")
+
+    def __init__(self, add_parser: Callable[[Any], None], run: Callable[[argparse.Namespace], int]) -> None:
+        self.add_parser, self.run = add_parser, run
 
 
 class _Group(Command):

@@ -33,7 +33,7 @@ class Cases:
 
 @dataclass(frozen=True)
 class PackNeeds:
-    """Needs of a pack on a machine: the seam `doctor NAME`.
+    """Needs of a pack on a machine: the field `doctor_needs` of a Pack.
 
     `sandboxes(case, profile, sandboxes)` returns the sandboxes that the pack's runs of a case use in addition to the
     one of the case's tools. It raises UnavailableError if the case would be skipped. `engines(profile)` returns the

@@ -17,14 +17,13 @@ from pytest_agentbench.config.sections import ProfileSection
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.extensions import SessionExtensions, extension_names
 from pytest_agentbench.records.base import CasePart
-from pytest_agentbench.seams import SEAMS
+from pytest_agentbench.seams import FIELDS, PROFILES, SEAMS
 
-_SECTIONS = ("run_profile", "evaluation_profile", "suite")
 _SEAMS = {
-    "pytest_agentbench_case_parts": ("case_part",),
-    "pytest_agentbench_profile_sections": _SECTIONS,  # only a session knows which of them
-    "pytest_agentbench_sandboxes": ("sandbox",),
+    "profile_sections": PROFILES,  # only a session knows which of them
+    **{field: (seam.key,) for field, seam in FIELDS.items() if seam.key in ("case_part", "sandbox", *PROFILES)},
 }
+"""The seams of stand-ins by fields of a Pack and names of hooks."""
 
 
 class UnreadPart(CasePart):
@@ -38,8 +37,8 @@ class UnreadPart(CasePart):
 def known_from_conftests(paths: Sequence[Path], roots: SessionRoots) -> Iterator[None]:
     """Accept inside the block the names that conftest files above and below the paths add in plain sight.
 
-    That is a hook that returns mappings with literal keys: `return {"card": Card}`. Conftest files of guests are left
-    out, because a session does not ask them either.
+    That is a hook that returns mappings with literal keys, `return {"card": Card}`, or a Pack that has such mappings.
+    Conftest files of guests are left out, because a session does not ask them either.
     """
     extensions = SessionExtensions()
     try:
@@ -59,8 +58,8 @@ def _list_conftests(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _add_stand_ins(extensions: SessionExtensions, conftest: Path) -> None:
-    for hook, names in list_declared(conftest).items():
-        for seam in _SEAMS.get(hook, ()):
+    for field, names in list_declared(conftest).items():
+        for seam in _SEAMS.get(field, ()):
             for name in names - extension_names(seam) - SEAMS[seam].own_names():  # which a session refuses
                 extensions.add(seam, name, _make_stand_in(seam, name), str(conftest))
 

@@ -415,7 +415,7 @@ def _with_sections(kind: type[SectionedFile]) -> type[Any]:
 
 
 _FILE_SEAM = "file"
-"""The seam: an entry point `file FOLDER`, or the hook `pytest_agentbench_file_kinds`."""
+"""The seam: `file_kinds` of a Pack, or the hook `pytest_agentbench_file_kinds`."""
 OWN_FOLDERS = ("run_profiles", "evaluation_profiles", "suites", "cases")
 """The folders of config roots whose meaning no kind can change."""
 

@@ -160,13 +160,13 @@ class Grade(NamedTuple):
 class Grader:
     """Decides runs of some cases, alone or together with checks, metrics and judges.
 
-    An entry point `grader NAME` grades the cases with the part NAME, and is loaded with the first of these; a grader
-    from the hook `pytest_agentbench_graders` is asked about every case. A subclass overrides the methods that apply to
-    it.
+    A grader whose name is a part of cases grades the cases with this part, and is imported with the first of these.
+    Another one, from a hook of a conftest or plugin, is asked about every case. A subclass overrides the methods that
+    apply to it.
     """
 
     part_name: str | None = None
-    """The name of the evaluation's part that it makes, an entry point `evaluation_part NAME`; None: it makes none."""
+    """The name of the evaluation's part that it makes, one of `evaluation_parts`; None: it makes none."""
 
     others_asked: tuple[str, ...] = ()
     """Names in cassettes for other services that it asks, in addition to models."""
@@ -349,7 +349,7 @@ def graders_of(case: Case, added: Mapping[str, Grader] | None = None) -> tuple[G
         return ()
     # Only the graders of the case's parts, so that a session imports no other pack
     named = [grader for name in case.parts if (grader := find_extension("grader", name)) is not None]
-    graders = dict.fromkeys((*named, *(added or {}).values()))  # a plugin's may have the name of a part, too
+    graders = dict.fromkeys((*named, *(added or {}).values()))  # one may have two names
     return tuple(grader for grader in graders if grader.applies(case))
 
 

@@ -20,7 +20,7 @@ from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.job import CHAT_JUDGE
 from pytest_agentbench.engine.user_code import DaemonThreads
 from pytest_agentbench.errors import UNREACHABLE, ConfigError, ProviderError, UnavailableError, as_alike
-from pytest_agentbench.extensions import WithExtensions, session_extensions
+from pytest_agentbench.extensions import WithExtensions, extension_names, session_extensions
 from pytest_agentbench.metrics.registry import METRICS, Metric
 from pytest_agentbench.records.case import CassetteMode
 from pytest_agentbench.runners.base import BUILTIN_RUNNERS, Runner
@@ -110,10 +110,18 @@ def build_registry(search: Search | None = None) -> Registry:
         metrics=WithExtensions("metric", METRICS),
         judges=WithExtensions("judge", {}),
         providers=WithExtensions("model_provider", {}),
-        # a pack's grader is found by the part that a case carries (grading.graders_of): it is asked of no other
-        graders=session_extensions("grader"),
+        graders=_find_graders(),
         search=search or _find_search(),
     )
+
+
+def _find_graders() -> Mapping[str, Grader]:
+    """Return the graders to ask about every case: those of plugins, without graders of parts of cases.
+
+    `graders_of` finds the latter by the parts of a case.
+    """
+    parts = extension_names("case_part")
+    return {name: grader for name, grader in session_extensions("grader").items() if name not in parts}
 
 
 def _find_search() -> Search | None:

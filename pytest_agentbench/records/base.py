@@ -1,8 +1,8 @@
 """Base classes of all records, and parts: frozen models that packs and plugins add under unique keys.
 
-A part of a case is named by an entry point `case_part NAME` or the hook `pytest_agentbench_case_parts`, a part of an
-evaluation by `evaluation_part NAME` or `pytest_agentbench_evaluation_parts`; the value is its model. In JSON the parts
-of a record are written like its fields.
+A part of a case is one of the `case_parts` of a Pack or of the hook `pytest_agentbench_case_parts`, a part of an
+evaluation one of the `evaluation_parts`; the value is its model. In JSON the parts of a record are written like its
+fields.
 """
 
 import re
@@ -179,7 +179,7 @@ class RecordWithParts(Record):
     """A record with parts by name. A name without a value is ignored, whether or not it is known."""
 
     seam: ClassVar[str]
-    """The seam whose entry points name the models of its parts."""
+    """The seam of the models of its parts."""
 
     parts: dict[str, SerializeAsAny[Record]] = Field(default_factory=dict)
 
@@ -201,7 +201,7 @@ class RecordWithParts(Record):
     @classmethod
     def _gather_parts(cls, document: Any) -> Any:
         """Read parts from the keys other than the record's fields. Unknown keys are refused like unknown fields."""
-        # Without parts, the usual case, no entry point is looked up
+        # Without parts, the usual case, no pack is looked up
         if not isinstance(document, dict) or document.keys() <= cls.__pydantic_fields__.keys():
             return document
         others = document.keys() - cls.__pydantic_fields__.keys()

@@ -1,7 +1,7 @@
 """Report sections and file formats: parts that packs and plugins add to rows, models, terminal, JUnit, tables and page.
 
-A section is an entry point `report_section NAME`. It is imported with the first case or evaluation that has a part
-NAME. NAME is its key in rows and models too. A format is an entry point `report_format NAME`.
+A section, one of the `report_sections` of a Pack, has the name of a part of cases or evaluations. It is imported with
+the first one that has the part. The name is its key in rows and models too. A format is one of the `report_formats`.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def _declared(kind: str, provider: SandboxProvider) -> Iterator[None]:
     """Let the kind be a known one inside the block, also if only a conftest.py declares it, which no test asks."""
     extensions = SessionExtensions()
     try:
-        if kind not in {*SANDBOXES, *extension_names("sandbox")}:
+        if kind not in extension_names("sandbox"):
             extensions.add("sandbox", kind, provider)
         yield
     finally:

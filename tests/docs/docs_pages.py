@@ -21,6 +21,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,6 +143,16 @@ class Project:
         base_url = server.stdout.readline().split()[1]
         self.environ |= {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": "served-here"}
 
+    def install(self) -> None:
+        """Do what `pip install -e .` does for a pack: its entry points, and its modules on the path."""
+        project = tomllib.loads((self.here / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        lines = [
+            f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+            for group, entries in project["entry-points"].items()
+        ]
+        self.write(f"{project['name']}-{project['version']}.dist-info/entry_points.txt", "".join(lines))
+        self.environ["PYTHONPATH"] = str(self.here)
+
     def run(self, asked: list[Command]) -> list[tuple[str, int]]:
         """What each command printed, and its exit status."""
         # The environment is made already: `uv run X` is X
@@ -190,6 +201,8 @@ def _lacks(names: str) -> str | None:
 
 def _console_problems(block: Block, project: Project) -> Iterator[str]:
     asked = commands(block.text)
+    if any(command.text == "pip install -e ." for command in asked):
+        project.install()
     for at, (command, (output, status)) in enumerate(zip(asked, project.run(asked), strict=True)):
         place = f"line {block.line}: $ {command.text}\n{output}"
         if (lacking := mismatch(command.shown, output)) is not None:

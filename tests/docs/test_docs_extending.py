@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import tomllib
 
 from docs_pages import blocks
 from sample_pages import PAGE, ROOT, SAMPLE, quoted_files, with_files
 
 import pytest_agentbench
 from pytest_agentbench import hookspecs
-from pytest_agentbench.extensions import SEAMS
+from pytest_agentbench.seams import FIELDS, PROFILES
 
+HOOK = "pytest_agentbench_"
 TABLE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 
 
@@ -27,20 +27,14 @@ def test_each_file_of_the_sample_is_quoted_as_it_is() -> None:
     assert files | {"agentbench_sample/template/notes.txt", "pyproject.toml"} == {*quoted_files(page)}
 
 
-def test_the_table_has_each_hook() -> None:
-    hooks = {
-        name.removeprefix("pytest_agentbench_") for name in dir(hookspecs) if name.startswith("pytest_agentbench_")
-    }
-    assert hooks == named(r"`pytest_agentbench_(\w+)`")
-
-
-def test_the_table_has_each_seam_of_entry_points() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    sample = tomllib.loads((SAMPLE / "pyproject.toml").read_text())["project"]["entry-points"]
-    entries = {*settings["pytest_agentbench.packs"], *sample["pytest_agentbench.packs"]}
-    documented = named(r"`(\w+)(?: [A-Z][^`]*)`")
-    assert {entry.split()[0] for entry in entries} - documented == set()
-    assert documented - {"agentbench"} == SEAMS  # `agentbench NAME` is the command
+def test_the_table_has_each_hook_and_field() -> None:
+    cells = [line.split("|")[2] for line in TABLE.splitlines() if line.startswith("| ")]
+    names = set(re.findall(r"`(\w+)`", " ".join(cells)))
+    hooks = {name.removeprefix(HOOK) for name in dir(hookspecs) if name.startswith(HOOK)}
+    rare = named(r"`(schemas|scripts|scripted_verdicts|images)`")
+    assert names | rare == {*FIELDS} | hooks
+    without_hook = set(re.findall(r"`(\w+)` \(no hook\)", TABLE)) | rare
+    assert {*FIELDS} - hooks - without_hook == {f"{key}_sections" for key in PROFILES}
 
 
 def test_the_table_has_each_kit() -> None:
