@@ -13,10 +13,10 @@ def _homes() -> dict[str, str]:
     """Return the module of each public name, read from the stub beside this file: names are stated only there."""
     if not _names:
         import re
-        from pathlib import Path
 
-        for line in Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8").splitlines():
-            if found := re.fullmatch(r"from (\S+) import (\w+) as \2", line):
+        # Not by pathlib, which `agentbench --help` would import because of a plugin's pack
+        with open(f"{__file__.removesuffix('.py')}.pyi", encoding="utf-8") as stub:
+            for found in re.finditer(r"^from (\S+) import (\w+) as \2$", stub.read(), re.MULTILINE):
                 _names[found[2]] = found[1]
     return _names
 

@@ -231,13 +231,13 @@ def _installed() -> Table:
         key: {name: Addition(SEAMS[key], name, value, "this package", _DISTRIBUTION) for name, value in things.items()}
         for key, things in OWN.items()
     }
-    for entry in read_entry_points(GROUP):
+    # Entry points of the old form last: a pack that has the same name counts
+    for entry in sorted(read_entry_points(GROUP), key=lambda entry: " " in entry.name):
         for addition in _read_pack(entry):
             first = table.setdefault(addition.seam.key, {}).setdefault(addition.name, addition)
-            if first.value != addition.value:
+            if addition.problem is None and first.value != addition.value:
                 first.problem = f"{first}, and {addition}; uninstall one of them"
-            if addition.problem or first.problem:
-                _problems[str(addition.problem or first.problem)] = None
+                _problems[first.problem] = None
     return table
 
 
@@ -268,16 +268,15 @@ def _read_old_form(entry: EntryPoint) -> Iterator[Addition]:
         words = [word[1:] for word in rest if word.startswith("~")]
         thing = f"SourceFiles({entry.value!r}, {patterns}, {words})"
     field = SEAMS[key].field if key in SEAMS else "FIELD"
-    text = (
-        f"{entry.distribution}: the entry point {entry.name!r} has the form of earlier versions; make a pack "
-        f'`PACK = Pack(NAME, {field}={{{name!r}: {thing}}})`, and name it by an entry point: `NAME = "MODULE:PACK"`'
+    problem = (
+        f"{entry.distribution}: the entry point {entry.name!r} has the form of earlier versions; write "
+        f'`PACK = Pack(NAME, {field}={{{name!r}: {thing}}})`, and its entry point `NAME = "MODULE:PACK"`'
     )
+    _problems[problem] = None
     if key in SEAMS:
         addition = Addition(SEAMS[key], name, entry.value, entry.distribution, entry.distribution)
-        addition.problem = text
+        addition.problem = problem
         yield addition
-    else:
-        _problems[text] = None
 
 
 def _describe_taken(addition: Addition) -> str:

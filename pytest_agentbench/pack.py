@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_agentbench.judging.asking import JudgeBackend
     from pytest_agentbench.metrics.registry import Metric
     from pytest_agentbench.models.client import Provider
-    from pytest_agentbench.models.script_files import VerdictForm
     from pytest_agentbench.records.base import CasePart, Record
     from pytest_agentbench.reports.sections import ReportFormat, ReportSection
     from pytest_agentbench.runners.base import Runner
@@ -81,7 +80,7 @@ class Pack(Registration):
         images: Things[Callable[[str], str]] = _NONE,
         schemas: Things[type[BaseModel]] = _NONE,
         scripts: Things[ScriptSections] = _NONE,
-        scripted_verdicts: Things[VerdictForm] = _NONE,
+        scripted_verdicts: Mapping[str, Any] = _NONE,
     ) -> None:
         arguments = locals()
         super().__init__(name, {field: arguments[field] for field in FIELDS if arguments[field] is not _NONE})

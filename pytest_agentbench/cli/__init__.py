@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pytest_agentbench.cli.commands import find_commands, list_ignored
 from pytest_agentbench.extensions import list_problems
 from pytest_agentbench.seams import Command
+from pytest_agentbench.terminal_text import visible
 
 TYPE_CHECKING = False  # see commands.py
 if TYPE_CHECKING:
@@ -59,11 +60,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     Only the module of the command that runs is imported.
     """
     arguments = [*(sys.argv[1:] if argv is None else argv)]  # `list` is the command's module here, once it is imported
-    args = _parser(arguments).parse_args(arguments)
+    try:
+        args = _parser(arguments).parse_args(arguments)
+    except SystemExit:
+        _print_problems()  # a command may be unknown because of them
+        raise
     from contextlib import redirect_stderr, redirect_stdout
 
     from pytest_agentbench.errors import WINDOWS, AgentbenchError
-    from pytest_agentbench.terminal_text import DefusingStream, visible
+    from pytest_agentbench.terminal_text import DefusingStream
 
     if sys.platform == "win32":
         print(WINDOWS, file=sys.stderr)
@@ -87,12 +92,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        for problem in list_problems():
-            print(f"agentbench: {visible(problem)}", file=sys.stderr)
+        _print_problems()
         if argv is None:  # the process ends: Python would look for garbage among all modules once more
             gc.freeze()
         gc.set_threshold(*thresholds)
     return code
+
+
+def _print_problems() -> None:
+    for problem in list_problems():
+        print(f"agentbench: {visible(problem)}", file=sys.stderr)
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

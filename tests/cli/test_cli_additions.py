@@ -106,11 +106,18 @@ def test_a_pack_that_is_wrong_is_reported_and_the_others_work(installed, project
     assert json.loads(printed.out)["title"] == "pytest-agentbench deck"
     assert printed.err.splitlines() == [
         "agentbench: the pack 'missing' of added-deck is ignored: others:PACK: module 'others' has no attribute 'PACK'",
-        "agentbench: added-deck: the entry point 'runner mine' has the form of earlier versions; make a pack "
-        "`PACK = Pack(NAME, runners={'mine': 'others:RUNNER'})`, and name it by an entry point: "
+        "agentbench: added-deck: the entry point 'runner mine' has the form of earlier versions; write "
+        "`PACK = Pack(NAME, runners={'mine': 'others:RUNNER'})`, and its entry point "
         '`NAME = "MODULE:PACK"`',
         "agentbench: the pack 'wrong' of added-deck adds the schema 'wrong' as int, expected a subclass of BaseModel",
     ]
+
+
+def test_an_unknown_command_is_explained_by_the_pack_that_is_wrong(installed, capsys):
+    installed("missing = absent:PACK\n")
+    with pytest.raises(SystemExit):
+        main(["shuffle"])
+    assert "agentbench: the pack 'missing' of added-deck is ignored: absent:PACK: No module" in capsys.readouterr().err
 
 
 def test_a_group_of_commands_needs_no_command_of_its_name(installed, capsys):

@@ -10,6 +10,8 @@ import griffe
 from public_api import Public, public_names, show
 
 TOPICS = {
+    "pack": "Packs",
+    "seams": "Declarations in packs",
     "records": "Records: cases, runs and verdicts",
     "sources": "Case sources",
     "config": "Configuration files and sections",
