@@ -43,7 +43,7 @@ OWN: Mapping[str, Mapping[str, str]] = {
 _sessions: list[SessionExtensions] = []
 """Extensions of the sessions that run in this process, the innermost last."""
 _problems: dict[str, None] = {}
-"""What is wrong with installed packs, in the order in which it was found."""
+"""Problems of installed packs, in the order in which they were found."""
 _caches: list[Callable[[], None]] = []
 _changes = 0
 
@@ -63,7 +63,7 @@ class Registration:
 
 
 class Addition:
-    """A thing by its seam and name. `value` is the thing or a reference to it, `owner` says in messages who adds it."""
+    """A thing by its seam and name. `value` is the thing or a reference to it, `owner` its pack or file in messages."""
 
     def __init__(self, seam: Seam, name: str, value: object, owner: str, distribution: str = "") -> None:
         self.seam, self.name, self.value, self.owner, self.distribution = seam, name, value, owner, distribution
@@ -148,7 +148,7 @@ def find_extension(seam: str, name: str) -> Any | None:
 
 
 def load_extensions(seam: str) -> Mapping[str, Any]:
-    """Return all that is added under a seam, by name, imported. What cannot be loaded is one of `list_problems`."""
+    """Return all things of a seam by name, imported. Those that fail are left out, and noted in `list_problems`."""
     loaded = {}
     for name in sorted(extension_names(seam)):
         try:
@@ -166,12 +166,12 @@ def session_extensions(seam: str) -> Mapping[str, Any]:
 
 
 def list_problems() -> list[str]:
-    """Return what is wrong with packs, as far as this process has looked at them. All else keeps working."""
+    """Return the problems of packs that this process has found so far. Everything else keeps working."""
     return [*_problems]
 
 
 def check_own_names() -> None:
-    """Note the names that other distributions' packs claim although this package has them, which go on to mean ours.
+    """Add a problem for each name of this package that another distribution's pack claims. The name keeps its meaning.
 
     Imports the rooms with our names, if there is such a pack.
     """
@@ -197,7 +197,7 @@ class SessionExtensions:
         return self._added.get(seam, {})
 
     def add(self, seam: str, name: str, thing: object, owner: str = "a plugin") -> None:
-        """Add a thing, or a reference to it. `owner` says in messages who adds it.
+        """Add a thing, or a reference to it. `owner` is its pack or file in messages.
 
         Raises ConfigError for a name that exists already, and for a thing of a wrong type.
         """
@@ -225,7 +225,7 @@ def forget_packs() -> None:
 
 @cache
 def _installed() -> Table:
-    """Return the additions of all installed packs. A pack that is wrong is noted, and does not affect the others."""
+    """Return the additions of all installed packs. A wrong pack is one of the problems, and does not affect others."""
     _problems.clear()
     table: Table = {
         key: {name: Addition(SEAMS[key], name, value, "this package", _DISTRIBUTION) for name, value in things.items()}
@@ -235,7 +235,9 @@ def _installed() -> Table:
     for entry in sorted(read_entry_points(GROUP), key=lambda entry: " " in entry.name):
         for addition in _read_pack(entry):
             first = table.setdefault(addition.seam.key, {}).setdefault(addition.name, addition)
-            if addition.problem is None and first.value != addition.value:
+            if addition.name in OWN.get(addition.seam.key, ()):
+                _problems[_describe_taken(addition)] = None
+            elif addition.problem is None and first.value != addition.value:
                 first.problem = f"{first}, and {addition}; uninstall one of them"
                 _problems[first.problem] = None
     return table

@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # not from typing: see extensions.py
 if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
-    from typing import Any, TypeVar
+    from typing import Any
 
     from pydantic import BaseModel
 
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
     from pytest_agentbench.tools.base import Tool
     from pytest_agentbench.workspaces.sandboxes.base import SandboxProvider
 
-    T = TypeVar("T")
-    Things = Mapping[str, T | str]
-
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Pack(Registration):
-    """What one pack adds, by the names that files use::
+    """All additions of one pack, by the names that files use.
+
+    ::
 
         PACK = Pack(
             "quiz",
@@ -46,40 +45,40 @@ class Pack(Registration):
             checks={"is_short": "my_package.checks:is_short"},
         )
 
-    A value is an object, or a reference `package.module:OBJECT` that is imported when its name is first used. A command
-    or session imports the module with the Pack even if no file uses the pack: keep that module small, and refer to
-    objects in other modules. The field `graders` has graders of case parts: each decides the cases with the part of its
-    name. A command of a group has two words: `{"mcp report": ...}`.
+    A value is an object, or a reference `package.module:OBJECT` that is imported when its name is first used. Commands
+    and sessions import the module with the Pack even if no file uses the pack. Keep that module small, and refer to
+    objects in other modules. A grader decides the cases with the part of its name. A command of a group has two words:
+    `{"mcp report": ...}`.
     """
 
     def __init__(
         self,
         name: str,
         *,
-        runners: Things[Runner] = _NONE,
-        tools: Things[Tool] = _NONE,
-        checks: Things[CheckKind] = _NONE,
-        metrics: Things[Metric] = _NONE,
-        judges: Things[JudgeBackend] = _NONE,
-        graders: Things[Grader] = _NONE,
-        drivers: Things[Driver] = _NONE,
-        model_providers: Things[Provider] = _NONE,
-        case_sources: Things[SourceFiles] = _NONE,
-        case_parts: Things[type[CasePart]] = _NONE,
-        evaluation_parts: Things[type[Record]] = _NONE,
-        run_profile_sections: Things[ProfileSection[Any]] = _NONE,
-        evaluation_profile_sections: Things[ProfileSection[Any]] = _NONE,
-        suite_sections: Things[ProfileSection[Any]] = _NONE,
-        file_kinds: Things[FileKind] = _NONE,
-        sandboxes: Things[SandboxProvider] = _NONE,
-        report_sections: Things[ReportSection] = _NONE,
-        report_formats: Things[ReportFormat] = _NONE,
-        commands: Things[Command] = _NONE,
-        doctor_needs: Things[PackNeeds] = _NONE,
-        agents: Things[PathLike[str]] = _NONE,
-        images: Things[Callable[[str], str]] = _NONE,
-        schemas: Things[type[BaseModel]] = _NONE,
-        scripts: Things[ScriptSections] = _NONE,
+        runners: Mapping[str, Runner | str] = _NONE,
+        tools: Mapping[str, Tool | str] = _NONE,
+        checks: Mapping[str, CheckKind | str] = _NONE,
+        metrics: Mapping[str, Metric | str] = _NONE,
+        judges: Mapping[str, JudgeBackend | str] = _NONE,
+        graders: Mapping[str, Grader | str] = _NONE,
+        drivers: Mapping[str, Driver | str] = _NONE,
+        model_providers: Mapping[str, Provider | str] = _NONE,
+        case_sources: Mapping[str, SourceFiles | str] = _NONE,
+        case_parts: Mapping[str, type[CasePart] | str] = _NONE,
+        evaluation_parts: Mapping[str, type[Record] | str] = _NONE,
+        run_profile_sections: Mapping[str, ProfileSection[Any] | str] = _NONE,
+        evaluation_profile_sections: Mapping[str, ProfileSection[Any] | str] = _NONE,
+        suite_sections: Mapping[str, ProfileSection[Any] | str] = _NONE,
+        file_kinds: Mapping[str, FileKind | str] = _NONE,
+        sandboxes: Mapping[str, SandboxProvider | str] = _NONE,
+        report_sections: Mapping[str, ReportSection | str] = _NONE,
+        report_formats: Mapping[str, ReportFormat | str] = _NONE,
+        commands: Mapping[str, Command | str] = _NONE,
+        doctor_needs: Mapping[str, PackNeeds | str] = _NONE,
+        agents: Mapping[str, PathLike[str] | str] = _NONE,
+        images: Mapping[str, Callable[[str], str] | str] = _NONE,
+        schemas: Mapping[str, type[BaseModel] | str] = _NONE,
+        scripts: Mapping[str, ScriptSections | str] = _NONE,
         scripted_verdicts: Mapping[str, Any] = _NONE,
     ) -> None:
         arguments = locals()

@@ -41,7 +41,7 @@ ADDITIONS = pytest.StashKey[Additions]()
 
 @dataclass(frozen=True)
 class Thing:
-    """A thing that a hook returned, by seam and name. `owner` says in messages who adds it."""
+    """A thing that a hook returned, by seam and name. `owner` is its pack or file in messages."""
 
     seam: Seam
     name: str
