@@ -37,7 +37,7 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 class Pack(Registration):
     """All additions of one pack, by the names that files use.
 
-    ::
+    Example::
 
         PACK = Pack(
             "quiz",

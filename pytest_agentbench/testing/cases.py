@@ -38,7 +38,7 @@ _HEAD_BYTES = 65_536
 def check_case_source(files: SourceFiles, file: Path) -> None:
     """Check the declaration of a case source on one of its files, which has at least one good case."""
     expect(isinstance(files, SourceFiles), f"found {files!r}, expected a SourceFiles")
-    source = resolve(files.source) if isinstance(files.source, str) else files.source
+    source: Any = resolve(files.source) if isinstance(files.source, str) else files.source
     expect(isinstance(source, CaseSource), f"found {source!r}, expected an object of a CaseSource")
     expect_name(source.holds, "holds")
     _check_files(files, file)
