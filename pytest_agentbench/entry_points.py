@@ -35,10 +35,10 @@ def read_entry_points(group: str) -> Iterator[EntryPoint]:
         except OSError:
             continue
         for folder in folders:
-            name = os.path.splitext(folder)[0].partition("-")[0]
+            name = folder.partition("-")[0].removesuffix(".egg")
             if (normal := name.replace("_", "-").replace(".", "-").lower()) not in seen:
                 seen.add(normal)
-                for key, value in _read_group(group, os.path.join(place, folder, "entry_points.txt")):
+                for key, value in _read_group(group, f"{place}/{folder}/entry_points.txt"):
                     yield EntryPoint(key, value, normal)
 
 
