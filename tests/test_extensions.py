@@ -139,14 +139,18 @@ def test_two_packs_that_claim_a_name_are_named_when_it_is_used(install: Callable
 
 
 def test_a_name_of_ours_stays_ours(install: Callable[..., None]) -> None:
-    install(ant="runners={'llm_probe': print, 'ant': print}, run_profile_sections={'title': 'nowhere:TITLE'}")
+    sections, sandboxes = "{'title': 'nowhere:TITLE'}", "{'docker': 'nowhere:DOCKER'}"
+    runners = "{'llm_probe': print, 'ant': print}"
+    install(ant=f"runners={runners}, run_profile_sections={sections}, sandboxes={sandboxes}")
     check_own_names()
     assert list_problems() == [
+        "the pack 'ant' of ant-dist adds the sandbox 'docker', which exists already; choose another name",
         "the pack 'ant' of ant-dist adds the runner 'llm_probe', which exists already; choose another name",
         "the pack 'ant' of ant-dist adds the section 'title', which exists already; choose another name",
     ]
     assert build_registry().runners["llm_probe"] is BUILTIN_RUNNERS["llm_probe"]
     assert build_registry().runners["ant"] is print
+    assert find_extension("sandbox", "docker") is not None
 
 
 @pytest.mark.parametrize(
