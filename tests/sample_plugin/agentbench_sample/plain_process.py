@@ -48,9 +48,14 @@ class PlainProcess:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill all processes whose mark begins so. Looks again until there are none: they may have forked meanwhile."""
-    wanted = f"{MARK}={mark}".encode()
-    while found := [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if wanted in _environment(pid)]:
+    """Kill all processes whose mark begins so, until two looks find none.
+
+    One look misses a process that forks, or begins another program: it has no environment at that moment.
+    """
+    wanted, empty_looks = f"{MARK}={mark}".encode(), 0
+    while empty_looks < 2:
+        found = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if wanted in _environment(pid)]
+        empty_looks = 0 if found else empty_looks + 1
         for pid in found:
             try:
                 os.kill(pid, signal.SIGKILL)
