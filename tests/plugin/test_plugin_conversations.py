@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jsonschema
 import pytest
 from support.bench import Bench, check
+
+from pytest_agentbench.reports.reading import report_schema
 
 TURNS = ["Write milk into notes.txt.", "What is in it?", "Thanks."]
 ANSWERS = ["Done.", "It says milk.", "You are welcome."]
@@ -176,6 +179,7 @@ def test_a_turn_that_hangs_times_out_alone(bench: Bench, agent: str) -> None:
     [artifact] = artifacts(bench)
     assert (artifact["status"], artifact["error"]["code"]) == ("timed_out", "turn_timeout")
     assert artifact["end_detail"]["turn"] == 2
+    jsonschema.validate(finished.report, report_schema())
     assert artifact["duration_seconds"] < 2
     assert transcript(artifact) == [("user", TURNS[0]), ("assistant", "a"), ("user", TURNS[1])]
 

@@ -11,9 +11,9 @@ from support.stored_runs import StoredRuns, answered, asked, called, said, told,
 
 from pytest_agentbench.records.case import Message
 from pytest_agentbench.records.evaluation import CheckResult
-from pytest_agentbench.records.run import TraceEvent
+from pytest_agentbench.records.run import EndDetail, TraceEvent
 from pytest_agentbench.reports.html.page import write_page
-from pytest_agentbench.reports.reading import run_mistake
+from pytest_agentbench.reports.reading import report_schema, run_mistake
 from pytest_agentbench.statistics.estimates import nearest_rank
 
 TURNS = {"turns": tuple(Message(role="user", content=text) for text in ("Cancel 1042.", "Then 1043.", "Bye."))}
@@ -73,3 +73,8 @@ def test_the_page_numbers_turns_and_shows_their_checks_beside_them(stored, tmp_p
     with opened(program, tmp_path / "report.html", run(stored.nodeid)) as shown:
         assert texts(shown, ".events .turn") == ["Turn 1 ✓ passed looked-up", "Turn 2 ✗ failed says-sent", "Turn 3"]
         assert "Turns 3" in " ".join(texts(shown, ".run-aside"))
+
+
+def test_the_schema_has_all_details_of_an_end() -> None:
+    rows = report_schema()["$defs"]["run"]["properties"]
+    assert rows["end_detail"]["properties"].keys() == EndDetail.model_fields.keys()
