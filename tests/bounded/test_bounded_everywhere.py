@@ -11,9 +11,9 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "pytest_agentbench"
 ALLOWED = {
-    "__init__.py read_text": "the public names of this package",
+    "__init__.py open": "the public names of this package",
     "bounded/columns.py open": "in a process of its own, after the file was looked at",
-    "extensions.py open": "what installers note, which Python reads as it is too",
+    "entry_points.py open": "what installers note, which Python reads as it is too",
     "cli/init.py read_text": "templates of this package",
     "cli/new.py read_text": "templates of this package",
     "cli/skill.py read_text": "a text of this package",
@@ -31,6 +31,7 @@ ALLOWED = {
     "metrics/passages.py pattern": "patterns of its own",
     "sources/choices.py pattern": "letters of the alphabet",
     "reports/json_lines.py read_text": "the schema of this package",
+    "testing/sandbox_files.py read_text": "what a kit's own command wrote",
     "reports/judges.py pattern": "names in its own table",
     "reports/html/page.py read_text": "scripts of this package",
     "reports/reading.py read_text": "the schema of this package",

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 _OTHERS = ("hypothesispytest", "anyio", "timeout", "pytest_cov")
-_IDLE = ("doctest", "faulthandler", "legacypath", "pastebin", "stepwise", "unittest", "xdist.looponfail")
+_IDLE = ("doctest", "faulthandler", "pastebin", "stepwise", "unittest", "xdist.looponfail")
 LEAN = ["--assert=plain", *(f"-pno:{plugin}" for plugin in (*_OTHERS, *_IDLE))]
 """Options without parts that no session here uses: foreign plugins cost a process a second, rewriting of
 assertions in the package a third of its start, own plugins milliseconds. Pages of docs/ run without these options.

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE, STDOUT
 from typing import Any, Literal
@@ -95,7 +95,7 @@ class PlainSandbox(SharedFolder):
     ) -> tuple[asyncio.subprocess.Process, str]:
         stdin, stdout, stderr = streams
         self._started += 1
-        mark, folder = f"{self._mark}.{self._started}.", str(self.workspace.path)
+        mark, folder, most = f"{self._mark}.{self._started}.", str(self.workspace.path), self._limits.file_bytes
         own = {"PATH": os.environ.get("PATH", os.defpath), "HOME": folder, "TMPDIR": str(self.workspace.private_tmp())}
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -104,10 +104,9 @@ class PlainSandbox(SharedFolder):
             stderr=stderr,
             cwd=os.path.join(folder, cwd or ""),
             env={**own, **(environment or {}), MARK: mark},
+            # Before the program starts: it could have written a file by the time that `start` returns
+            preexec_fn=partial(resource.setrlimit, resource.RLIMIT_FSIZE, (most, most)),
         )
-        most = self._limits.file_bytes
-        with suppress(ProcessLookupError):  # it has ended already
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
         return process, mark
 
 
