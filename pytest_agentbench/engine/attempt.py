@@ -14,7 +14,7 @@ from pytest_agentbench.runners.base import Runner
 from pytest_agentbench.runners.kinds import Prepared
 
 if TYPE_CHECKING:
-    from pytest_agentbench.engine.drivers import NamedDriver
+    from pytest_agentbench.engine.case_drivers import NamedDriver
     from pytest_agentbench.models.tape import Tape
 
 
@@ -92,6 +92,6 @@ class Attempt:
         graders = tuple(grader for grader in self.graders if grader.grades_turns)
         if not graders or self.case.turns:
             return graders
-        from pytest_agentbench.engine.drivers import find_driver
+        from pytest_agentbench.engine.case_drivers import find_driver
 
         return () if find_driver(self.case) is None else graders

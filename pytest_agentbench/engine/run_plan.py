@@ -37,7 +37,7 @@ from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunRequest
 from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 
 if TYPE_CHECKING:
-    from pytest_agentbench.engine.drivers import NamedDriver
+    from pytest_agentbench.engine.case_drivers import NamedDriver
     from pytest_agentbench.tools.base import Tool
     from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
@@ -371,8 +371,6 @@ def plan_run(attempt: Attempt) -> RunPlan:
         extra["variant"] = plan.variant.name  # its runs must not be those of the equal variant
     if plan.run_profile.parallel_tools is not None:
         extra["parallel_tools"] = plan.run_profile.parallel_tools
-    if case.turns and (limits := _describe_limits(case, plan.run_profile)):
-        extra["conversation"] = limits
     if plan.predictions is None and (case.skills or any(check.kind == "skill_used" for check in case.checks)):
         from pytest_agentbench.engine.skills import require_skill, skills_identity
 
@@ -393,14 +391,8 @@ def plan_run(attempt: Attempt) -> RunPlan:
         servers, identity = _servers(attempt, attempt.values.servers)
         if servers:
             extra["mcp_servers"] = identity
-    driver = None
-    if plan.predictions is None and case.parts:
-        from pytest_agentbench.engine.drivers import driver_identity, find_driver
-
-        driver = find_driver(case)
-        extra |= driver_identity(attempt.services, driver)
-    if (case.turns or driver is not None) and (limits := _describe_limits(case, plan.run_profile)):
-        extra["conversation"] = limits
+    driver, identity = _driver(attempt)
+    extra |= identity
     roles: Mapping[str, Model] = {}
     if names := _list_roles(attempt, runner, prepared, driver):
         from pytest_agentbench.engine.roles import find_roles, roles_identity
@@ -413,6 +405,21 @@ def plan_run(attempt: Attempt) -> RunPlan:
     return RunPlan(
         runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared, roles, driver
     )
+
+
+def _driver(attempt: Attempt) -> tuple[NamedDriver | None, dict[str, Any]]:
+    """Return the driver of the run's conversation, and the parts of the fingerprint for a conversation."""
+    plan, case = attempt.plan, attempt.case
+    driver: NamedDriver | None = None
+    identity: dict[str, Any] = {}
+    if plan.predictions is None and case.parts:
+        from pytest_agentbench.engine.case_drivers import driver_identity, find_driver
+
+        driver = find_driver(case)
+        identity = driver_identity(attempt.services, driver)
+    if (case.turns or driver is not None) and (limits := _describe_limits(case, plan.run_profile)):
+        identity["conversation"] = limits
+    return driver, identity
 
 
 def _describe_limits(case: Case, profile: RunProfile) -> dict[str, Any]:

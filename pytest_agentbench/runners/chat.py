@@ -366,13 +366,6 @@ class Requests:
         # All ids, because a provider finds its bill by them
         provider.setdefault("response_ids", []).append(reply.response_id)
 
-    def end(self, reply: ChatReply, *, forced: bool = False) -> RunEnd:
-        """Return the run's end with this reply, and record its text as the answer, as `read_end` does."""
-        output = self.read_end(reply, forced=forced)
-        if output.text is not None:
-            self._trace.final_output(output.text)
-        return output.end
-
     def read_end(self, reply: ChatReply, *, forced: bool = False) -> TurnOutput:
         """Return the answer and the end with this reply. `forced`: the model could not call tools any more.
 

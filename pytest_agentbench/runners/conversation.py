@@ -81,6 +81,13 @@ def read_answer(returned: object, trace: Recorder) -> TurnOutput:
     return TurnOutput(None, make_end("invalid", "invalid_output", message))
 
 
+def record_answer(output: TurnOutput, trace: Recorder) -> RunEnd:
+    """Record the answer of a run of one message, if it has one, and return how the run ended."""
+    if output.text is not None:
+        trace.final_output(output.text)
+    return output.end
+
+
 async def answer_once(conversation: AgentConversation, message: Message, context: RunContext) -> RunEnd | RunOutput:
     """Return how a run of one message ended, and close the conversation. Its trace has no turns."""
     trace = context.trace

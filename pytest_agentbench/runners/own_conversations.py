@@ -60,7 +60,7 @@ async def answer_alone(agent: Any, case: Case, context: RunContext) -> Any:
 
 
 class OpenedConversation(AgentConversation):
-    """What the `open` of a user's agent returned: an object with `reply(message)`, and maybe `close()`."""
+    """Asks the object that the `open` of a user's agent returned: by its `reply(message)`. It may have a `close()`."""
 
     def __init__(self, opened: Any, context: RunContext) -> None:
         self._opened, self._context = opened, context

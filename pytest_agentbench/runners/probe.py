@@ -11,7 +11,7 @@ from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records.case import Case, Message
 from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd
 from pytest_agentbench.runners.chat import Requests, call_tools, render_messages, with_attachments
-from pytest_agentbench.runners.conversation import AgentConversation, TurnOutput
+from pytest_agentbench.runners.conversation import AgentConversation, TurnOutput, record_answer
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.messages import ChatReply
@@ -137,12 +137,8 @@ class LlmProbe:
 
     async def __call__(self, case: Case, context: RunContext) -> RunEnd:
         """Ask for one answer to the case's messages."""
-        if context.client is None:
-            raise UnavailableError("llm_probe needs a model: name one with --model")
-        output = await ProbeConversation(case, context, render_messages(case), alone=True).answer()
-        if output.text is not None:
-            context.trace.final_output(output.text)
-        return output.end
+        conversation = ProbeConversation(case, context, render_messages(case), alone=True)
+        return record_answer(await conversation.answer(), context.trace)
 
     async def converse(self, case: Case, context: RunContext) -> ProbeConversation:
         """Begin a conversation after the case's messages and attachments."""

@@ -35,7 +35,7 @@ from pytest_agentbench.runners.chat import (
     together,
     with_attachments,
 )
-from pytest_agentbench.runners.conversation import AgentConversation, TurnOutput
+from pytest_agentbench.runners.conversation import AgentConversation, TurnOutput, record_answer
 from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession, RunRequest, SessionParts
 from pytest_agentbench.tools.base import ToolOutput
 from pytest_agentbench.tools.toolbox import Toolbox
@@ -152,16 +152,17 @@ async def _make_call(call: ToolCall, toolbox: Toolbox, seconds: float) -> ToolOu
 
 @dataclass(slots=True)
 class Information:
-    """Knowledge of all rounds so far. A text that the model condensed replaces the original. `prompts` are a turn's.
+    """Knowledge of all rounds so far. A text that the model condensed replaces the original.
 
-    The trace has each result whole; its runner events `summary` and `compression` contain the condensed texts.
+    `prompts` are those of the turn, set before its first round. The trace has each result whole; its runner events
+    `summary` and `compression` contain the condensed texts.
     """
 
     _asker: Asker
-    prompts: Prompts
     _counter: TokenCounter
     _settings: PlannerSettings
     _trace: Recorder
+    prompts: Prompts = field(init=False)
     _rounds: list[list[str | Block]] = field(default_factory=list, init=False)
 
     @property
@@ -323,8 +324,7 @@ async def open_planner(case: Case, context: RunContext, messages: list[dict[str,
     counter = await context.in_thread(partial(TokenCounter, model, everywhere_alike=context.client.taped))
     requests.describe(messages, toolbox.tools, planner=planner.of_a_run, tokenizer=counter.tokenizer)
     asker = Asker(requests, {**model.parameters, **settings.request_parameters})
-    prompts = Prompts(planner.language, messages, toolbox.tools, planner.prompts)
-    information = Information(asker, prompts, counter, planner, trace)
+    information = Information(asker, counter, planner, trace)
     return PlannerConversation(context, messages, toolbox, planner, requests, asker, counter, information)
 
 
@@ -403,10 +403,8 @@ class PlannerRunner(RunnerKind):
 
     async def __call__(self, case: Case, context: RunContext) -> RunEnd:
         """Plan, execute and observe for one answer: see PlannerConversation."""
-        output = await (await open_planner(case, context, render_messages(case))).answer()
-        if output.text is not None:
-            context.trace.final_output(output.text)
-        return output.end
+        conversation = await open_planner(case, context, render_messages(case))
+        return record_answer(await conversation.answer(), context.trace)
 
     async def converse(self, case: Case, context: RunContext) -> PlannerConversation:
         """Begin a conversation after the case's messages and attachments."""
