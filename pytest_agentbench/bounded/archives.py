@@ -52,10 +52,18 @@ def read_tar(path: Path, most: int, members: int = MAX_MEMBERS) -> Iterator[tupl
             total += member.size
             if not (member.isreg() or member.isdir()) or member.issparse():
                 raise ArchiveRefusedError(f"{path}: {member.name!r} is neither a plain file nor a folder")
-            if total > most or count > members:
-                more = f"{members:,} members" if count > members else f"{most:,} bytes"
-                raise ArchiveRefusedError(f"{path}: it unpacks to more than {more}, at {member.name!r}")
+            if too_much := _describe_excess(count, members, total, most):
+                raise ArchiveRefusedError(f"{path}: it unpacks to more than {too_much}, at {member.name!r}")
             yield member, archive.extractfile(member) if member.isreg() else None
+
+
+def _describe_excess(count: int, members: int, total: int, most: int) -> str | None:
+    """Return the limit that an archive exceeds with so many members and bytes, or None."""
+    if count > members:
+        return f"{members:,} members"
+    if total > most:
+        return f"{most:,} bytes"
+    return None
 
 
 def read_tar_stream(
@@ -72,9 +80,8 @@ def read_tar_stream(
             total += member.size
             if member.issparse():
                 raise ArchiveRefusedError(f"{member.name!r} is a sparse file")
-            if total > most or count > members:
-                more = f"{members:,} members" if count > members else f"{most:,} bytes"
-                raise ArchiveRefusedError(f"it unpacks to more than {more}, at {member.name!r}")
+            if too_much := _describe_excess(count, members, total, most):
+                raise ArchiveRefusedError(f"it unpacks to more than {too_much}, at {member.name!r}")
             yield member, archive.extractfile(member) if member.isreg() else None
             archive.members.clear()  # type: ignore[attr-defined]  # which tarfile would hold to its end
 

@@ -84,9 +84,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         parents=[shared, printed, named],
         help="print each run when it is reported, until the session ends",
     )
+    _add_changes(commands, [shared, printed, named, reasoned])
+
+
+def _add_changes(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], parents: list[argparse.ArgumentParser]
+) -> None:
+    """Add the commands that change a session."""
     cancelled = commands.add_parser(
         "cancel",
-        parents=[shared, printed, named, reasoned],
+        parents=parents,
         help="cancel one run in flight, or all",
         description="Cancel one run in flight, or all. A cancelled run is reported as skipped, cancelled by the user, "
         "and fails the session as any run that was not made. The next session runs it.",
@@ -95,21 +102,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     cancelled.add_argument("--all", action="store_true", help="cancel all runs in flight")
     commands.add_parser(
         "pause",
-        parents=[shared, printed, named, reasoned],
+        parents=parents,
         help="start no more runs until `resume`",
         description="Start no more runs until `agentbench sessions resume`. Runs in flight go on.",
     )
-    commands.add_parser("resume", parents=[shared, printed, named, reasoned], help="start runs again after `pause`")
+    commands.add_parser("resume", parents=parents, help="start runs again after `pause`")
     commands.add_parser(
         "drain",
-        parents=[shared, printed, named, reasoned],
+        parents=parents,
         help="start no more runs",
         description="Start no more runs. Those in flight end and are reported, and the session fails, because runs are "
         "missing. The next session makes them.",
     )
     retuned = commands.add_parser(
         "retune",
-        parents=[shared, printed, named, reasoned],
+        parents=parents,
         help="change the number of runs in flight and the limit of cost",
         description="Change limits of a session while it runs, in place of its options and profiles. Runs in flight "
         "are not interrupted. A limit of cost that the session began with cannot be raised, and the number of runs in "

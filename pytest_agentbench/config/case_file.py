@@ -37,6 +37,7 @@ from pytest_agentbench.config.case_messages import MessageSpec, Turns, find_inli
 from pytest_agentbench.config.check_list import (
     find_check_turns,
     find_expectation_turns,
+    find_turn_problems,
     list_check_problems,
     place_problems,
 )
@@ -440,7 +441,4 @@ class TestCaseFile(CasesWithVariants, SectionedFile):
         """Yield the fields that are about turns, which the case has none of."""
         if self.conversation is not None:
             yield ("conversation",), "limits turns, and the case has none; leave it out, or write `input.turns`"
-        for place, message in find_check_turns(self.deterministic_checks, 0):
-            yield ("deterministic_checks", *place), message
-        for place, message in find_expectation_turns(self.expectations, 0):
-            yield ("expectations", *place), message
+        yield from find_turn_problems(self.deterministic_checks, self.expectations, 0)

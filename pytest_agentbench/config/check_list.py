@@ -64,6 +64,16 @@ TurnChecks = Annotated[tuple[Later[Check], ...], validate_together(_turn_check_p
 """Checks of one turn."""
 
 
+def find_turn_problems(
+    checks: tuple[Check, ...], expectations: "Expectations", turns: int
+) -> Iterator[tuple[Loc, str]]:
+    """Yield the checks and expectations of a case that name a turn which it lacks, each with its place in the file."""
+    for place, message in find_check_turns(checks, turns):
+        yield ("deterministic_checks", *place), message
+    for place, message in find_expectation_turns(expectations, turns):
+        yield ("expectations", *place), message
+
+
 def find_check_turns(checks: tuple[Check, ...], turns: int) -> Iterator[tuple[Loc, str]]:
     """Yield the checks that name a turn which a case with so many turns lacks, each with its place."""
     for index, check in enumerate(checks):

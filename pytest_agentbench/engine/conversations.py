@@ -17,7 +17,7 @@ from pytest_agentbench.records.run import (
     ToolResultEvent,
     TraceEvent,
 )
-from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, end_by_error, make_end
+from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, end_by_time, make_end
 from pytest_agentbench.runners.conversation import (
     AgentConversation,
     Converse,
@@ -119,12 +119,8 @@ class Conversation:
         except TimeoutError:
             if limit is None or timer is None or not timer.expired():
                 raise  # the agent's own
-            place = name_turn(number, self._total)
-            if clock.trouble is not None:
-                problem = f"the model's endpoint still failed at the end of {name} ({limit:g} s), in {place}"
-                return TurnOutput(None, end_by_error(_unreachable(f"{problem}: {clock.trouble}")))
-            message_text = f"no answer within {name} ({limit:g} s), in {place}"
-            return TurnOutput(None, make_end("timed_out", "turn_timeout", message_text))
+            described = f"{name} ({limit:g} s), in {name_turn(number, self._total)}"
+            return TurnOutput(None, end_by_time("turn_timeout", described, clock))
         except ProviderError as error:
             detail = error.detail if isinstance(error.detail, EndDetail) else EndDetail()
             error.detail = detail.model_copy(update={"turn": number})
@@ -166,10 +162,6 @@ def _place(end: RunEnd, number: int) -> RunEnd:
 def _exceed(name: str, limit: int, number: int) -> RunEnd:
     message = f"the conversation reached {name} ({limit}) before turn {number}"
     return _place(make_end("failed", "conversation_limit", message), number)
-
-
-def _unreachable(message: str) -> ProviderError:
-    return ProviderError(message, code="timeout", retryable=True)
 
 
 def _find_text(output: TurnOutput, events: Sequence[TraceEvent]) -> str:

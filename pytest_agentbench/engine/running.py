@@ -21,7 +21,7 @@ from pytest_agentbench.runners.base import (
     Runner,
     conclude,
     end_by_error,
-    make_end,
+    end_by_time,
 )
 
 if TYPE_CHECKING:
@@ -138,8 +138,4 @@ async def _run_to_end(
     except TimeoutError:
         if timer is None or not timer.expired():
             raise  # the agent's own
-        if clock.trouble is not None:
-            told = f"the model's endpoint still failed at the end of run_timeout_seconds ({limit:g} s): {clock.trouble}"
-            return end_by_error(ProviderError(told, code="timeout", retryable=True))
-        message = f"no answer within run_timeout_seconds ({limit:g} s)"
-        return make_end("timed_out", "run_timeout", message)
+        return end_by_time("run_timeout", f"run_timeout_seconds ({limit:g} s)", clock)

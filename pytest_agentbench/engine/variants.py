@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from pytest_agentbench.config.check_list import find_check_turns, find_expectation_turns
+from pytest_agentbench.config.check_list import find_turn_problems
 from pytest_agentbench.config.documents import Loc, make_located_error
 from pytest_agentbench.config.sections import find_settings_problems, map_servers
 from pytest_agentbench.errors import ConfigError, UnavailableError
@@ -113,10 +113,8 @@ class Variant:
 
     def _require_turns(self, case: Case) -> None:
         """Raise VariantError if a check or an expectation is about a turn that the changed case lacks."""
-        count = len(case.turns)
-        problems = [*find_check_turns(case.checks, count), *find_expectation_turns(case.expectations, count)]
-        if problems:
-            raise VariantError(self, ("case",), f"a check's or an expectation's turn: {problems[0][1]}")
+        for _, text in find_turn_problems(case.checks, case.expectations, len(case.turns)):
+            raise VariantError(self, ("case",), f"a check's or an expectation's turn: {text}")
 
     def _prompted(self, make: Callable[[], Case]) -> Case:
         """Return the case with the variant's prompt: of a row the template, else the text of `{{ prompt }}`."""

@@ -37,6 +37,7 @@ from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient
+    from pytest_agentbench.models.clock import RunClock
     from pytest_agentbench.models.messages import ChatReply
     from pytest_agentbench.runners.gateway.address import GatewayAddress
     from pytest_agentbench.tools.base import Fetch, Search, Tool
@@ -513,6 +514,17 @@ def end_by_error(error: ProviderError) -> RunEnd:
     detail = error.detail if isinstance(error.detail, EndDetail) else None
     run_error = RunError(code=error.code, message=str(error), retryable=error.retryable)
     return RunEnd(_FAILED_ENDS.get(reason, "provider_error"), run_error, reason=reason, detail=detail)
+
+
+def end_by_time(code: str, limit: str, clock: RunClock) -> RunEnd:
+    """Return the end of a run that a time limit ended. It is the provider's error if its last request failed.
+
+    `limit` is the name of the limit in messages, with its value.
+    """
+    if clock.trouble is None:
+        return make_end("timed_out", code, f"no answer within {limit}")
+    message = f"the model's endpoint still failed at the end of {limit}: {clock.trouble}"
+    return end_by_error(ProviderError(message, code="timeout", retryable=True))
 
 
 def reason_of(end: RunEnd, trace: Recorder) -> EndReason:

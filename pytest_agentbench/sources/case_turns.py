@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.case_messages import MessageSpec, TurnSpec
-from pytest_agentbench.config.check_list import find_check_turns, find_expectation_turns
+from pytest_agentbench.config.check_list import find_turn_problems
 from pytest_agentbench.config.documents import Loc, make_located_error
 from pytest_agentbench.records.case import Case, Expectation, Expectations, Message
 
@@ -34,7 +34,8 @@ def add_turns(case: Case, file: TestCaseFile, read_messages: ReadMessages) -> Ca
         if spec.max_seconds is not None:
             turn_messages = (turn_messages[0].model_copy(update={"max_seconds": spec.max_seconds}),)
         messages += turn_messages
-    if problems := [*_find_missing_turns(file, len(messages))]:
+    # A file with all turns inline has reported these before
+    if problems := [*find_turn_problems(file.deterministic_checks, file.expectations, len(messages))]:
         raise make_located_error(case.path, problems)
     expectations = Expectations(hard_expectations=tuple(hard), soft_expectations=tuple(soft))
     return case.model_copy(update={"turns": tuple(messages), "checks": tuple(checks), "expectations": expectations})
@@ -48,14 +49,6 @@ def _is_one_turn(spec: TurnSpec) -> bool:
 
 def _number_expectations(expectations: tuple[Expectation, ...], number: int) -> Iterator[Expectation]:
     return (expectation.model_copy(update={"turn": number}) for expectation in expectations)
-
-
-def _find_missing_turns(file: TestCaseFile, count: int) -> Iterator[tuple[Loc, str]]:
-    """Yield the problems of turns' numbers, which a file with all turns inline had reported before."""
-    for at, text in find_check_turns(file.deterministic_checks, count):
-        yield ("deterministic_checks", *at), text
-    for at, text in find_expectation_turns(file.expectations, count):
-        yield ("expectations", *at), text
 
 
 def locate_checks(file: TestCaseFile) -> list[Loc]:

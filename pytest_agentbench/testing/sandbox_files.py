@@ -5,16 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from pytest_agentbench.testing.samples import expect, expect_error
+from pytest_agentbench.testing.sandbox_exec import run_shell as _run
 from pytest_agentbench.workspaces.confined import PathRefusedError
-from pytest_agentbench.workspaces.sandboxes.base import Connection, ExecResult, Sandbox
+from pytest_agentbench.workspaces.sandboxes.base import Connection, Sandbox
 from pytest_agentbench.workspaces.sessions import Workspaces
-
-_SECONDS = 60.0
-"""Maximum seconds of a command."""
-
-
-async def _run(sandbox: Sandbox, command: str) -> ExecResult:
-    return await sandbox.exec(["sh", "-c", command], seconds=_SECONDS)
 
 
 async def check_one_workspace(sandbox: Sandbox, server: Sandbox) -> None:

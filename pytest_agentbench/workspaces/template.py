@@ -44,7 +44,7 @@ def copy_tree(source: Path, target: Workspace, *, below: Names = (), into: Names
                 continue
         if entry.kind == "link":
             _copy_link(entry, names, target)
-        elif entry.kind != "file" or (opened := _open_entry(entry)) is None:
+        elif entry.kind != "file" or (opened := open_entry(entry)) is None:
             left_out.append(entry.path)
         else:
             room -= _copy_file(entry, opened, names, target, room)
@@ -54,7 +54,8 @@ def copy_tree(source: Path, target: Workspace, *, below: Names = (), into: Names
     return left_out
 
 
-def _open_entry(entry: TreeEntry) -> int | None:
+def open_entry(entry: TreeEntry) -> int | None:
+    """Return a descriptor of a file of a tree, None if it is unreadable or no longer a file."""
     try:
         return open_file(entry.folder, entry.names[-1], linked=True)
     except (PathRefusedError, OSError):  # replaced by another kind, or unreadable
@@ -70,18 +71,19 @@ def _copy_file(entry: TreeEntry, opened: int, names: Names, target: Workspace, r
         os.fdopen(open_file(folder, names[-1], write=True, owner=target.owner), "wb") as copy,
     ):
         if entry.stat.st_size > room:  # before a sparse file fills the disk
-            raise _tree_size_error()
+            raise tree_size_error()
         while chunk := content.read(_CHUNK):
             size += len(chunk)
             if size > room:
-                raise _tree_size_error()
+                raise tree_size_error()
             copy.write(chunk)
         copy.flush()
         _copy_mode_and_time(copy.fileno(), entry.stat)
     return size
 
 
-def _tree_size_error() -> TreeError:
+def tree_size_error() -> TreeError:
+    """Return the error for a folder with more bytes than a workspace may have."""
     return TreeError(f"its files hold more than {MAX_TREE_BYTES // 2**20} MB")
 
 

@@ -16,6 +16,7 @@ from typing import IO, BinaryIO
 
 from pytest_agentbench.bounded.archives import ArchiveRefusedError, read_tar_stream
 from pytest_agentbench.workspaces.confined import PathRefusedError, open_file, open_folder, remove_entry, split_path
+from pytest_agentbench.workspaces.template import open_entry, tree_size_error
 from pytest_agentbench.workspaces.workspace import MAX_DEPTH, MAX_TREE_BYTES, Names, TreeError, walk_tree
 
 MAX_BYTES = 2**30
@@ -47,12 +48,12 @@ def pack_folder(folder: Path, target: BinaryIO) -> None:
                 header.type = tarfile.SYMTYPE
                 header.linkname = os.readlink(entry.names[-1], dir_fd=entry.folder)
                 archive.addfile(header)
-            elif entry.kind == "file" and (file := _open_entry(entry.folder, entry.names[-1])) is not None:
-                with file:
+            elif entry.kind == "file" and (opened := open_entry(entry)) is not None:
+                with os.fdopen(opened, "rb") as file:
                     header.size = os.fstat(file.fileno()).st_size
                     room -= header.size
                     if room < 0:
-                        raise TreeError(f"its files hold more than {MAX_TREE_BYTES // 2**20} MB")
+                        raise tree_size_error()
                     archive.addfile(header, file)
 
 
@@ -85,13 +86,6 @@ def _write_members(archive: IO[bytes], folder: Path, limit: int) -> Iterator[tup
             continue
         with open_folder(str(folder), names, create=True):
             yield names, member
-
-
-def _open_entry(folder: int, name: str) -> BinaryIO | None:
-    try:
-        return os.fdopen(open_file(folder, name, linked=True), "rb")
-    except (PathRefusedError, OSError):  # replaced by another kind, or unreadable
-        return None
 
 
 def _write_member(member: tarfile.TarInfo, content: IO[bytes] | None, names: Names, folder: Path, room: int) -> int:

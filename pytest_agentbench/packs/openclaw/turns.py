@@ -34,7 +34,7 @@ from pytest_agentbench.runners.agents import turns as program_turns
 from pytest_agentbench.runners.agents.places import control_folder, write_readable
 from pytest_agentbench.runners.agents.timing import LONGEST_STAND, TurnTime
 from pytest_agentbench.runners.base import RunContext, RunEnd, clean, make_end
-from pytest_agentbench.runners.chat import Requests, with_attachments
+from pytest_agentbench.runners.chat import Requests
 from pytest_agentbench.runners.conversation import AgentConversation, TurnOutput, name_turn
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox
@@ -165,12 +165,8 @@ class OpenClawConversation(AgentConversation):
 
     def word(self, message: Message, turn: int) -> str:
         """Return the message; with the first one come the case's messages and attachments, and the hint."""
-        if turn <= len(self.texts):
-            return self.texts[turn - 1]
-        if turn > 1:
-            return message.content
-        first = with_attachments(self.case, (*self.case.messages, message))
-        return _add_hint(program_turns.join_messages(first), self.case)
+        text = program_turns.word_turn(self.case, self.texts, message, turn)
+        return _add_hint(text, self.case) if turn == 1 and not self.texts else text
 
     async def reply(self, message: Message, turn: int) -> TurnOutput:
         """Call OpenClaw with the message, and return its answer. Raises ProviderError if the model's provider fails."""

@@ -72,7 +72,7 @@ def list_turn_texts(case: Case, program: str) -> list[str]:
     A case without `turns` is one turn of all its messages. If it has turns, its messages and attachments belong to the
     first one. Raises ConfigError as `render_messages` does, and for empty turns.
     """
-    texts = [join_messages(render_first(case)), *(turn.content for turn in case.turns[1:])]
+    texts = [_join_messages(render_first(case)), *(turn.content for turn in case.turns[1:])]
     for number, text in enumerate(texts, start=1):
         if not text.strip():
             problem = f"turn {number} is empty, and {program} accepts no empty message; write one"
@@ -80,7 +80,18 @@ def list_turn_texts(case: Case, program: str) -> list[str]:
     return texts
 
 
-def join_messages(messages: Sequence[Mapping[str, Any]]) -> str:
+def word_turn(case: Case, texts: Sequence[str], message: Message, turn: int) -> str:
+    """Return the message of a turn as a program gets it: one of the `texts` that are known, else as `list_turn_texts`
+    words it.
+    """
+    if turn <= len(texts):
+        return texts[turn - 1]
+    if turn > 1:
+        return message.content
+    return _join_messages(with_attachments(case, (*case.messages, message)))
+
+
+def _join_messages(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of a single user message; of several messages with their roles above them."""
     if len(messages) == 1 and messages[0]["role"] == "user":
         return str(messages[0]["content"])
@@ -213,11 +224,7 @@ class ProgramConversation(AgentConversation):
 
     def word(self, message: Message, turn: int) -> str:
         """Return the message; with the first one come the case's messages and attachments."""
-        if turn <= len(self.texts):
-            return self.texts[turn - 1]
-        if turn > 1:
-            return message.content
-        return join_messages(with_attachments(self.case, (*self.case.messages, message)))
+        return word_turn(self.case, self.texts, message, turn)
 
     async def reply(self, message: Message, turn: int) -> TurnOutput:
         """Start the program with the message, and return its answer. Raises ProviderError after an outage."""

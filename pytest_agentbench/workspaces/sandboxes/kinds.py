@@ -64,11 +64,24 @@ class Docker(OwnProvider):
         return ContainerPool(engine, workspaces, watchdog)
 
 
-class Bubblewrap(OwnProvider):
+class OfProcesses(OwnProvider):
+    """A kind whose commands are processes of this machine. A session keeps nothing but its watchdog."""
+
+    starts_freely = True
+
+    def open_here(self, engine: str | None, workspaces: Workspaces, watchdog: Watchdog) -> SandboxSession:
+        """Return the sandboxes of a session."""
+        return _Processes(self, watchdog)
+
+    def start(self, request: SandboxRequest, watchdog: Watchdog) -> Sandbox:
+        """Return a sandbox without any process yet."""
+        raise NotImplementedError
+
+
+class Bubblewrap(OfProcesses):
     """Processes of this machine in namespaces of their own."""
 
     isolation = "process"
-    starts_freely = True
 
     def places(self, workspace: Workspace, mounts: Sequence[Mount] = ()) -> Places:
         """Return the paths. With a mount below /tmp each command has an empty /tmp."""
@@ -95,10 +108,6 @@ class Bubblewrap(OwnProvider):
             "6.12 with Landlock closes, and docker has none"
         )
 
-    def open_here(self, engine: str | None, workspaces: Workspaces, watchdog: Watchdog) -> SandboxSession:
-        """Return the sandboxes of a session."""
-        return _Processes(self, watchdog)
-
     def start(self, request: SandboxRequest, watchdog: Watchdog) -> Sandbox:
         """Return a sandbox without any process yet."""
         from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox
@@ -106,18 +115,12 @@ class Bubblewrap(OwnProvider):
         return BubblewrapSandbox(request.workspace, request.spec, watchdog)
 
 
-class Local(OwnProvider):
+class Local(OfProcesses):
     """Processes of this machine, with limits and without isolation."""
-
-    starts_freely = True
 
     def weakness(self, settings: SandboxSettings) -> str | None:
         """Return that there is no isolation."""
         return "commands of agents run on this machine without isolation"
-
-    def open_here(self, engine: str | None, workspaces: Workspaces, watchdog: Watchdog) -> SandboxSession:
-        """Return the sandboxes of a session."""
-        return _Processes(self, watchdog)
 
     def start(self, request: SandboxRequest, watchdog: Watchdog) -> Sandbox:
         """Return a sandbox without any process yet."""
@@ -129,7 +132,7 @@ class Local(OwnProvider):
 class _Processes(SandboxSession):
     """Sandboxes whose commands are processes of this machine."""
 
-    def __init__(self, provider: Bubblewrap | Local, watchdog: Watchdog) -> None:
+    def __init__(self, provider: OfProcesses, watchdog: Watchdog) -> None:
         self._provider, self._watchdog = provider, watchdog
 
     async def start(self, request: SandboxRequest) -> Sandbox:
