@@ -251,7 +251,7 @@ async def _check_cancelling(bench: _Bench) -> None:
     await _run(sandbox, "mkfifo ready")
     task = asyncio.ensure_future(_run(sandbox, f"{LEAVE_READERS}; echo > ready; sleep 600"))
     # Not by another exec: a sandbox may run one command at a time.
-    listener = await sandbox.open(["cat", "ready"])
+    listener = await sandbox.spawn(["cat", "ready"])
     await asyncio.wait_for(listener.read(), _PATIENCE)
     task.cancel()
     try:
@@ -266,20 +266,20 @@ async def _check_cancelling(bench: _Bench) -> None:
 
 async def _check_programs(bench: _Bench) -> None:
     sandbox = await bench.make()
-    cat = await sandbox.open(["cat"])
+    cat = await sandbox.spawn(["cat"])
     await cat.write(b"one\n")
     expect(
-        await asyncio.wait_for(cat.read(), _PATIENCE) == b"one\n", "open: the output of a program is not read at once"
+        await asyncio.wait_for(cat.read(), _PATIENCE) == b"one\n", "spawn: the output of a program is not read at once"
     )
     await cat.end_input()
     await cat.end_input()  # may be called twice
-    expect(await asyncio.wait_for(cat.read(), _PATIENCE) == b"", "open: after its end, read() must return no bytes")
+    expect(await asyncio.wait_for(cat.read(), _PATIENCE) == b"", "spawn: after its end, read() must return no bytes")
     await cat.stop()
-    await expect_error(cat.write(b"x"), "open: write() to a program that has ended", BrokenPipeError)
-    apart = await sandbox.open(["sh", "-c", "echo oops >&2; echo fine; cat"], stderr="apart")
+    await expect_error(cat.write(b"x"), "spawn: write() to a program that has ended", BrokenPipeError)
+    apart = await sandbox.spawn(["sh", "-c", "echo oops >&2; echo fine; cat"], stderr="apart")
     expect(
         await asyncio.wait_for(apart.read(), _PATIENCE) == b"fine\n",
-        "open: read() must not return stderr if it is apart",
+        "spawn: read() must not return stderr if it is apart",
     )
     await _run(sandbox, "echo beside")
     await apart.write(b"still here\n")
@@ -287,7 +287,7 @@ async def _check_programs(bench: _Bench) -> None:
     began = time.monotonic()
     while apart.errors() != "oops\n":  # it has a pipe of its own, which may be read later
         late = time.monotonic() - began > _LATE
-        expect(not late, f"open: errors() is {apart.errors()!r}, expected its stderr")
+        expect(not late, f"spawn: errors() is {apart.errors()!r}, expected its stderr")
         await asyncio.sleep(0.01)
     await sandbox.stop()
     expect(await asyncio.wait_for(apart.read(), _PATIENCE) == b"", "stop: a program that was open went on")
@@ -384,7 +384,7 @@ async def _check_two(bench: _Bench) -> None:
     await _run(one, "echo one > whose.txt")
     done = await _run(other, "cat whose.txt")
     expect(done.exit_code != 0, "start: two sandboxes have one workspace")
-    stays = await other.open(["cat"])
+    stays = await other.spawn(["cat"])
     await one.stop()
     await stays.write(b"here\n")
     expect(await asyncio.wait_for(stays.read(), _PATIENCE) == b"here\n", "stop: it ended a program of another sandbox")

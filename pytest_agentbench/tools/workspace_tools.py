@@ -143,7 +143,7 @@ class ShellSession:
         """
         async with self._lock:
             if self._process is None:
-                self._process = await self._sandbox.open(_SHELL)
+                self._process = await self._sandbox.spawn(_SHELL)
             # Random, and new for each command, so that no output can contain it by chance or on purpose
             mark, capture = secrets.token_hex(16), Capture(_OUTPUT_LIMIT)
             status: int | None = None

@@ -167,7 +167,7 @@ def test_every_unbounded_read_is_listed_with_its_reason() -> None:
         ("httpx2.AsyncHTTPTransport()", "transport"),
         ("open(path, 'xb')", None),
         ("path.open('a+b')", None),
-        ("sandbox.open(argv, stderr='apart')", None),
+        ("sandbox.spawn(argv, stderr='apart')", None),
         ("workspace.read_bytes(path, limit)", None),
         ("open_file(path, 5)", None),
         ("re.compile(rf'a{_B}' + re.escape(name))", None),

@@ -144,7 +144,7 @@ class Machine:
 
     async def do_open(self, head: dict[str, Any], body: bytes) -> Reply:
         sandbox = self._sandbox(head)
-        process = await sandbox.open(head["argv"], environment=self._environment(head), stderr=head["stderr"])
+        process = await sandbox.spawn(head["argv"], environment=self._environment(head), stderr=head["stderr"])
         self._programs[head["program"]] = process
         self._begin(self._pump_output(head["program"], process))
         return {}, b""

@@ -258,7 +258,7 @@ class RemoteSandbox:
         )
         return ExecResult(**result)
 
-    async def open(
+    async def spawn(
         self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None, stderr: str = "merged"
     ) -> RemoteProgram:
         """Start a program."""

@@ -287,7 +287,7 @@ def test_a_provider_that_ignores_a_part_of_the_request_is_noticed(change: Any, s
         check_sandbox_session(Changed(change), SandboxSpec("bubblewrap"), isolation="process")
 
 
-@pytest.mark.parametrize("method", ["exec", "open", "put", "get", "stop"])
+@pytest.mark.parametrize("method", ["exec", "spawn", "put", "get", "stop"])
 def test_a_provider_that_loses_its_connection_is_noticed_by_the_method(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,7 +126,7 @@ def test_a_cancelled_command_is_ended(tmp_path: Path) -> None:
 
 def test_a_program_that_stays(tmp_path: Path) -> None:
     async def act(sandbox: Sandbox) -> None:
-        shell = await sandbox.open(["sh"])
+        shell = await sandbox.spawn(["sh"])
         assert await answer(shell, b"cd /tmp; X=5; echo ready\n", b"ready\n") == b"ready\n"
         beside = await sandbox.exec(["sh", "-c", "sleep 7638 & echo beside"], seconds=20)
         assert beside.output == "beside\n"
@@ -142,17 +142,17 @@ def test_a_program_that_stays(tmp_path: Path) -> None:
 def test_errors_of_what_stays_can_be_kept_apart(tmp_path: Path) -> None:
     async def act(sandbox: Sandbox) -> None:
         command = "head -c 300000 /dev/zero | tr '\\0' x >&2; echo out; read line; echo last words >&2; echo $line"
-        program = await sandbox.open(["sh", "-c", command], stderr="apart")
+        program = await sandbox.spawn(["sh", "-c", command], stderr="apart")
         assert await program.read() == b"out\n"
         await program.write(b"still read\n")
         assert [await program.read(), await program.read()] == [b"still read\n", b""]
         assert (len(program.errors()), program.errors()[-12:]) == (16_384, "xlast words\n")
         await program.stop()
-        ended = await sandbox.open(["sh", "-c", "echo at once >&2"], stderr="apart")
+        ended = await sandbox.spawn(["sh", "-c", "echo at once >&2"], stderr="apart")
         assert await ended.read() == b""
         assert ended.errors() == "at once\n"
         await ended.stop()
-        merged = await sandbox.open(["sh", "-c", "echo one >&2"])
+        merged = await sandbox.spawn(["sh", "-c", "echo one >&2"])
         assert (await merged.read(), merged.errors()) == (b"one\n", "")
         await merged.stop()
 
@@ -161,7 +161,7 @@ def test_errors_of_what_stays_can_be_kept_apart(tmp_path: Path) -> None:
 
 def test_a_time_limit_ends_programs_that_stay(tmp_path: Path) -> None:
     async def act(sandbox: Sandbox) -> None:
-        shell = await sandbox.open(["cat"])
+        shell = await sandbox.spawn(["cat"])
         assert (await sandbox.exec(["sleep", "60"], seconds=0.3)).killed == "time-out"
         assert await shell.read() == b""
         with pytest.raises(BrokenPipeError):

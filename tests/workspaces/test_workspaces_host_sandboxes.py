@@ -103,7 +103,7 @@ def test_nothing_outlives_its_command(bench: Bench) -> None:
 @pytest.mark.slow
 def test_a_time_out_kills_all_that_runs_in_the_sandbox(bench: Bench) -> None:
     async def scene(sandbox: Sandbox) -> None:
-        shell = await sandbox.open(["sh", "-c", f"echo up; sleep {NAP}"])
+        shell = await sandbox.spawn(["sh", "-c", f"echo up; sleep {NAP}"])
         assert await shell.read() == b"up\n"
         command = f"sleep {NAP} & (setsid sleep {NAP} >/dev/null 2>&1 </dev/null &); echo begun; exec sleep {NAP}"
         result = await sandbox.exec(["sh", "-c", command], seconds=2)
@@ -256,7 +256,7 @@ def test_another_user_is_refused_before_the_command_starts(bench: Bench) -> None
 
 def test_a_program_that_stays_is_talked_to(bench: Bench) -> None:
     async def scene(sandbox: Sandbox) -> None:
-        shell = await sandbox.open(["sh"])
+        shell = await sandbox.spawn(["sh"])
         await shell.write(b"cd /; X=7\n")
         await shell.write(b'echo "$PWD $X"; cat < /dev/null\n')
         assert await shell.read() == b"/ 7\n"
@@ -275,7 +275,7 @@ def test_a_program_that_stays_is_talked_to(bench: Bench) -> None:
 
 def test_input_larger_than_a_pipe_reaches_an_open_process(bench: Bench) -> None:
     async def scene(sandbox: Sandbox) -> None:
-        cat = await sandbox.open(["cat"])
+        cat = await sandbox.spawn(["cat"])
         sent = os.urandom(400_000)
         writing = asyncio.ensure_future(cat.write(sent))
         received = bytearray()
@@ -293,7 +293,7 @@ def test_input_larger_than_a_pipe_reaches_an_open_process(bench: Bench) -> None:
 
 def test_errors_of_what_stays_can_be_kept_apart(bench: Bench) -> None:
     async def scene(sandbox: Sandbox) -> None:
-        shell = await sandbox.open(["sh"], stderr="apart")
+        shell = await sandbox.spawn(["sh"], stderr="apart")
         assert shell.errors() == ""
         await shell.write(b"head -c 3000000 /dev/zero | tr '\\0' x >&2; echo last words > /dev/stderr; echo out\n")
         assert await shell.read() == b"out\n"
@@ -303,7 +303,7 @@ def test_errors_of_what_stays_can_be_kept_apart(bench: Bench) -> None:
         assert shell.errors().endswith("last words\nmore\n")
         await shell.stop()
         assert shell.errors().endswith("last words\nmore\n")
-        merged = await sandbox.open(["sh", "-c", "echo one; echo two >&2"])
+        merged = await sandbox.spawn(["sh", "-c", "echo one; echo two >&2"])
         assert await _all_of(merged) == b"one\ntwo\n"
         assert merged.errors() == ""
         await merged.stop()
@@ -314,7 +314,7 @@ def test_errors_of_what_stays_can_be_kept_apart(bench: Bench) -> None:
 @pytest.mark.slow
 def test_stopping_the_sandbox_ends_open_processes(bench: Bench) -> None:
     async def scene(sandbox: Sandbox) -> None:
-        shell = await sandbox.open(["sh", "-c", f"(setsid sleep {NAP} &); echo up; sleep {NAP}"])
+        shell = await sandbox.spawn(["sh", "-c", f"(setsid sleep {NAP} &); echo up; sleep {NAP}"])
         assert await shell.read() == b"up\n"
         await sandbox.stop()
         assert not running(NAP)

@@ -144,7 +144,7 @@ def test_a_full_workspace(tmp_path: Path, engine: str) -> None:
 @pytest.mark.slow
 def test_a_program_that_stays(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
-        program = await sandbox.open(["sh", "-c", "echo err >&2; read line; echo $line; read line"], stderr="apart")
+        program = await sandbox.spawn(["sh", "-c", "echo err >&2; read line; echo $line; read line"], stderr="apart")
         await program.write(b"asked\n")
         assert await program.read() == b"asked\n"
         assert (await sandbox.exec(["echo", "beside"], seconds=20)).output == "beside\n"

@@ -96,7 +96,7 @@ async def launch_server(
     if server.cwd is not None:
         argv = ["/bin/sh", "-c", _IN_FOLDER, "sh", _map_folder(server.cwd, provider.programs), *argv]
     # The server's own variables have precedence. Nothing else of this process's environment reaches it
-    return await sandbox.open(argv, environment={**environment, **_own_variables(server, environ)}, stderr="apart")
+    return await sandbox.spawn(argv, environment={**environment, **_own_variables(server, environ)}, stderr="apart")
 
 
 def list_variables(server: McpServer) -> list[str]:

@@ -76,7 +76,7 @@ class ContainerSandbox(SharedFolder):
 
     A time limit, a broken limit or a cancelled command kills the whole container. The next command restarts it.
 
-    The event loop owns the state. `_programs` were started by `open`. `_services` read the output of processes that
+    The event loop owns the state. `_programs` were started by `spawn`. `_services` read the output of processes that
     commands left running. Only `_break` is called in the watchdog's thread. `_lock` serialises commands, because the
     end of a command may kill all processes of the container.
     """
@@ -123,7 +123,7 @@ class ContainerSandbox(SharedFolder):
                 await self._kill()
         raise cannot_run(text)
 
-    async def open(
+    async def spawn(
         self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
     ) -> Process:
         """Start a program in a new session of the container."""

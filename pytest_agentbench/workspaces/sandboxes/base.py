@@ -197,7 +197,7 @@ class Sandbox(Protocol):
         """
         ...
 
-    async def open(
+    async def spawn(
         self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
     ) -> Process:
         """Start a program with pipes for its input and output, and return while it runs."""

@@ -227,13 +227,13 @@ class CopiedSandbox:
         finally:  # again, because the workspace may have been downloaded while the command ran
             self._copy.note_use()
 
-    async def open(self, argv: Sequence[str], **options: Any) -> Process:
+    async def spawn(self, argv: Sequence[str], **options: Any) -> Process:
         """Start a program."""
         await self._copy.push()
         self.has_programs = True
         self._copy.note_use()
         async with self._replying("open"):
-            return await self._sandbox.open(argv, **options)
+            return await self._sandbox.spawn(argv, **options)
 
     async def put(self, path: str, content: bytes) -> None:
         """Write a file."""

@@ -136,12 +136,12 @@ class GuardedSandbox:
                 leave_running=leave_running,
             )
 
-    async def open(
+    async def spawn(
         self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
     ) -> Process:
         """Start a program."""
-        with _guarding(self.kind, "open"):
-            process = await self._sandbox.open(argv, environment=environment, stderr=stderr)
+        with _guarding(self.kind, "spawn"):
+            process = await self._sandbox.spawn(argv, environment=environment, stderr=stderr)
             return GuardedProcess(process, self.kind)
 
     async def put(self, path: str, content: bytes) -> None:

@@ -114,7 +114,7 @@ class HostSandbox(SharedFolder, ABC):
             await self.stop()
         return result
 
-    async def open(
+    async def spawn(
         self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
     ) -> Process:
         """Start a program with open streams."""

@@ -82,7 +82,7 @@ async def open_isolated(
     workspaces = Workspaces()
     try:
         box = _IsolatedProgram(isolation, workspaces.create("isolated"), watchdog=_slow_watchdog)
-        process = await box.open(argv, environment=environment, stderr="apart")
+        process = await box.spawn(argv, environment=environment, stderr="apart")
         try:
             yield process
         finally:

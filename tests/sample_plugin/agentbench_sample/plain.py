@@ -77,7 +77,7 @@ class PlainSandbox(SharedFolder):
         code = 128 - code if code is not None and code < 0 else code  # a signal, as a shell has it
         return ExecResult(code, text, killed, truncated, time.monotonic() - began)
 
-    async def open(
+    async def spawn(
         self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None, stderr: str = "merged"
     ) -> PlainProcess:
         """Start a program that stays. Its stderr is kept in the workspace's private folder where it is kept apart."""
