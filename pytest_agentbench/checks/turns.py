@@ -22,9 +22,10 @@ async def decide_turn(turn: TurnChoice, context: CheckContext, decide_in: Decide
     `any` means the turns that the run reached; a number, `-1` and `each` mean turns of the case, so that a turn that
     the run did not reach fails the check.
     """
-    if context.artifact.runner_type == "predictions":
-        return Verdict("error", "predictions contain only the last answer: the turns before it are unknown")
     reached = {each.number: each for each in split_turns(context.artifact)}
+    if not reached and context.artifact.runner_type == "predictions" and context.artifact.status == "success":
+        message = "the prediction has only the last answer, but {answers: [...]} has one for each turn"
+        return Verdict("error", message)
     # A case without fixed turns has as many as the run reached
     numbers = _choose_numbers(turn, [*reached], len(context.case.turns) or max(reached, default=1))
     verdicts = [await _decide_one(number, reached.get(number), context, decide_in) for number in numbers]

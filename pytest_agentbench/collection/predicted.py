@@ -11,7 +11,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import legal_id
 from pytest_agentbench.runners.subjects import Predictions
 from pytest_agentbench.sources.case_source import BadRow, OpenedSource, SourceCase
-from pytest_agentbench.sources.predictions import has_calls, read_mapped_predictions, read_predictions
+from pytest_agentbench.sources.predictions import has_calls, has_turns, read_mapped_predictions, read_predictions
 
 _FIRST = 5
 
@@ -136,4 +136,4 @@ def _count_samples(value: Any) -> int:
 
 
 def _is_no_sample(value: Any) -> bool:
-    return isinstance(value, (dict, list)) and not has_calls(value)
+    return isinstance(value, (dict, list)) and not (has_calls(value) or has_turns(value))

@@ -16,11 +16,8 @@ def describe_conversation(artifact: RunArtifact) -> dict[str, Any]:
         return {}
     events = [event for turn in turns for event in turn.events]
     requests = sum(isinstance(event, RunnerEvent) and event.name == "request" for event in events)
-    seconds = sorted(turn.seconds for turn in turns)
-    return {
-        "conversation": {
-            "turns": len(turns),
-            "requests": requests or None,
-            "turn_seconds": {"p50": nearest_rank(seconds, 50), "p95": nearest_rank(seconds, 95)},
-        }
-    }
+    turn_seconds = None
+    if artifact.runner_type != "predictions":  # stored answers: their time is unknown
+        seconds = sorted(turn.seconds for turn in turns)
+        turn_seconds = {"p50": nearest_rank(seconds, 50), "p95": nearest_rank(seconds, 95)}
+    return {"conversation": {"turns": len(turns), "requests": requests or None, "turn_seconds": turn_seconds}}

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.runners.base import ReportedCall, RunContext, RunEnd, Runner, RunOutput, make_end
+from pytest_agentbench.runners.base import ReportedCall, RunContext, RunEnd, Runner, RunOutput, make_end, record_report
 from pytest_agentbench.terminal_text import count_text
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -122,23 +122,25 @@ class Predictions:
         context.trace.provider.update(predictions=self.path.name, sha256=self.digest(case, repetition))
         if repetition > len(samples) or samples[repetition - 1] is None:
             return make_end("failed", "missing_prediction", self._missing(case, repetition))
-        from pytest_agentbench.sources.predictions import as_prediction, has_calls
+        from pytest_agentbench.sources.predictions import has_turns
 
-        sample, calls = samples[repetition - 1], None
+        sample, trace = samples[repetition - 1], context.trace
+        is_conversation = has_turns(sample)
         try:
-            text = as_prediction(sample)
-            if not isinstance(text, str):
-                raise ValueError("found a list in a list, expected a text for each repetition")
-            if has_calls(sample):
-                calls = _read_calls(sample["tool_calls"])
+            answers = _read_turns(sample["answers"], case) if is_conversation else [_read_answer(sample)]
         except ValueError as error:
             return make_end("invalid", "invalid_prediction", f"{self._place(case)}: {error}")
-        if calls is not None:
+        if all(answer.has_calls for answer in answers):
             # Checks of tool calls may decide this run: see `checks.run`.
-            context.trace.provider["reported_calls"] = len(calls)
-            return RunOutput(output=text, tool_calls=calls)
-        context.trace.final_output(text)
-        return RunEnd("success")
+            trace.provider["reported_calls"] = sum(len(answer.calls) for answer in answers)
+        if not is_conversation:
+            return RunOutput(output=answers[0].text, tool_calls=answers[0].calls)
+        for number, (message, answer) in enumerate(zip(case.turns, answers, strict=True), 1):
+            trace.begin_turn(number)
+            trace.message("user", message.content)
+            record_report(RunOutput(output=answer.text, tool_calls=answer.calls), trace)
+            trace.message("assistant", answer.text)
+        return RunOutput(output=answers[-1].text)
 
     def _samples(self, case: Case) -> list[Any]:
         key = self.key(case.case_id, case.dataset)
@@ -160,6 +162,44 @@ class Predictions:
         if number == 1:
             return f"{place}: found null"
         return f"{place}: found null for repetition {repetition}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A stored answer. `calls` is empty without `has_calls`: its calls are unknown then."""
+
+    text: str
+    calls: tuple[ReportedCall, ...] = ()
+    has_calls: bool = False
+
+
+def _read_turns(values: Any, case: Case) -> list[_Answer]:
+    """Return the stored answers of a case's turns. Raises ValueError for another number of answers."""
+    if not case.turns:
+        raise ValueError("answers: found a list, one for each turn, but the case has no turns; expected one answer")
+    if not isinstance(values, list) or len(values) != len(case.turns):
+        found = count_text(len(values), "answer") if isinstance(values, list) else json.dumps(values)[:40]
+        raise ValueError(f"answers: found {found}, expected a list of {len(case.turns)}, one for each turn")
+    answers = []
+    for number, value in enumerate(values, 1):
+        try:
+            answers.append(_read_answer(value))
+        except ValueError as error:
+            raise ValueError(f"answers[{number - 1}]: {error}") from error
+    return answers
+
+
+def _read_answer(value: Any) -> _Answer:
+    """Return a stored answer, with its tool calls if it has them. Raises ValueError for any other value."""
+    from pytest_agentbench.sources.predictions import as_prediction, has_calls
+
+    text = as_prediction(value)
+    if not isinstance(text, str):
+        found = "null" if text is None else "a list in a list"
+        raise ValueError(f"found {found}, expected a text")
+    if has_calls(value):
+        return _Answer(text, _read_calls(value["tool_calls"]), has_calls=True)
+    return _Answer(text)
 
 
 def _read_calls(value: Any) -> tuple[ReportedCall, ...]:

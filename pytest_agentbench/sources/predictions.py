@@ -66,7 +66,10 @@ _EXPECTED = (
     "expected JSON or JSONL: {item id: prediction}, a list of predictions in item order, or objects with an `id` and a "
     "`prediction`"
 )
-_EXPECTED_VALUE = "expected a text, a number, a boolean, null, an object {output, tool_calls}, or a list of these"
+_EXPECTED_VALUE = (
+    "expected a text, a number, a boolean, null, an object {output, tool_calls}, an object {answers} with one of these "
+    "for each turn, or a list of these"
+)
 
 
 def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
@@ -147,8 +150,8 @@ def _mapped(value: Any, fields: PredictionFields) -> Iterator[tuple[str, Any]]:
 def as_prediction(value: object) -> str | tuple[str, ...] | None:
     """Return a prediction for metrics: a text, several (one per repetition), or None if there is no answer.
 
-    Numbers and booleans become texts. Of an answer with its tool calls only the answer is returned. Raises ValueError
-    for anything else.
+    Numbers and booleans become texts. Of an answer with its tool calls only the answer is returned, of a conversation
+    only the last one. Raises ValueError for anything else.
     """
     if value is None:
         return None
@@ -162,7 +165,14 @@ def has_calls(value: object) -> bool:
     return isinstance(value, dict) and value.keys() == {"output", "tool_calls"}
 
 
+def has_turns(value: object) -> bool:
+    """Return whether a prediction is a conversation: `{answers: [...]}`, one answer for each turn."""
+    return isinstance(value, dict) and value.keys() == {"answers"}
+
+
 def _text(value: object, place: str = "") -> str:
+    if isinstance(value, dict) and has_turns(value) and isinstance(value["answers"], list) and value["answers"]:
+        value = value["answers"][-1]
     if isinstance(value, dict) and has_calls(value):
         value = value["output"]
     if isinstance(value, str):

@@ -189,7 +189,7 @@ def test_without_fixed_turns_those_that_the_run_reached_count():
 def test_turns_of_a_prediction_are_unknown():
     run = make_run([{**FINAL, "turn": None}], runner_type="predictions")
     result = decide(run, -1, **SENT)
-    assert (result.outcome, "the turns before it are unknown" in result.message) == ("error", True)
+    assert (result.outcome, "has only the last answer" in result.message) == ("error", True)
 
 
 def test_a_run_that_was_stored_before_events_had_turns_has_them_all_the_same():

@@ -404,3 +404,33 @@ def test_a_file_of_answers_is_not_a_dataset_but_can_be_used_as_predictions(proje
             f"cases/facts.3[{model}]": "passed",
             f"one[{model}]": "failed",
         }
+
+
+def test_the_stored_answers_of_a_conversation_are_its_turns(bench):
+    looks_up = {"check_id": "looks-up", "declarative": {"kind": "tool_called", "name": "find"}}
+    turns = [
+        {"role": "user", "content": "Where is 1042?", "checks": [looks_up]},
+        {"role": "user", "content": "And 1043?"},
+    ]
+    says = {"check_id": "says", "turn": 1, "declarative": {"kind": "contains", "text": "Oslo"}}
+    ends = {"check_id": "ends", "declarative": {"kind": "contains", "text": "Bergen"}}
+    names = ["both", "short", "last", "other"]
+    for case_id in names:
+        bench.case(case_id, input={"messages": [], "turns": turns}, deterministic_checks=[says, ends])
+    first = {"output": "In Oslo.", "tool_calls": [{"name": "find", "arguments": {"id": 1042}}]}
+    second = {"output": "In Bergen.", "tool_calls": []}
+    finished = predicted(
+        bench,
+        {
+            "both": {"answers": [first, second]},
+            "short": {"answers": [first]},
+            "last": "In Bergen.",
+            "other": {"answers": ["In Oslo, too.", "In Bergen."]},
+        },
+    )
+    runs = {name: finished.runs[f"{name}[preds]"] for name in names}
+    assert [runs[name]["outcome"] for name in names] == ["passed", "failed", "error", "error"]
+    assert "answers: found 1 answer, expected a lis" in runs["short"]["message"]
+    assert "the prediction has only the last answer" in runs["last"]["message"]
+    assert "tool calls, files, time and cost are unknown" in runs["other"]["message"]
+    assert runs["both"]["conversation"] == {"turns": 2, "requests": None, "turn_seconds": None}

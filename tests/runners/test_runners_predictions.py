@@ -111,6 +111,7 @@ def test_a_prediction_may_bring_its_tool_calls():
         ({"output": [1], "tool_calls": []}, "found a list"),
         ({"output": "x"}, "found an object"),
         ({"output": "x", "tool_calls": [], "more": 1}, "found an object"),
+        ({"answers": ["x"]}, "the case has no turns"),
     ],
 )
 def test_a_prediction_with_wrong_calls_is_invalid(prediction, said):

@@ -72,8 +72,10 @@ function figuresOf(row) {
 /** How many turns a conversation had, and how long one took; nothing of other runs. */
 function turnFigures(conversation) {
   if (conversation === undefined) return [];
+  const turns = ["Turns", String(conversation.turns)];
+  if (conversation.turn_seconds === null) return [turns];
   const { p50, p95 } = conversation.turn_seconds;
-  return [["Turns", String(conversation.turns)], ["Time of a turn", `${runTime(p50)}, p95 ${runTime(p95)}`]];
+  return [turns, ["Time of a turn", `${runTime(p50)}, p95 ${runTime(p95)}`]];
 }
 
 /** The node id, and what is special about the run. */
