@@ -30,10 +30,15 @@ from pytest_agentbench.config.sections import ProfileSection as ProfileSection
 from pytest_agentbench.engine.conversations import Conversation as Conversation
 from pytest_agentbench.engine.conversations import ConversationOver as ConversationOver
 from pytest_agentbench.engine.conversations import Driver as Driver
+from pytest_agentbench.engine.grading import AskingGrader as AskingGrader
+from pytest_agentbench.engine.grading import FreeGrader as FreeGrader
 from pytest_agentbench.engine.grading import Grade as Grade
 from pytest_agentbench.engine.grading import Grader as Grader
 from pytest_agentbench.engine.grading import GradeRequest as GradeRequest
 from pytest_agentbench.engine.grading import GradingServices as GradingServices
+from pytest_agentbench.engine.grading import JudgePromptGrader as JudgePromptGrader
+from pytest_agentbench.engine.grading import MeasuredRun as MeasuredRun
+from pytest_agentbench.engine.grading import TurnGrader as TurnGrader
 from pytest_agentbench.engine.job import Job as Job
 from pytest_agentbench.errors import AgentbenchError as AgentbenchError
 from pytest_agentbench.errors import ConfigError as ConfigError

@@ -116,7 +116,7 @@ def _unset_keys(planner: Planner, models: Iterable[Model]) -> dict[str, str]:
 
 def _asks_judges(planner: Planner, job: Job) -> bool:
     """Return whether the case needs the evaluation profile's judges. A case that cannot be read needs none."""
-    from pytest_agentbench.engine.evaluation import wants_judge
+    from pytest_agentbench.engine.evaluation import verdict_asks
     from pytest_agentbench.engine.grading import graders_of
 
     try:
@@ -124,7 +124,7 @@ def _asks_judges(planner: Planner, job: Job) -> bool:
         graders = graders_of(case, planner.registry.graders)
     except ConfigError:
         return False
-    return wants_judge(case, job.plan.evaluation_profile, graders) or any(grader.asks(case) for grader in graders)
+    return verdict_asks(case, job.plan.evaluation_profile, graders)
 
 
 def _refuse_repeats(config: pytest.Config, items: list[pytest.Item]) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.engine.grading import Grader, graders_of
+from pytest_agentbench.engine.grading import Grader, TurnGrader, graders_of
 from pytest_agentbench.engine.job import FixtureValues, Job, Plan, Result
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.records.case import Case, McpServer, Model
@@ -87,9 +87,9 @@ class Attempt:
         return (*self.live_graders, *self.turn_graders)
 
     @property
-    def turn_graders(self) -> tuple[Grader, ...]:
+    def turn_graders(self) -> tuple[TurnGrader, ...]:
         """Return the graders of the case that grade each turn of its conversation."""
-        graders = tuple(grader for grader in self.graders if grader.grades_turns)
+        graders = tuple(grader for grader in self.graders if isinstance(grader, TurnGrader))
         if not graders or self.case.turns:
             return graders
         from pytest_agentbench.engine.case_drivers import find_driver

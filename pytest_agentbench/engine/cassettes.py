@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_agentbench.engine.attempt import Attempt
-from pytest_agentbench.engine.grading import graders_of
+from pytest_agentbench.engine.grading import AskingGrader
 from pytest_agentbench.engine.job import CHAT_JUDGE
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records.base import RunStatus
@@ -51,8 +51,8 @@ def tape_of_run(attempt: Attempt, servers: Iterable[str] = ()) -> Tape | None:
     others = (WEB_SEARCH, WEB_FETCH, *map(cassette_server_name, servers))
     # A run is replayed as a whole: an answer of the model to a page that has changed since would fit nothing
     modes |= dict.fromkeys(others, modes.get(subject, services.cassettes.mode))
-    graders = graders_of(attempt.case, services.registry.graders)
-    modes |= {name: services.cassettes.mode for grader in graders for name in grader.others_asked}
+    asking = [grader for grader in attempt.graders if isinstance(grader, AskingGrader)]
+    modes |= {name: services.cassettes.mode for grader in asking for name in grader.others_asked}
     from pytest_agentbench.models.tape import make_tape
 
     place = plan.name_place(subject)

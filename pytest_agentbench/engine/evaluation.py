@@ -16,12 +16,16 @@ from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.engine.attempt import Attempt
 from pytest_agentbench.engine.cassettes import kept
 from pytest_agentbench.engine.grading import (
+    AskingGrader,
     Grade,
     Grader,
     GradeRequest,
+    JudgePromptGrader,
+    MeasuredRun,
     accepts_status,
     add_turn_grades,
     find_live_grade,
+    find_stored_grades,
     graders_of,
     regrade,
 )
@@ -61,19 +65,24 @@ if TYPE_CHECKING:
 def wants_judge(case: Case, profile: EvaluationProfile, graders: Sequence[Grader] | None = None) -> bool:
     """Return whether a judge is asked: the profile has one, and the case has criteria for it or nothing else decides.
 
-    A grader can override this. `graders` are the case's graders, by default the graders of its parts.
+    It is not if a grader asks models itself. `graders` are the case's graders, by default the graders of its parts.
     """
     if not profile.judge_runs:
         return False
     if graders is None:
         graders = graders_of(case)
-    for grader in graders:  # the first grader that cares decides, as with assessments
-        if (wish := grader.wants_judge(case)) is not None:
-            return wish
+    if any(isinstance(grader, AskingGrader) for grader in graders):
+        return False
     expectations = case.expectations
     measured = case.rubric or expectations.hard_expectations or expectations.soft_expectations
     is_measured = bool(measured) or any(part.measure for part in case.case_parts)
     return is_measured or not (case.checks or case.verify or _gating_metrics(case, profile))
+
+
+def verdict_asks(case: Case, profile: EvaluationProfile, graders: Sequence[Grader]) -> bool:
+    """Return whether a judge is asked, or a grader asks models itself."""
+    asking = (grader for grader in graders if isinstance(grader, AskingGrader))
+    return wants_judge(case, profile, graders) or any(grader.asks(case) for grader in asking)
 
 
 def is_judged(case: Case, artifact: RunArtifact) -> bool:
@@ -87,7 +96,7 @@ def require_decision(case: Case, profile: EvaluationProfile, graders: Sequence[G
         return
     if graders is None:
         graders = graders_of(case)
-    if any(grader.decides(case) for grader in graders):
+    if any(grader.decides for grader in graders):
         return
     if wants_judge(case, profile, graders) or _gating_metrics(case, profile):
         return
@@ -99,8 +108,9 @@ def require_decision(case: Case, profile: EvaluationProfile, graders: Sequence[G
             f"{case.path}:{case.line}:1: nothing decides this case: its only checks are Python hooks, which are off; "
             "set security_policy.allow_local_python_hooks: true in an evaluation profile that you trust them with"
         )
-    if (said := next(filter(None, (grader.undecided(case) for grader in graders)), None)) is not None:
-        raise ConfigError(f"{case.path}:{case.line}:1: {said}")
+    for grader in graders:
+        if isinstance(grader, JudgePromptGrader) and grader.undecided is not None:
+            raise ConfigError(f"{case.path}:{case.line}:1: {grader.undecided}")
     if case.dataset is not None and not case.reference:
         raise ConfigError(
             f"{case.path}:{case.line}:1: there is nothing to score against: the row has neither an answer nor an "
@@ -196,6 +206,7 @@ def verdict(
         metrics=tuple(metrics),
         judge=judged,
         parts=parts_of(grades),
+        grades=find_stored_grades(grades),
         final_score=decided.final_score,
         outcome=decided.outcome,
         accepts_status=artifact.status != "success" and accepts_status(case, artifact, grades),
@@ -211,9 +222,6 @@ def parts_of(grades: Mapping[Grader, Grade]) -> dict[str, Record]:
 
 
 def _run_failures(case: Case, artifact: RunArtifact, graders: Collection[Grader]) -> Sequence[str]:
-    for grader in graders:
-        if lines := grader.run_failures(case, artifact):
-            return lines
     if accepts_status(case, artifact, graders):
         return []
     why = f": {artifact.error.message}" if artifact.error else ""
@@ -350,7 +358,7 @@ async def evaluate(attempt: Attempt) -> None:
             judgement = await _judge(attempt, artifact, checks)
     except JudgeError as error:
         # Graders that need no judge still grade: the stored evaluation shows all results
-        regraded = regrade(graders, case, artifact, metrics, None)
+        regraded = regrade(graders, MeasuredRun(case=case, artifact=artifact, metrics=metrics))
         evaluation = attempt.result.evaluation = _unjudged(attempt, artifact, checks, metrics, error, regraded)
         attempt.result.evaluation_path = await plan.model_store.store_evaluation(job.repetition, evaluation)
         if job.by_hand:
@@ -362,8 +370,16 @@ async def evaluate(attempt: Attempt) -> None:
         for grader in graders:
             grade = find_live_grade(grader, artifact)
             if grade is None:
-                workspace = attempt.result.workspace
-                request = GradeRequest(services, job, case, artifact, tuple(metrics), judged, tape, workspace=workspace)
+                request = GradeRequest(
+                    case=case,
+                    artifact=artifact,
+                    metrics=tuple(metrics),
+                    judged=judged,
+                    services=services,
+                    job=job,
+                    tape=tape,
+                    workspace=attempt.result.workspace,
+                )
                 grade = await grader.grade(request)
             grades[grader] = grade = add_turn_grades(grader, artifact, grade)
             metrics += grade.metrics
@@ -403,7 +419,8 @@ async def _judge(
 
     shown, redact = plan.model_store.redact_record(artifact), redaction_of(profile, plan.model_store.redactor)
     # A generator: of several graders only the first that has an own assessment is asked
-    own = (grader.assessment(case, shown, profile, redact) for grader in attempt.graders)
+    prompting = (grader for grader in attempt.graders if isinstance(grader, JudgePromptGrader))
+    own = (grader.assessment(case, shown, profile, redact) for grader in prompting)
     try:
         judgement = await judge(
             case,

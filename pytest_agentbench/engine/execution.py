@@ -27,8 +27,8 @@ from pytest_agentbench.engine.cassettes import (
     tape_of_run,
     verdict_is_free,
 )
-from pytest_agentbench.engine.evaluation import asks_models, evaluate, require_decision, wants_judge
-from pytest_agentbench.engine.grading import accepts_status
+from pytest_agentbench.engine.evaluation import asks_models, evaluate, require_decision, verdict_asks, wants_judge
+from pytest_agentbench.engine.grading import AskingGrader, JudgePromptGrader, accepts_status
 from pytest_agentbench.engine.job import FixtureValues, Job, KeptFiles, Result
 from pytest_agentbench.engine.run_plan import (
     expected_sandbox,
@@ -134,7 +134,8 @@ async def _execute(attempt: Attempt) -> None:
     if not job.by_hand:
         require_decision(attempt.case, attempt.plan.evaluation_profile, attempt.graders)
     for grader in attempt.graders:
-        grader.require(services, attempt.case)
+        if isinstance(grader, AskingGrader):
+            grader.require(services, attempt.case)
     attempt.run_plan = run_plan = plan_run(attempt)
     if services.uses_cassettes(job):
         result.tape = tape_of_run(attempt, run_plan.servers)
@@ -159,15 +160,14 @@ async def _foresee(attempt: Attempt, dry_run: DryRun) -> None:
 
     if not await _reuse(attempt) and await _pull(attempt):
         await _reuse(attempt)
-    services, job, case, result, graders = attempt.services, attempt.job, attempt.case, attempt.result, attempt.graders
+    services, job, case, result = attempt.services, attempt.job, attempt.case, attempt.result
     if not result.reused:
         require_input(attempt.run_plan.runner, attempt.run_plan.runner_type, case)
-    asks = wants_judge(case, attempt.plan.evaluation_profile, graders) or any(grader.asks(case) for grader in graders)
     dry_run.add(
         job,
         name_column(attempt.run_plan.model.model_id, attempt.plan.variant_name),
         result,
-        asks=asks or asks_models(attempt),
+        asks=verdict_asks(case, attempt.plan.evaluation_profile, attempt.graders) or asks_models(attempt),
         free_run=attempt.plan.predictions is not None or (result.tape is not None and run_is_free(result.tape)),
         free_verdict=services.uses_cassettes(job) and verdict_is_free(attempt),
     )
@@ -588,8 +588,8 @@ def _annotated(trace: Recorder, offered: Sequence[Tool], warn: Callable[[str], N
 def _request(attempt: Attempt, trace: Recorder, offered: Sequence[Tool]) -> dict[str, Any]:
     """Return the run's request, with the notes of graders on the offered tools."""
     tools = {tool.name: tool.description for tool in offered}
-    notes = [dict(grader.request_notes(tools)) for grader in attempt.graders]
-    return reduce(or_, notes, trace.request)
+    graders = [grader for grader in attempt.graders if isinstance(grader, JudgePromptGrader)]
+    return reduce(or_, (dict(grader.request_notes(tools)) for grader in graders), trace.request)
 
 
 async def _template(attempt: Attempt, context: RunContext, lent: AsyncExitStack) -> Path | None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Case, Model
-from pytest_agentbench.records.evaluation import JudgeResult, LiveGrade, MetricResult
+from pytest_agentbench.records.evaluation import Evaluation, JudgeResult, MetricResult, StoredGrade
 from pytest_agentbench.records.run import LIVE_GRADES, TURN_GRADES, RunArtifact, Usage
 
 if TYPE_CHECKING:
@@ -121,8 +122,19 @@ class GradingServices:
             await self._endpoints.close()
 
 
-class GradeRequest(NamedTuple):
-    """A finished run to grade, with the results of its metrics and judges; `judged` is None if no judge was asked.
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRun:
+    """A finished run with the results of its metrics and judges; `judged` is None if no judge was asked."""
+
+    case: Case
+    artifact: RunArtifact
+    metrics: Sequence[MetricResult] = ()
+    judged: JudgeResult | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradeRequest(MeasuredRun):
+    """A finished run to grade, and the means to do it.
 
     `tape` is the run's cassette, through which models are asked, if there is one. `workspace` is the run's folder as
     the agent left it, None if the run made none. A grader that `wants_sandbox` also gets the run's sandbox, and no
@@ -131,10 +143,6 @@ class GradeRequest(NamedTuple):
 
     services: GradingServices
     job: Job
-    case: Case
-    artifact: RunArtifact
-    metrics: Sequence[MetricResult]
-    judged: JudgeResult | None = None
     tape: Tape | None = None
     sandbox: Sandbox | None = None
     workspace: Workspace | None = None
@@ -157,19 +165,41 @@ class Grade(NamedTuple):
     ends: bool = False
 
 
-class Grader:
+_METHODS_OF_KINDS = {
+    "compute": "FreeGrader",
+    "after_turn": "TurnGrader",
+    "asks": "AskingGrader",
+    "require": "AskingGrader",
+    "others_asked": "AskingGrader",
+    "assessment": "JudgePromptGrader",
+    "request_notes": "JudgePromptGrader",
+    "undecided": "JudgePromptGrader",
+}
+_REPLACED = {
+    "regrade": "derive from FreeGrader, and call it compute(run)",
+    "wants_judge": "a grader that asks models in place of the judges derives from AskingGrader",
+    "run_failures": "return the lines as failures of the grade",
+}
+
+
+class Grader(ABC):
     """Decides runs of some cases, alone or together with checks, metrics and judges.
 
     A grader whose name is a part of cases grades the cases with this part, and is imported with the first of these.
-    Another one, from a hook of a conftest or plugin, is asked about every case. A subclass overrides the methods that
-    apply to it.
+    Another one, from a hook of a conftest or plugin, is asked about every case.
+
+    Subclasses for graders that do more: FreeGrader, TurnGrader, AskingGrader, JudgePromptGrader. A grader may derive
+    from several.
     """
 
     part_name: str | None = None
     """The name of the evaluation's part that it makes, one of `evaluation_parts`; None: it makes none."""
 
-    others_asked: tuple[str, ...] = ()
-    """Names in cassettes for other services that it asks, in addition to models."""
+    decides: bool = False
+    """Whether a run can fail by it, so that nothing else has to decide its cases."""
+
+    accepts: Collection[RunStatus] = ()
+    """Statuses of runs that can pass though they did not succeed, for example `timed_out`; never `provider_error`."""
 
     wants_sandbox: bool = False
     """Whether it grades in the run's sandbox, which is stopped afterwards.
@@ -177,19 +207,23 @@ class Grader:
     Its grade is stored with the run, and its identity belongs to the run's: a changed identity needs a new run.
     """
 
-    def accepts(self, case: Case, status: RunStatus) -> bool:
-        """Return whether a run of this status can pass though it did not succeed, for example `timed_out`.
-
-        It is not called for `success` and `provider_error`.
-        """
-        return False
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Raise TypeError for a method of another kind of grader, which nothing would call."""
+        super().__init_subclass__(**keywords)
+        bases = {base.__name__ for base in cls.__mro__}
+        for name, kind in _METHODS_OF_KINDS.items():
+            if hasattr(cls, name) and kind not in bases:
+                raise TypeError(f"{cls.__qualname__}.{name} is never called: derive from {kind}")
+        for name, remedy in _REPLACED.items():
+            if hasattr(cls, name):
+                raise TypeError(f"{cls.__qualname__}.{name} is never called: {remedy}")
+        for name in ("decides", "accepts", "undecided"):
+            if callable(getattr(cls, name, None)):
+                raise TypeError(f"{cls.__qualname__}.{name}: found a method, expected a value")
 
     def applies(self, case: Case) -> bool:
         """Return whether it grades the runs of the case."""
         return True
-
-    def require(self, services: GradingServices, case: Case) -> None:
-        """Raise ConfigError or UnavailableError for a case that cannot be graded, before anything is paid for."""
 
     def identity(self, services: GradingServices, job: Job, case: Case) -> Mapping[str, Any]:
         """Return everything but the run that can change its grade: a part of the verdict's fingerprint, under its own
@@ -199,22 +233,63 @@ class Grader:
         """
         return {}
 
+    @abstractmethod
+    async def grade(self, request: GradeRequest) -> Grade:
+        """Return the grade of a run. Book its payments with `request.services`.
+
+        The grade is stored with the verdict, which is used again as long as the run and the identity stay the same.
+        """
+
+
+class FreeGrader(Grader):
+    """Computes grades from runs and their results, so that stored verdicts are graded again at each use."""
+
+    @abstractmethod
+    def compute(self, run: MeasuredRun) -> Grade:
+        """Return the grade of a run, new or stored. `run.metrics` of a stored run contain those of its grade."""
+
+    async def grade(self, request: GradeRequest) -> Grade:
+        """Return the computed grade."""
+        return self.compute(request)
+
+
+class TurnGrader(Grader):
+    """Grades the turns of conversations while they are held, and, by an own `grade`, maybe the run."""
+
+    @abstractmethod
+    async def after_turn(self, case: Case, sandbox: Sandbox, turn: TurnResult) -> Grade | None:
+        """Return the grade of a turn that succeeded, made in the run's sandbox before the next message; None: no grade.
+
+        Its metrics and failures are stored with the run and reported with the turn's number. Its `record` and score do
+        not count. The grader's identity belongs to the run's.
+        """
+
+    async def grade(self, request: GradeRequest) -> Grade:
+        """Return an empty grade: the turns alone decide."""
+        return Grade()
+
+
+class AskingGrader(Grader):
+    """Asks models itself, in place of the profile's judges, which are not asked about its cases."""
+
+    others_asked: tuple[str, ...] = ()
+    """Names in cassettes for other services that it asks, in addition to models."""
+
     def asks(self, case: Case) -> bool:
-        """Return whether it asks models itself."""
-        return False
+        """Return whether it asks models about the case."""
+        return True
 
-    def wants_judge(self, case: Case) -> bool | None:
-        """Return whether the profile's judges are asked about the case; None: by the case's rubric and expectations."""
-        return None
+    def require(self, services: GradingServices, case: Case) -> None:
+        """Raise ConfigError or UnavailableError for a case that cannot be graded, before anything is paid for."""
 
-    def decides(self, case: Case) -> bool:
-        """Return whether a run can fail by it, so that nothing else has to decide the case."""
-        return False
 
-    def undecided(self, case: Case) -> str | None:
-        """Return the error for a case that nothing decides, with a remedy; None: the usual error."""
-        return None
+class JudgePromptGrader(Grader):
+    """Writes the prompt of the profile's judges for its cases."""
 
+    undecided: str | None = None
+    """The error for a case that nothing decides, with a remedy; None: the usual error."""
+
+    @abstractmethod
     def assessment(
         self, case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
     ) -> Assessment | None:
@@ -222,67 +297,66 @@ class Grader:
 
         Everything sent goes through `redact`, which removes secrets.
         """
-        return None
 
     def request_notes(self, tools: Mapping[str, str]) -> Mapping[str, Any]:
         """Return notes for judges in the run's stored request; `tools` maps ids of all tools to their descriptions."""
         return {}
 
-    def run_failures(self, case: Case, artifact: RunArtifact) -> Sequence[str]:
-        """Return why a run failed before it was graded, in place of its status; () for the usual text."""
-        return ()
 
-    @property
-    def grades_turns(self) -> bool:
-        """Return whether it has an `after_turn`."""
-        return type(self).after_turn is not Grader.after_turn
+def regrade(graders: Sequence[Grader], run: MeasuredRun, stored: Evaluation | None = None) -> dict[Grader, Grade]:
+    """Return all grades again without asking anybody.
 
-    async def after_turn(self, case: Case, sandbox: Sandbox, turn: TurnResult) -> Grade | None:
-        """Return the grade of a turn that succeeded, made in the run's sandbox before the next message; None: no grade.
-
-        Its metrics and failures are stored with the run and reported with the turn's number. Its `record` and score do
-        not count. The grader's identity belongs to the run's.
-        """
-        return None
-
-    async def grade(self, request: GradeRequest) -> Grade:
-        """Return the grade of a run. Book its payments with `request.services`."""
-        return Grade()
-
-    def regrade(
-        self,
-        case: Case,
-        artifact: RunArtifact,
-        metrics: Sequence[MetricResult],
-        judged: JudgeResult | None,
-        record: Record | None,
-    ) -> Grade:
-        """Return the grade again without asking anybody, from the stored record and the metrics, including its own."""
-        return Grade(record=record)
+    Computed grades are made anew. Others are those that the run or the evaluation has stored, or empty without one.
+    Raises KeyError if the evaluation lacks a grade of `name_stored_grades`.
+    """
+    grades: dict[Grader, Grade] = {}
+    names = name_stored_grades(graders)
+    for grader in graders:
+        if stored is not None and grader in names:
+            grade = _restore(grader, (stored.grades or {})[names[grader]])
+            grades[grader] = grade._replace(record=stored.parts.get(grader.part_name or ""))
+            continue  # it has the failures of turns
+        live = find_live_grade(grader, run.artifact)
+        if live is None and isinstance(grader, FreeGrader):
+            live = grader.compute(run)
+        grades[grader] = add_turn_grades(grader, run.artifact, live or Grade())
+    return grades
 
 
-def regrade(
-    graders: Sequence[Grader],
-    case: Case,
-    artifact: RunArtifact,
-    metrics: Sequence[MetricResult],
-    judged: JudgeResult | None,
-    parts: Mapping[str, Record] = MappingProxyType({}),
-) -> dict[Grader, Grade]:
-    """Return all grades again without asking anybody; `parts` are the stored evaluation's."""
-    return {
-        grader: add_turn_grades(
-            grader,
-            artifact,
-            find_live_grade(grader, artifact)
-            or grader.regrade(case, artifact, metrics, judged, parts.get(grader.part_name or "")),
+def find_stored_grades(grades: Mapping[Grader, Grade]) -> dict[str, StoredGrade] | None:
+    """Return the grades that an evaluation stores by the names of their graders, None without such a grader.
+
+    Metrics and records are in other fields of the evaluation.
+    """
+    stored = {
+        name: StoredGrade(
+            failures=grades[grader].failures,
+            final_score=grades[grader].final_score,
+            is_final=grades[grader].is_final,
         )
-        for grader in graders
+        for grader, name in name_stored_grades(grades).items()
     }
+    return stored or None
 
 
-def name_live_grade(grader: Grader) -> str:
-    """Return the name of the grader's grade in the run's metadata."""
+def name_stored_grades(graders: Iterable[Grader]) -> dict[Grader, str]:
+    """Return a name for each grader whose grades evaluations store.
+
+    Grades of other graders are computed again, or stored with the run. The names differ: two may be of one class.
+    """
+    names: dict[Grader, str] = {}
+    counts = Counter[str]()
+    for grader in graders:
+        if grader.wants_sandbox or isinstance(grader, FreeGrader):
+            continue
+        name = name_grade(grader)
+        counts[name] += 1
+        names[grader] = name if counts[name] == 1 else f"{name}-{counts[name]}"
+    return names
+
+
+def name_grade(grader: Grader) -> str:
+    """Return the name of the grader's grade in stored runs and evaluations."""
     return grader.part_name or type(grader).__qualname__
 
 
@@ -291,7 +365,7 @@ def dump_live_grade(grader: Grader, grade: Grade) -> dict[str, Any]:
     parts = {}
     if grade.record is not None and grader.part_name is not None:
         parts[grader.part_name] = grade.record
-    stored = LiveGrade(
+    stored = StoredGrade(
         metrics=grade.metrics,
         failures=grade.failures,
         final_score=grade.final_score,
@@ -308,21 +382,27 @@ def find_live_grade(grader: Grader, artifact: RunArtifact) -> Grade | None:
     """
     if not grader.wants_sandbox:
         return None
-    return _find_stored(grader, artifact, LIVE_GRADES)
+    return _find_in_run(grader, artifact, LIVE_GRADES)
 
 
 def add_turn_grades(grader: Grader, artifact: RunArtifact, grade: Grade) -> Grade:
     """Return the grader's grade of a run together with its grades of the run's turns."""
-    if not grader.grades_turns or (turns := _find_stored(grader, artifact, TURN_GRADES)) is None:
+    if not isinstance(grader, TurnGrader):
+        return grade
+    turns = _find_in_run(grader, artifact, TURN_GRADES)
+    if turns is None:
         return grade
     return grade._replace(metrics=(*grade.metrics, *turns.metrics), failures=(*turns.failures, *grade.failures))
 
 
-def _find_stored(grader: Grader, artifact: RunArtifact, key: str) -> Grade | None:
-    stored = (artifact.metadata.get(key) or {}).get(name_live_grade(grader))
+def _find_in_run(grader: Grader, artifact: RunArtifact, key: str) -> Grade | None:
+    stored = (artifact.metadata.get(key) or {}).get(name_grade(grader))
     if stored is None:
         return None
-    grade = LiveGrade.model_validate(stored)
+    return _restore(grader, StoredGrade.model_validate(stored))
+
+
+def _restore(grader: Grader, grade: StoredGrade) -> Grade:
     return Grade(
         metrics=grade.metrics,
         record=grade.parts.get(grader.part_name or ""),
@@ -337,7 +417,7 @@ def accepts_status(case: Case, artifact: RunArtifact, graders: Iterable[Grader])
     status = artifact.status
     if status == "success" or status in case.expects_status:
         return True
-    return status != "provider_error" and any(grader.accepts(case, status) for grader in graders)
+    return status != "provider_error" and any(status in grader.accepts for grader in graders)
 
 
 def graders_of(case: Case, added: Mapping[str, Grader] | None = None) -> tuple[Grader, ...]:
@@ -359,4 +439,4 @@ def list_deciding_graders(case: Case) -> list[str]:
     Raises ConfigError for a grader that cannot be imported.
     """
     graders = {name: find_extension("grader", name) for name in case.parts}
-    return [name for name, grader in graders.items() if grader and grader.applies(case) and grader.decides(case)]
+    return [name for name, grader in graders.items() if grader and grader.decides and grader.applies(case)]

@@ -13,9 +13,10 @@ from pytest_agentbench.engine.grading import (
     Grade,
     Grader,
     GradeRequest,
+    TurnGrader,
     dump_live_grade,
     find_live_grade,
-    name_live_grade,
+    name_grade,
 )
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
 from pytest_agentbench.records.run import LIVE_GRADES, RunArtifact
@@ -35,7 +36,7 @@ def live_identity(attempt: Attempt) -> dict[str, Any]:
 
 
 def _identify(attempt: Attempt, graders: Sequence[Grader]) -> dict[str, Any]:
-    names = [name_live_grade(grader) for grader in graders]
+    names = [name_grade(grader) for grader in graders]
     if attempt.plan.predictions is not None:
         raise UnavailableError(f"{', '.join(names)}: grades runs in their sandbox, and stored answers have none")
     return {
@@ -75,11 +76,10 @@ async def _grade_all(attempt: Attempt, context: RunContext, artifact: RunArtifac
     grades: dict[str, Any] = {}
     for grader in attempt.live_graders:
         request = GradeRequest(
-            attempt.services,
-            attempt.job,
-            attempt.case,
-            artifact,
-            (),
+            case=attempt.case,
+            artifact=artifact,
+            services=attempt.services,
+            job=attempt.job,
             tape=attempt.tape,
             sandbox=await context.sandbox(),
             workspace=context.workspace,
@@ -87,11 +87,11 @@ async def _grade_all(attempt: Attempt, context: RunContext, artifact: RunArtifac
         grade = await grader.grade(request)
         if grade.errors:
             raise AgentbenchError("; ".join(grade.errors))
-        grades[name_live_grade(grader)] = dump_live_grade(grader, grade)
+        grades[name_grade(grader)] = dump_live_grade(grader, grade)
     return grades
 
 
-async def grade_turn(graders: Sequence[Grader], context: RunContext, turn: TurnResult) -> bool:
+async def grade_turn(graders: Sequence[TurnGrader], context: RunContext, turn: TurnResult) -> bool:
     """Add the graders' grades of a turn to the run's. Return whether one of them ends the conversation.
 
     Raises the errors of a grader.
@@ -103,7 +103,7 @@ async def grade_turn(graders: Sequence[Grader], context: RunContext, turn: TurnR
             continue
         if grade.errors:
             raise AgentbenchError(f"turn {turn.number}: {'; '.join(grade.errors)}")
-        name = name_live_grade(grader)
+        name = name_grade(grader)
         before = context.turn_grades.get(name, Grade())
         metrics = (metric.model_copy(update={"name": f"turn-{turn.number}.{metric.name}"}) for metric in grade.metrics)
         context.turn_grades[name] = Grade(
@@ -116,5 +116,5 @@ async def grade_turn(graders: Sequence[Grader], context: RunContext, turn: TurnR
 
 def dump_turn_grades(attempt: Attempt, context: RunContext) -> dict[str, Any]:
     """Return the run's metadata on the grades of its turns."""
-    graders = {name_live_grade(grader): grader for grader in attempt.turn_graders}
+    graders = {name_grade(grader): grader for grader in attempt.turn_graders}
     return {name: dump_live_grade(graders[name], grade) for name, grade in context.turn_grades.items()}

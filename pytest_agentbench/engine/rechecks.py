@@ -9,7 +9,7 @@ from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.checks.run import BUILTIN_CHECKS, run_checks
 from pytest_agentbench.engine.attempt import Attempt
 from pytest_agentbench.engine.evaluation import decide, is_judged, verdict, wants_judge
-from pytest_agentbench.engine.grading import graders_of, regrade
+from pytest_agentbench.engine.grading import MeasuredRun, name_stored_grades, regrade
 from pytest_agentbench.engine.services import is_ours
 from pytest_agentbench.metrics.registry import (
     asks_model,
@@ -46,11 +46,13 @@ async def recheck_verdict(attempt: Attempt, artifact: RunArtifact, stored: Evalu
     checks = {check.check_id: check for check in stored.checks}
     metrics = {metric.name: metric for metric in stored.metrics}
     specs = metrics_of(case, profile)
-    graders = graders_of(case, registry.graders)
+    graders = attempt.graders
     if wants_judge(case, profile, graders) and is_judged(case, artifact) and stored.judge is None:
         return None
     if any(check.check_id not in checks for check in case.checks) or any(spec.name not in metrics for spec in specs):
         return None
+    if any(name not in (stored.grades or {}) for name in name_stored_grades(graders).values()):
+        return stored  # of a version that stored no grades
     free = tuple(check for check in case.checks if _is_free(registry, case, check, artifact))
     differing = []
     if free:
@@ -67,7 +69,8 @@ async def recheck_verdict(attempt: Attempt, artifact: RunArtifact, stored: Evalu
             metrics[metric.name] = metric
             differing.append(f"metric {metric.name}")
     results = [*checks.values()], [*metrics.values()], stored.judge
-    grades = regrade(graders, case, artifact, results[1], stored.judge, stored.parts)
+    run = MeasuredRun(case=case, artifact=artifact, metrics=results[1], judged=stored.judge)
+    grades = regrade(graders, run, stored)
     decided = decide(case, artifact, *results, grades)
     if decided.outcome == stored.outcome and decided.final_score == stored.final_score and not differing:
         return stored

@@ -136,8 +136,11 @@ class JudgeResult(Record):
     usage: Usage = Field(default_factory=Usage)
 
 
-class LiveGrade(RecordWithParts):
-    """A grade that was made in the run's sandbox: the fields of `engine.grading.Grade`, stored with the run."""
+class StoredGrade(RecordWithParts):
+    """A grade that is stored, because only a new run or payments could make it again: the fields of `Grade`.
+
+    Runs store the grades that were made in their sandboxes, and evaluations other grades.
+    """
 
     seam: ClassVar[str] = "evaluation_part"
 
@@ -154,7 +157,8 @@ class Evaluation(RecordWithParts):
     `accepts_status` is True if a grader accepted the status of a run that did not succeed.
     `judge_usage` is the usage of judges without a verdict. `run_id` is the judged run: a second run of the same
     fingerprint is another draw. `cassette` is like RunArtifact's, for judges. `parts` are the findings of graders from
-    packs, by name: `evaluation.part(Model)`.
+    packs, by name: `evaluation.part(Model)`. `grades` are the stored grades by the names of their graders, without
+    their metrics and parts.
     """
 
     seam: ClassVar[str] = "evaluation_part"
@@ -174,5 +178,6 @@ class Evaluation(RecordWithParts):
     final_score: float | None = None
     outcome: Outcome
     accepts_status: bool = False
+    grades: dict[str, StoredGrade] | None = Field(default=None, exclude_if=lambda grades: grades is None)
     reasons: tuple[str, ...] = ()
     error: str | None = None

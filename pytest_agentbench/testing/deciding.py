@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
@@ -13,18 +14,20 @@ from pydantic import ValidationError
 from pytest_agentbench.checks.base import CheckContext, CheckSpec, Unmet, Verdict
 from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, RunProfile
 from pytest_agentbench.engine.grading import (
+    AskingGrader,
+    FreeGrader,
     Grade,
     Grader,
     GradeRequest,
     dump_live_grade,
     find_live_grade,
-    name_live_grade,
+    name_grade,
 )
 from pytest_agentbench.judging.asking import JudgeBackend, JudgeReply
 from pytest_agentbench.judging.prompt import judge_messages
 from pytest_agentbench.judging.verdicts import parse_verdict
 from pytest_agentbench.metrics.registry import Measured, Metric, wrong_names
-from pytest_agentbench.records.base import DIMENSIONS, Record
+from pytest_agentbench.records.base import DIMENSIONS, Record, RunStatus
 from pytest_agentbench.records.case import Case, Rubric
 from pytest_agentbench.records.evaluation import JudgeResult, MetricResult
 from pytest_agentbench.records.run import LIVE_GRADES, RunArtifact, Usage
@@ -191,25 +194,24 @@ def check_grader(
     expect(isinstance(grader, Grader), f"found {grader!r}, expected an object of a Grader")
     expect(grader.applies(case) is True, "applies: it does not apply to the case")
     expect_identity(lambda: grader.identity(services, job, case), "identity")
-    for ask in ("asks", "decides"):
-        reply = getattr(grader, ask)(case)
-        expect(isinstance(reply, bool), f"{ask}: found {reply!r}, expected a bool")
-    accepted = grader.accepts(case, "timed_out")
-    expect(isinstance(accepted, bool), f"accepts: found {accepted!r}, expected a bool")
-    expect(isinstance(grader.wants_sandbox, bool), f"wants_sandbox: found {grader.wants_sandbox!r}, expected a bool")
-    for text in grader.run_failures(case, run):
-        expect_line(text, "run_failures")
+    for name in ("decides", "wants_sandbox"):
+        flag = getattr(grader, name)
+        expect(isinstance(flag, bool), f"{name}: found {flag!r}, expected a bool")
+    unknown = {*grader.accepts} - {*get_args(RunStatus)}
+    expect(not unknown, f"accepts: found {sorted(unknown)}, expected some of {get_args(RunStatus)}")
+    request = GradeRequest(case=case, artifact=run, metrics=metrics, judged=judged, services=services, job=job)
     if grader.wants_sandbox:
-        return _check_live_grade(grader, GradeRequest(services, job, case, run, ()), profile, agent)
-    grade = _grade(grader, GradeRequest(services, job, case, run, metrics, judged))
-    if not grader.asks(case):
-        again = _grade(grader, GradeRequest(services, job, case, run, metrics, judged))
+        return _check_live_grade(grader, replace(request, metrics=(), judged=None), profile, agent)
+    grade = _grade(grader, request)
+    asks = isinstance(grader, AskingGrader) and grader.asks(case)
+    expect(isinstance(asks, bool), f"asks: found {asks!r}, expected a bool")
+    if not asks:
+        again = _grade(grader, request)
         expect(grade == again, f"grade: found {grade} first, then {again} for the same run")
-    free = grader.regrade(case, run, [*metrics, *grade.metrics], judged, grade.record)
-    # If only checks or thresholds changed, the stored record decides again: it must equal the paid grade
-    for name in ("record", "failures", "final_score", "is_final"):
-        first, second = getattr(grade, name), getattr(free, name)
-        expect(first == second, f"regrade: its {name} is {second!r}, and grade() returned {first!r}")
+    if isinstance(grader, FreeGrader):
+        # A stored run has the metrics of its grade
+        free = grader.compute(replace(request, metrics=(*metrics, *grade.metrics)))
+        expect(grade == free, f"compute: found {grade} first, then {free} with the metrics of its own grade")
     return grade
 
 
@@ -231,7 +233,7 @@ def _check_live_grade(
             sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, request.case.case_id))
             if agent is not None:
                 await agent(sandbox)
-            grade = await grader.grade(request._replace(sandbox=sandbox, workspace=sandbox.workspace))
+            grade = await grader.grade(replace(request, sandbox=sandbox, workspace=sandbox.workspace))
             await sandbox.stop()
             return grade
         finally:
@@ -241,7 +243,7 @@ def _check_live_grade(
         grade = _check_grade(grader, request, asyncio.run(grade_once()))
     finally:
         workspaces.close()
-    stored = {LIVE_GRADES: {name_live_grade(grader): dump_live_grade(grader, grade)}}
+    stored = {LIVE_GRADES: {name_grade(grader): dump_live_grade(grader, grade)}}
     found = find_live_grade(grader, request.artifact.model_copy(update={"metadata": stored}))
     expect(found == grade, f"grade: found {grade}, and {found} after it is stored with the run and read back")
     return grade

@@ -12,7 +12,7 @@ from pytest_agentbench import extensions
 from pytest_agentbench.cli import main
 
 PACKAGE = '''
-from pytest_agentbench import CasePart, Command, Grader, Pack
+from pytest_agentbench import CasePart, Command, Grade, Grader, Pack
 
 class Deck(CasePart):
     """A deck of cards."""
@@ -22,8 +22,10 @@ class Deck(CasePart):
     """The most words."""
 
 class DeckGrader(Grader):
-    def decides(self, case):
-        return True
+    decides = True
+
+    async def grade(self, request):
+        return Grade()
 
 COMMAND = Command("deal cards", __name__)
 PACK = Pack(

@@ -231,14 +231,13 @@ def pytest_agentbench_runners():
     return {"mine": mine}
 
 def pytest_agentbench_graders():
-    from pytest_agentbench.engine.grading import Grader
+    from pytest_agentbench.engine.grading import Grade, Grader
 
     class Content(Grader):
-        def applies(self, case):
-            return True
+        decides = True
 
-        def decides(self, case):
-            return True
+        async def grade(self, request):
+            return Grade()
 
     return {"content": Content()}
 """

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from support.tool_use_runs import evaluated, judgement, run, task, use
 
-from pytest_agentbench.engine.grading import Grader, graders_of
+from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest, graders_of
 from pytest_agentbench.packs.mcp_bench.records import McpTask, ToolUse
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import Evaluation
@@ -50,6 +50,22 @@ def test_graders_are_those_of_the_parts_and_those_that_apply():
         def applies(self, case: Case) -> bool:
             return case.case_id == "t"
 
+        async def grade(self, request: GradeRequest) -> Grade:
+            return Grade()
+
     picky = Picky()
     assert [type(grader).__name__ for grader in graders_of(task("A"), {"picky": picky})] == ["ToolUseGrader", "Picky"]
     assert graders_of(task("A").model_copy(update={"parts": {}, "case_id": "u"}), {"picky": picky}) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("after_turn", lambda self: None, "Late.after_turn is never called: derive from TurnGrader"),
+        ("regrade", lambda self: None, "Late.regrade is never called: derive from FreeGrader"),
+        ("decides", lambda self, case: False, "Late.decides: found a method, expected a value"),
+    ],
+)
+def test_a_grader_with_a_method_that_nothing_calls_is_refused(name: str, value: object, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        type("Late", (Grader,), {name: value})

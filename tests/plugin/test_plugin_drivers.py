@@ -9,7 +9,7 @@ from support.bench import Bench, check
 
 CONFTEST = """
 from pydantic import Field
-from pytest_agentbench import CasePart, Grade, Grader, MetricResult, RunOutput
+from pytest_agentbench import CasePart, Grade, MetricResult, RunOutput, TurnGrader
 
 
 class Interview(CasePart):
@@ -35,9 +35,8 @@ async def interview(conversation, case, context):
 interview.model_roles = ("user",)
 
 
-class Polite(Grader):
-    def decides(self, case):
-        return True
+class Polite(TurnGrader):
+    decides = True
 
     async def after_turn(self, case, sandbox, turn):
         done = await sandbox.exec(["cat", "log.txt"], seconds=10)

@@ -10,8 +10,7 @@ from pytest_agentbench.records.evaluation import MetricResult
 
 
 class Brevity(Grader):
-    def decides(self, case):
-        return True
+    decides = True
 
     def identity(self, services, job, case):
         return {"brevity": 1}
@@ -36,3 +35,14 @@ def test_a_grader_of_a_conftest_fails_a_run(bench):
     assert {name: row["outcome"] for name, row in rows.items()} == {"short": "passed", "long": "failed"}
     assert rows["long"]["metrics"]["words"] == 6
     assert "brevity: 6 words, expected at most 3" in finished.text
+
+
+def test_a_stored_grade_decides_again_and_is_not_made_again(bench):
+    bench.agent(ECHO + GRADER)
+    bench.case("long", metadata={"says": "Paris, as anybody would tell you."})
+    bench.run()
+    finished = bench.run()
+    assert finished.outcomes == {"long[agent]": "failed"}
+    assert "brevity: 6 words, expected at most 3" in finished.text
+    assert "the stored verdict is" not in finished.text
+    assert "judged anew" not in finished.text

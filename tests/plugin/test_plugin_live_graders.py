@@ -25,13 +25,11 @@ async def agent(case, context):
     return "Paris"
 
 class HiddenTests(Grader):
-    wants_sandbox = True
+    wants_sandbox = decides = True
+    accepts = ("timed_out",)
 
-    def decides(self, case):
-        return True
-
-    def accepts(self, case, status):
-        return status == "timed_out" and case.metadata.get("late") == "accepted"
+    def applies(self, case):
+        return case.metadata.get("late") != "refused"
 
     def identity(self, services, job, case):
         return {"version": VERSION}
@@ -124,8 +122,8 @@ def test_a_failure_of_the_grading_is_an_error_and_the_next_session_makes_the_run
 
 def test_a_grader_can_accept_a_run_that_timed_out(project):
     project.profile("plain", sandbox="local", run_timeout_seconds=0.3)
-    project.case("accepted", metadata={"hangs": True, "late": "accepted"}, deterministic_checks=[])
-    project.case("refused", metadata={"hangs": True}, deterministic_checks=[])
+    project.case("accepted", metadata={"hangs": True}, deterministic_checks=[])
+    project.case("refused", metadata={"hangs": True, "late": "refused"})
     finished = run(project)
     assert finished.outcomes == {"accepted[agent]": "passed", "refused[agent]": "failed"}
     assert "no answer within run_timeout_seconds" in finished.text

@@ -33,8 +33,7 @@ def within_budget(spec, context):
 
 
 class BudgetGrader(Grader):
-    def decides(self, case):
-        return True
+    decides = True
 
     async def grade(self, request):
         return Grade(failures=("budget: none left",) if request.case.part(Budget).words == 0 else ())

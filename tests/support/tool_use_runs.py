@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.engine.evaluation import verdict
-from pytest_agentbench.engine.grading import graders_of, regrade
+from pytest_agentbench.engine.grading import MeasuredRun, graders_of, regrade
 from pytest_agentbench.metrics.registry import METRICS, measure_trace, metrics_of
 from pytest_agentbench.packs.mcp_bench.judge import aggregate_tool_use
 from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS, McpTask
@@ -115,7 +115,7 @@ def judgement(
 def evaluated(case: Case, artifact: RunArtifact, judged: JudgeResult | None = None) -> Evaluation:
     """Return the verdict with every metric of the case."""
     metrics = [measure_trace(spec, case, artifact, METRICS) for spec in metrics_of(case, PROFILE)]
-    grades = regrade(graders_of(case), case, artifact, metrics, judged)
+    grades = regrade(graders_of(case), MeasuredRun(case=case, artifact=artifact, metrics=metrics, judged=judged))
     return verdict(case, PROFILE, artifact, (), metrics, judged, grades=grades)
 
 

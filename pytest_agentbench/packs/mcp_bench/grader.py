@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest
+from pytest_agentbench.engine.grading import FreeGrader, Grade, JudgePromptGrader, MeasuredRun
 from pytest_agentbench.judging.verdicts import bar_of
 from pytest_agentbench.metrics.registry import RULES
 from pytest_agentbench.packs.mcp_bench.records import MCP_TASK, TOOL_USE, TOOL_USE_DIMENSIONS, McpTask, ToolUse
-from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import JudgeResult, MetricResult
 from pytest_agentbench.records.run import SERVERS_NOTE, RunArtifact
@@ -24,30 +23,24 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.job import Job
     from pytest_agentbench.judging.prompt import Assessment
 
-_UNDECIDED = (
-    "nothing decides this MCP task; name an evaluation profile with a judge, or a metric with a threshold "
-    "(--agentbench-metric 'execution_success_rate>=0.9')"
-)
-
-
 _PAIRS = tuple(zip(TOOL_USE_DIMENSIONS[::2], TOOL_USE_DIMENSIONS[1::2], strict=True))
 """The two dimensions of each axis: completion of the task, selection of tools, planning."""
 
 
-class ToolUseGrader(Grader):
+class ToolUseGrader(FreeGrader, JudgePromptGrader):
     """Grader of MCP tasks. The overall score decides; the judge's score is a part of it (spec/mcp.md)."""
 
     part_name = TOOL_USE
+    undecided = (
+        "nothing decides this MCP task; name an evaluation profile with a judge, or a metric with a threshold "
+        "(--agentbench-metric 'execution_success_rate>=0.9')"
+    )
 
     def identity(self, services: GradingServices, job: Job, case: Case) -> Mapping[str, Any]:
         """Return the task and how its judges are asked."""
         from pytest_agentbench.packs.mcp_bench.judge import make_identity
 
         return {MCP_TASK: case.part(McpTask), "tool_use_judge": make_identity(job.plan.evaluation_profile)}
-
-    def undecided(self, case: Case) -> str:
-        """Return the reason why a task without a judge is undecided."""
-        return _UNDECIDED
 
     def assessment(
         self, case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
@@ -63,34 +56,19 @@ class ToolUseGrader(Grader):
 
         return make_tools_note(tools)
 
-    async def grade(self, request: GradeRequest) -> Grade:
+    def compute(self, run: MeasuredRun) -> Grade:
         """Return the overall score and its parts."""
-        return _grade(request.case, request.artifact, request.metrics, request.judged)
-
-    def regrade(
-        self,
-        case: Case,
-        artifact: RunArtifact,
-        metrics: Sequence[MetricResult],
-        judged: JudgeResult | None,
-        record: Record | None,
-    ) -> Grade:
-        """Return the grade computed again, which costs nothing."""
-        return _grade(case, artifact, metrics, judged)
-
-
-def _grade(case: Case, artifact: RunArtifact, metrics: Sequence[MetricResult], judged: JudgeResult | None) -> Grade:
-    task = case.part(McpTask)
-    assert task is not None
-    tool_use = measure_tool_use(task, artifact, metrics, judged)
-    if tool_use.overall is None or judged is None:
-        return Grade(record=tool_use, failures=(), final_score=None, is_final=True)
-    # Rounded: a computed mean of 6.999999999999999 would miss a threshold of 7.
-    score, bar = round(10 * tool_use.overall, 9), bar_of(judged.pass_threshold)
-    failures: tuple[str, ...] = ()
-    if score < bar:
-        failures = (f"overall {score:.2f} of 10, expected at least {bar:.2f} ({tool_use.parts_line})",)
-    return Grade(record=tool_use, failures=failures, final_score=score, is_final=True)
+        task = run.case.part(McpTask)
+        assert task is not None
+        tool_use = measure_tool_use(task, run.artifact, run.metrics, run.judged)
+        if tool_use.overall is None or run.judged is None:
+            return Grade(record=tool_use, is_final=True)
+        # Rounded: a computed mean of 6.999999999999999 would miss a threshold of 7.
+        score, bar = round(10 * tool_use.overall, 9), bar_of(run.judged.pass_threshold)
+        failures: tuple[str, ...] = ()
+        if score < bar:
+            failures = (f"overall {score:.2f} of 10, expected at least {bar:.2f} ({tool_use.parts_line})",)
+        return Grade(record=tool_use, failures=failures, final_score=score, is_final=True)
 
 
 def measure_tool_use(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest
+from pytest_agentbench.engine.grading import AskingGrader, Grade, GradeRequest
 from pytest_agentbench.errors import JudgeError
 from pytest_agentbench.packs.plugin_evals.deciding import NOT_SCORED, decide, is_about_plugin, make_result
 from pytest_agentbench.packs.plugin_evals.evidence import NoTargetError, RunEvidence
@@ -17,10 +17,8 @@ from pytest_agentbench.packs.plugin_evals.records import (
     PluginEvalGrades,
     weigh,
 )
-from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.evaluation import JudgeResult, MetricResult
-from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.records.evaluation import MetricResult
 
 if TYPE_CHECKING:
     from pytest_agentbench.engine.grading import GradingServices
@@ -31,10 +29,11 @@ _VERSION = 1
 """Part of the identity of verdicts: raised if graders decide differently."""
 
 
-class PluginEvalGrader(Grader):
+class PluginEvalGrader(AskingGrader):
     """Grader of a plugin's evals: the weighted share of graders that pass must be 1."""
 
     part_name = PART
+    decides = True
 
     def identity(self, services: GradingServices, job: Job, case: Case) -> Mapping[str, Any]:
         """Return the graders, and whether arms are compared."""
@@ -47,15 +46,6 @@ class PluginEvalGrader(Grader):
         """Return whether one of the graders asks a judge."""
         part = case.part(PluginEval)
         return part is not None and part.asks_judge
-
-    def wants_judge(self, case: Case) -> bool:
-        """Return False: its graders ask a judge themselves."""
-        return False
-
-    def decides(self, case: Case) -> bool:
-        """Return whether the case has a grader."""
-        part = case.part(PluginEval)
-        return part is not None and bool(part.graders)
 
     async def grade(self, request: GradeRequest) -> Grade:
         """Return the results of all graders, and the metric of their weighted share."""
@@ -80,18 +70,6 @@ class PluginEvalGrader(Grader):
             results.append(result)
         record = PluginEvalGrades(graders=tuple(results))
         return Grade(metrics=(_measure(results),), record=record, failures=record.failures, errors=tuple(errors))
-
-    def regrade(
-        self,
-        case: Case,
-        artifact: RunArtifact,
-        metrics: Sequence[MetricResult],
-        judged: JudgeResult | None,
-        record: Record | None,
-    ) -> Grade:
-        """Return the stored results."""
-        failures = record.failures if isinstance(record, PluginEvalGrades) else ()
-        return Grade(record=record, failures=failures)
 
 
 def _compares_arms(job: Job) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest
+from pytest_agentbench.engine.grading import AskingGrader, Grade, GradeRequest
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.identity.fingerprints import fingerprint
 from pytest_agentbench.packs.research.records import RESEARCH, task_of_case
@@ -21,7 +21,6 @@ from pytest_agentbench.runners.base import RunContext, RunEnd
 if TYPE_CHECKING:
     from pytest_agentbench.engine.grading import GradingServices
     from pytest_agentbench.engine.job import Job
-    from pytest_agentbench.records.run import RunArtifact
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +61,11 @@ class StoredReports:
         return RunEnd("success", metadata=metadata)
 
 
-class ResearchGrader(Grader):
+class ResearchGrader(AskingGrader):
     """Grader of research reports: they fail by thresholds of their scores, and are errors if a part has no score."""
 
     part_name = RESEARCH
+    decides = True  # without a report the run fails at any thresholds
     others_asked = (PAGES,)
 
     def require(self, services: GradingServices, case: Case) -> None:
@@ -110,24 +110,13 @@ class ResearchGrader(Grader):
         """Return whether a part asks a judge."""
         return any(part in JUDGED for part in task_of_case(case).scoring.parts)
 
-    def wants_judge(self, case: Case) -> bool:
-        """Return False: its parts ask a judge themselves."""
-        return False
-
-    def decides(self, case: Case) -> bool:
-        """Return True: without a report the run fails at any thresholds."""
-        return True
-
-    def run_failures(self, case: Case, artifact: RunArtifact) -> Sequence[str]:
-        """Return why a run failed that ended well, but without any report."""
-        return explain_missing_report(artifact)
-
     async def grade(self, request: GradeRequest) -> Grade:
-        """Return the scores of every part as metrics, and their evidence."""
+        """Return the scores of every part as metrics, and their evidence; a failure for a run without any report."""
         from pytest_agentbench.packs.research.grading import score_report
 
         metrics, record = await score_report(request)
-        return Grade(metrics=tuple(metrics), record=record)
+        failures = tuple(explain_missing_report(request.artifact))
+        return Grade(metrics=tuple(metrics), record=record, failures=failures)
 
 
 GRADER = ResearchGrader()
