@@ -52,7 +52,7 @@ from pytest_agentbench.config.sections import (
 )
 from pytest_agentbench.config.short_forms import RUNNER_NAME, ExpectationsField, RubricField, read_input
 from pytest_agentbench.config.variant_files import CasesWithVariants
-from pytest_agentbench.extensions import load_extensions
+from pytest_agentbench.extensions import extension_names, load_extensions
 from pytest_agentbench.records.base import Later, Record, Seconds, Slug, Tags, Text
 from pytest_agentbench.records.case import (
     Expectations,
@@ -237,17 +237,27 @@ _PROBE = "llm_probe"
 """The built-in runner, which the table of runners would have to import."""
 
 
-def _lacks_turns(runner: str, known: Known) -> bool:
-    if runner == _PROBE or known.runner_says(runner, "has_turns"):
-        return False
-    # `agentbench validate` loads no conftest: of a runner that only one may add nobody knows there.
-    return known.runners is not None or known.find_runner(runner) is not None
+def find_conversation_problem(name: str, runner: Any, driver: str | None = None) -> str | None:
+    """Return why a runner cannot hold a case's conversation, or None if it can.
+
+    The conversation consists of fixed turns, or is held by the `driver`. `runner` is None for the built-in runner.
+    """
+    needed = "has_turns" if driver is None else "converse"
+    if name == _PROBE or getattr(runner, needed, None):
+        return None
+    having = [name for name, kind in load_extensions("runner").items() if getattr(kind, needed, None)]
+    others = f"unlike {' and '.join(map(repr, (*having, _PROBE)))}"
+    if driver is None:
+        return f"the runner {name!r} has no turns, {others}; use messages"
+    return f"the runner {name!r} holds no conversation with a driver, {others}; take one of these, or leave {driver} out"
 
 
-def _no_turns(runner: str) -> str:
-    having = [name for name, kind in load_extensions("runner").items() if getattr(kind, "has_turns", False)]
-    having = [repr(name) for name in (*having, _PROBE)]
-    return f"the runner {runner!r} has no turns, unlike {' and '.join(having)}; use messages"
+def _refuse_conversation(name: str, known: Known, place: Loc, driver: str | None = None) -> None:
+    runner = known.find_runner(name)
+    if runner is None and known.runners is None:  # `agentbench validate` loads no conftest, which may add the runner
+        return
+    if (problem := find_conversation_problem(name, runner, driver)) is not None:
+        raise Problems([(place, problem)])
 
 
 KnownRunner = Annotated[
@@ -423,8 +433,8 @@ class TestCaseFile(CasesWithVariants, SectionedFile):
     def _check_input(cls, value: CaseInput, info: ValidationInfo) -> CaseInput:
         runner = info.data.get("runner")
         known = known_of(info)
-        if value.turns and runner is not None and _lacks_turns(runner.type, known):
-            raise Problems([(("turns",), _no_turns(runner.type))])
+        if value.turns and runner is not None:
+            _refuse_conversation(runner.type, known, ("turns",))
         complain((("context", *at), text) for at, text in tools_problems(runner, value.context, known))
         return value
 
@@ -432,6 +442,9 @@ class TestCaseFile(CasesWithVariants, SectionedFile):
     def _check_file(self, info: ValidationInfo) -> Self:
         if (problems := known_of(info).runner_says(self.runner.type, "file_problems")) is not None:
             complain(problems(self))
+        for section, _ in self.sections():
+            if section.name in extension_names("driver"):
+                _refuse_conversation(self.runner.type, known_of(info), (section.name,), section.name)
         # A part of a pack may hold a conversation without fixed turns
         if not self.input.turns and not any(self.sections()):
             complain(self._find_turn_fields())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_agentbench.config.case_file import find_conversation_problem
 from pytest_agentbench.engine.services import Services, is_ours
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import find_extension
@@ -35,6 +36,19 @@ def find_driver(case: Case) -> NamedDriver | None:
             f"{case.path}:{case.line}:1: found {names}, which both drive the conversation; keep one of them"
         )
     return drivers[0] if drivers else None
+
+
+def require_conversation(runner: Any, runner_type: str, case: Case) -> None:
+    """Raise ConfigError if the runner cannot hold the case's conversation.
+
+    A `test.yaml` is refused by the same rule when it is read. The cases of other sources are made later.
+    """
+    driver = find_driver(case)
+    if driver is None and not case.turns:
+        return
+    name = None if driver is None else driver.name
+    if (problem := find_conversation_problem(runner_type, runner, name)) is not None:
+        raise ConfigError(f"{case.path}:{case.line}:1: {problem}")
 
 
 def driver_identity(services: Services, driver: NamedDriver | None) -> dict[str, Any]:

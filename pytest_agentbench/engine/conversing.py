@@ -7,9 +7,9 @@ from typing import Any
 
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.engine.attempt import Attempt
+from pytest_agentbench.engine.case_drivers import require_conversation
 from pytest_agentbench.engine.conversations import TurnLimits, drive_turns, hold_conversation
 from pytest_agentbench.engine.live_grading import grade_turn
-from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.conversations import merge_limits
 from pytest_agentbench.runners.base import CaseRunner, RunContext, RunEnd, Runner
@@ -27,16 +27,12 @@ def find_limits(case: Case, profile: RunProfile, runner: Runner) -> TurnLimits:
 def make_conversing(attempt: Attempt) -> Runner:
     """Return the runner of a run with turns or with a driver.
 
-    Raises ConfigError for a driver on a runner without conversations.
+    Raises ConfigError for a runner that cannot hold the conversation.
     """
-    run_plan, case = attempt.run_plan, attempt.case
-    converse = _find_converse(run_plan.runner, attempt.values.agent)
-    if converse is None and run_plan.driver is not None:
-        raise ConfigError(
-            f"{case.path}:{case.line}:1: a driver holds the case's conversation, and the runner "
-            f"{run_plan.runner_type} has none; take another runner"
-        )
+    run_plan, case, agent = attempt.run_plan, attempt.case, attempt.values.agent
+    converse = _find_converse(run_plan.runner, agent)
     if converse is None:
+        require_conversation(run_plan.runner if isinstance(agent, CaseRunner) else agent, run_plan.runner_type, case)
         return run_plan.runner  # it goes through the turns itself
     limits = find_limits(case, attempt.plan.run_profile, run_plan.runner)
     driver = drive_turns if run_plan.driver is None else run_plan.driver.drive

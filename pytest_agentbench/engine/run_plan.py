@@ -453,11 +453,15 @@ def _refuse_request_fields(plan: Plan, runner: Runner, runner_type: str, setting
 
 
 def require_input(runner: Runner, runner_type: str, case: Case) -> None:
-    """Raise ConfigError for a case whose messages or attachments its runner does not support, before anything is paid
-    for.
+    """Raise ConfigError for a case whose messages, attachments or conversation its runner does not support, before
+    anything is paid for.
 
-    The runner repeats the check when it runs; a user's own agent is not checked.
+    The check is repeated in the run; a user's own agent is not checked.
     """
+    if runner_type == case.runner.type and (case.parts or case.turns):
+        from pytest_agentbench.engine.case_drivers import require_conversation
+
+        require_conversation(runner, runner_type, case)
     if isinstance(runner, RunnerKind):
         runner.require_input(case)
     elif runner_type == PROBE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from support.bench import Bench, check
 
 CONFTEST = """
@@ -142,10 +143,48 @@ def test_a_driver_that_says_nothing_makes_an_invalid_run(bench: Bench) -> None:
     assert "the driver said nothing to the agent" in session(bench).text
 
 
-def test_a_driver_needs_a_runner_with_conversations(bench: Bench) -> None:
-    runner = "async def echo(case, context): return 'x'\ndef pytest_agentbench_runners(): return {'echo': echo}\n"
+ECHO = "async def echo(case, context): return 'x'\ndef pytest_agentbench_runners(): return {'echo': echo}\n"
+REFUSED = "the runner 'echo' holds no conversation with a driver, unlike 'agent'"
+MADE = """
+from pytest_agentbench import Case, CaseSource, Message, OpenedSource, RunnerSpec, SourceCase, SourceFiles
+
+
+class OpenedTalk(OpenedSource):
+    def rows(self, subject=None):
+        yield SourceCase("made", (), self.path, 1, self.make)
+
+    def make(self):
+        say = Message(role="user", content="Hello.")
+        more = {"parts": {"interview": Interview(goal="x")}} if "driver" in self.path.name else {"turns": (say,)}
+        return Case(case_id="made", title="Made", path=self.path, line=1, messages=(say,), **more,
+                    runner=RunnerSpec(type="echo"), report_only=True)
+
+
+class Talks(CaseSource):
+    def open(self, path, request):
+        return OpenedTalk(path)
+
+
+def pytest_agentbench_case_sources():
+    return {"talks": SourceFiles(Talks(), ["*.talk"])}
+"""
+
+
+def test_a_driver_on_a_runner_without_conversations_is_refused_when_the_case_is_collected(bench: Bench) -> None:
     asked = {"messages": [{"role": "user", "content": "I want my money back."}]}
-    project(bench, source=CONFTEST + runner, runner={"type": "echo"}, input=asked)
+    project(bench, source=CONFTEST + ECHO, runner={"type": "echo"}, input=asked)
     finished = session(bench)
-    assert finished.outcomes == {"talk[demo]": "error"}
-    assert "a driver holds the case's conversation, and the runner echo has none" in finished.text
+    assert not finished.outcomes
+    assert f"cases/talk/test.yaml:12:3: interview: {REFUSED}" in finished.text
+    assert "take one of these, or leave interview out" in finished.text
+
+
+@pytest.mark.parametrize(
+    ("file", "problem"), [("driver", REFUSED), ("turns", "the runner 'echo' has no turns, unlike 'agent'")]
+)
+def test_a_conversation_of_a_source_on_a_runner_without_one_is_an_error(bench: Bench, file: str, problem: str) -> None:
+    project(bench, source=CONFTEST + ECHO + MADE)
+    bench.write(f"cases/{file}.talk", "talk\n")
+    finished = bench.run("--model=demo", "--agentbench-run-profile=talks", f"cases/{file}.talk")
+    assert finished.outcomes == {"made[demo]": "error"}, finished.text
+    assert f"cases/{file}.talk:1:1: {problem}" in finished.text
