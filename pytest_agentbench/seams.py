@@ -6,7 +6,7 @@ look things up.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 
 TYPE_CHECKING = False  # not from typing, nor dataclasses: `agentbench --help` would take a quarter longer
@@ -59,13 +59,17 @@ class ScriptSections:
         self.by_item, self.about, self.about_by_item = by_item, about, about_by_item
 
 
+_NONE_RENAMED: Mapping[str, str] = {}
+
+
 class Seam:
     """One kind of thing that can be added. `what` names such a thing in messages.
 
     `kind` refers to the class of valid instances, or with `is_model` of valid subclasses; without one, any callable is
     valid. `ours` refers to the names that this package has itself: mappings, models or functions. Conftest files in
     folders of guests cannot add things `of_users`, because these could loosen the guests' limits. `own_name` is the
-    attribute by which a thing names itself.
+    attribute by which a thing names itself. `renamed` maps attributes that things of earlier versions had, and that
+    would be ignored, to what to write instead.
     """
 
     def __init__(
@@ -79,9 +83,10 @@ class Seam:
         ours: tuple[str, ...] = (),
         of_users: bool = False,
         own_name: str = "",
+        renamed: Mapping[str, str] = _NONE_RENAMED,
     ) -> None:
         self.field, self.key, self.what, self.kind, self.is_model = field, key, what, kind, is_model
-        self.ours, self.of_users, self.own_name = ours, of_users, own_name
+        self.ours, self.of_users, self.own_name, self.renamed = ours, of_users, own_name, renamed
 
     def own_names(self) -> set[str]:
         """Return the names that this package has itself, which nothing else can have. Imports the rooms with them."""
@@ -104,6 +109,9 @@ class Seam:
             return f"one of {thing.of!r}, expected one of {self.key!r}"
         if self.own_name and (own := getattr(thing, self.own_name)) != name:
             return f"one that calls itself {own!r}, expected the same name"
+        for old, remedy in self.renamed.items():
+            if hasattr(thing, old):
+                return f"one with the attribute {old!r} of an earlier version; {remedy}"
         return None
 
 
@@ -195,6 +203,10 @@ _ALL = (
         "pytest_agentbench.workspaces.sandboxes.base:SandboxProvider",
         ours=(f"{_RECORDS}.base:NO_KINDS",),
         of_users=True,
+        renamed={
+            "isolates_like": "write `isolation` instead: 'container' for 'docker', 'process' for 'bubblewrap', 'none' "
+            "for 'local'"
+        },
     ),
     Seam(
         "report_sections",

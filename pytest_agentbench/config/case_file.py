@@ -249,7 +249,9 @@ def find_conversation_problem(name: str, runner: Any, driver: str | None = None)
     others = f"unlike {' and '.join(map(repr, (*having, _PROBE)))}"
     if driver is None:
         return f"the runner {name!r} has no turns, {others}; use messages"
-    return f"the runner {name!r} holds no conversation with a driver, {others}; take one of these, or leave {driver} out"
+    return (
+        f"the runner {name!r} holds no conversation with a driver, {others}; take one of these, or leave {driver} out"
+    )
 
 
 def _refuse_conversation(name: str, known: Known, place: Loc, driver: str | None = None) -> None:

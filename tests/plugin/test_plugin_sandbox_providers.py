@@ -126,6 +126,33 @@ def test_a_lost_connection_of_the_provider_is_an_error_and_no_failure_of_the_age
     assert "sandbox farm: exec: ConnectionResetError: the farm hung up" in finished.text
 
 
+OLD_SANDBOX = """
+class LostSandbox:
+    def __init__(self, workspace, limits):
+        self.workspace = workspace
+
+    async def exec(self, argv, **options): ...
+
+    async def open(self, argv, **options): ...
+
+    async def stop(self): ...
+"""
+
+
+def test_an_attribute_of_a_provider_by_its_old_name_is_an_error_with_its_new_name(project):
+    project.agent(FARM.replace("    takes = ", "    isolates_like = 'docker'\n    takes = "))
+    text = run(project).text
+    assert "conftest.py adds the sandbox 'farm' as one with the attribute 'isolates_like' of an earlier" in text
+    assert "write `isolation` instead: 'container' for 'docker'" in text
+
+
+def test_a_sandbox_with_open_and_without_spawn_is_an_error_with_the_new_name(project):
+    project.agent(FARM.replace("class FarmSession", f"{OLD_SANDBOX}\nclass FarmSession"))
+    finished = run(project)
+    assert finished.outcomes == {"one[agent]": "error"}
+    assert "LostSandbox has the method `open` of an earlier version; rename it to `spawn`" in finished.text
+
+
 SOURCE = """
 from pytest_agentbench import Case, CaseSource, OpenedSource, SourceCase, SourceFiles
 from pytest_agentbench.records.case import Message, RunnerSpec

@@ -75,7 +75,11 @@ class GuardedSession(SandboxSession):
     async def start(self, request: SandboxRequest) -> Sandbox:
         """Return a guarded sandbox."""
         with _guarding(self._kind, "start"):
-            return GuardedSandbox(await self._session.start(request), switches_users=self._switches_users)
+            sandbox = await self._session.start(request)
+            if hasattr(sandbox, "open") and not hasattr(sandbox, "spawn"):
+                problem = f"{type(sandbox).__name__} has the method `open` of an earlier version; rename it to `spawn`"
+                raise SandboxError(f"sandbox {self._kind}: {problem}")
+            return GuardedSandbox(sandbox, switches_users=self._switches_users)
 
     async def describe(self, spec: SandboxSpec) -> SandboxUsed:
         """Return the facts about a started sandbox."""
