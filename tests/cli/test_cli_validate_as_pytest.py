@@ -82,6 +82,11 @@ WRONG = {
 }
 
 
+def test_a_case_with_turns_and_without_messages_is_valid(bench, both):
+    write_case(bench, input={"turns": [{"role": "user", "content": text} for text in ("Paris?", "Rome?")]})
+    assert both()[1][-1].endswith("1 case: 0 errors, 0 warnings")
+
+
 def test_a_case_that_no_session_runs_is_an_error(bench, both):
     for number, (fields, _) in enumerate(WRONG.values()):
         write_case(bench, f"case{number}", **fields)
