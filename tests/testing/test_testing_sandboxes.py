@@ -61,6 +61,11 @@ def test_the_samples_sandbox_passes() -> None:
     check_sandbox_provider(find_extension("sandbox", "plain"), SandboxSpec("plain"))
 
 
+@needs_docker
+def test_the_samples_containers_pass() -> None:
+    check_sandbox_provider(find_extension("sandbox", "crate"), SandboxSpec("crate", image=IMAGE))
+
+
 def test_a_provider_that_has_none_here_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = find_extension("sandbox", "plain")
     monkeypatch.setattr(plain, "problem", lambda: "the farm is closed; open it", raising=False)

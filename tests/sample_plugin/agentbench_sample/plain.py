@@ -84,7 +84,11 @@ class PlainSandbox(SharedFolder):
         errors = self.workspace.private_tmp() / f"stderr-{uuid4().hex}" if stderr == "apart" else None
         with (errors or Path(os.devnull)).open("wb") as written:
             process, mark = await self._start(argv, environment, PIPE, PIPE, STDOUT if errors is None else written)
-        return PlainProcess(process, mark, errors)
+
+        async def end() -> None:
+            kill_marked(mark)
+
+        return PlainProcess(process, end, errors)
 
     async def stop(self) -> None:
         """End all that still runs."""

@@ -1,10 +1,11 @@
-"""Programs of the sandbox `plain` that stay, and how everything is found that a command has started."""
+"""Programs of the sample's sandboxes that stay, and how `plain` finds everything that a command has started."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import IO
 
@@ -13,13 +14,15 @@ MARK = "AGENTBENCH_PLAIN"
 
 
 class PlainProcess:
-    """A program that stays, with pipes."""
+    """A program that stays, with pipes. `end` kills it with all that it started."""
 
-    def __init__(self, process: asyncio.subprocess.Process, mark: str, errors: Path | None) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, end: Callable[[], Awaitable[None]], errors: Path | None
+    ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process, self._input, self._output = process, process.stdin, process.stdout
-        self._mark, self._errors = mark, errors
+        self._end, self._errors = end, errors
 
     async def write(self, data: bytes) -> None:
         """Send to its stdin. Raises BrokenPipeError where it no longer reads."""
@@ -43,7 +46,7 @@ class PlainProcess:
 
     async def stop(self) -> None:
         """Kill it with all that it started."""
-        kill_marked(self._mark)
+        await self._end()
         await self._process.wait()
 
 
