@@ -48,7 +48,14 @@ from pytest_agentbench.records.check_specs import (
     TurnChoice,
 )
 from pytest_agentbench.records.evaluation import CheckResult
-from pytest_agentbench.records.run import MessageEvent, RunArtifact, RunnerEvent, ToolCallEvent, answers_with_files
+from pytest_agentbench.records.run import (
+    MessageEvent,
+    RunArtifact,
+    RunnerEvent,
+    ToolCallEvent,
+    ToolResultEvent,
+    answers_with_files,
+)
 
 if TYPE_CHECKING:
     from pytest_agentbench.records.run_checks import (
@@ -224,9 +231,9 @@ def tool_called(spec: ToolCalled, context: CheckContext) -> Verdict:
     from pytest_agentbench.metrics.tool_use import calls_of
 
     called, name, of_tool = calls_of(context.artifact), *_tool_of(spec, context.artifact)
-    ends = [result for call, result in called if of_tool(call) and result is not None]
-    broke, refused = sum(result.broken for result in ends), sum(result.refused for result in ends)
-    calls = [call for call, result in called if result is None or not (result.broken or result.refused)]
+    broke = sum(result is not None and result.broken for call, result in called if of_tool(call))
+    refused = sum(_is_refused(call, result) for call, result in called if of_tool(call))
+    calls = [call for call, result in called if not (_is_refused(call, result) or (result and result.broken))]
     if spec.after is not None:
         # Where `after` was never called nothing comes after it: an empty list, not all calls
         first = next((at for at, call in enumerate(calls) if call.name == spec.after), len(calls))
@@ -240,6 +247,13 @@ def tool_called(spec: ToolCalled, context: CheckContext) -> Verdict:
         message += f"; {refused} further calls, which do not count, were refused for their name or arguments"
     expected = f"{_described(name, spec.arguments)}{order}"
     return verdict(len(hits) >= spec.min_count, message, expected, _summary(context.artifact.tool_calls, of_tool))
+
+
+def _is_refused(call: ToolCallEvent, result: ToolResultEvent | None) -> bool:
+    """Return whether a call never reached a tool. An agent may end without a word about a tool that it lacks."""
+    if result is None:
+        return call.offered is False
+    return result.refused
 
 
 def tool_not_called(spec: ToolNotCalled, context: CheckContext) -> Verdict:

@@ -24,7 +24,7 @@ def check_names(names: Iterable[str]) -> AfterValidator:
     known = frozenset(names)
 
     def check(value: Any) -> Any:
-        for name in _find_names(value):
+        for name in find_names(value):
             if name not in known:
                 raise ValueError(f"unknown name {{{name}}}{suggest(name, known)}")
         return value
@@ -32,16 +32,16 @@ def check_names(names: Iterable[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _find_names(value: Any) -> Iterator[str]:
+def find_names(value: Any) -> Iterator[str]:
     """Yield the names in a text, and in all texts of JSON-like data, keys too."""
     if isinstance(value, str):
         yield from PLACE.findall(value)
     elif isinstance(value, dict):
         for name, item in value.items():
-            yield from (*PLACE.findall(name), *_find_names(item))
+            yield from (*PLACE.findall(name), *find_names(item))
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _find_names(item)
+            yield from find_names(item)
 
 
 def fill(template: Any, values: Mapping[str, str | int]) -> Any:
@@ -293,7 +293,7 @@ class AgentProgram(ConfigFile):
             problems.append((("tools",), "found no 'shell', which replaces the tools that the agent lacks; add it"))
         problems += (
             (("finish", "arguments"), f"unknown name {{{name}}}; the only name is content")
-            for name in _find_names(self.finish.arguments if self.finish else ())
+            for name in find_names(self.finish.arguments if self.finish else ())
             if name != "content"
         )
         if self.session is None and any("session" in PLACE.findall(each) for each in self.resume_argv or ()):
@@ -307,7 +307,7 @@ class AgentProgram(ConfigFile):
 
 def _find_tool_problems(tools: Mapping[PortableName, ToolCall]) -> Iterator[tuple[Loc, str]]:
     for portable, call in tools.items():
-        for name in _find_names(call.arguments):
+        for name in find_names(call.arguments):
             if name not in PORTABLE_ARGUMENTS[portable] and not (name == ABSOLUTE and portable != "shell"):
                 yield (
                     ("tools", portable, "arguments"),

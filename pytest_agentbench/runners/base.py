@@ -101,11 +101,23 @@ class Recorder:
         """Record a message that the agent received or wrote."""
         self._add(MessageEvent, role=role, content=clean(content), name=clean(name))
 
-    def tool_call(self, call_id: str, name: str, arguments: dict[str, Any] | None, raw: str | None = None) -> None:
-        """Record a tool call of the agent. `raw` is the text of its arguments, recorded only if `arguments` is None."""
+    def tool_call(
+        self,
+        call_id: str,
+        name: str,
+        arguments: dict[str, Any] | None,
+        raw: str | None = None,
+        *,
+        offered: bool | None = None,
+    ) -> None:
+        """Record a tool call of the agent. `raw` is the text of its arguments, recorded only if `arguments` is None.
+
+        `offered`: whether the model's request had the tool, None if unknown.
+        """
         if arguments is not None:
             raw = None
-        self._add(ToolCallEvent, call_id=clean(call_id), name=clean(name), arguments=clean(arguments), raw=clean(raw))
+        texts = {"call_id": clean(call_id), "name": clean(name), "raw": clean(raw)}
+        self._add(ToolCallEvent, arguments=clean(arguments), offered=offered, **texts)
 
     def tool_result(
         self,

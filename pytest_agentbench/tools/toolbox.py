@@ -63,7 +63,7 @@ def annotate_calls(
     """Return the events with `offered` and `schema_valid` at calls. `tools` are the tools of the run, at least one.
 
     Wire names, which an agent may report, become ids. `warn` is called for each tool whose calls cannot be checked,
-    with the reason.
+    with the reason. A call whose `offered` is known already, from the request of an agent program, stays.
     """
     by_id = {tool.name: tool for tool in tools}
     ids = {wire_name: tool_id for tool_id, wire_name in assign_wire_names(by_id).items()}
@@ -72,7 +72,7 @@ def annotate_calls(
         if not isinstance(event, ToolCallEvent | ToolResultEvent):
             return event
         changed: dict[str, Any] = {"name": ids.get(event.name, event.name)}
-        if isinstance(event, ToolCallEvent):
+        if isinstance(event, ToolCallEvent) and event.offered is None:
             tool = by_id.get(changed["name"])
             changed |= {"offered": tool is not None, "schema_valid": tool and _is_valid(event, tool, warn)}
         return event.model_copy(update=changed)

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import posixpath
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
-from pytest_agentbench.config.agent_file import ABSOLUTE, ToolCall, fill
+from pytest_agentbench.config.agent_file import ABSOLUTE, ToolCall, fill, find_names
+from pytest_agentbench.config.documents import make_located_error
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.apis.base import make_call
 from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.messages import ToolCall as Called
 from pytest_agentbench.models.script_files import PORTABLE
 from pytest_agentbench.records.base import PortableName
-from pytest_agentbench.runners.agents.adapter import Program
+from pytest_agentbench.runners.agents.adapter import FILE, Program
 from pytest_agentbench.runners.chat import Requests
+from pytest_agentbench.runners.gateway.offers import OfferedTool, describe_offer, read_offer
 
 _BY_SHELL = {"write": 'mkdir -p -- "$(dirname -- {path})" && printf %s {content} > {path}', "read": "cat -- {path}"}
 """Shell commands in place of tools that an agent lacks."""
@@ -29,12 +33,59 @@ class PortableRequests(Requests):
     workspace: str
     """Path of the workspace inside the sandbox."""
 
-    async def send(self, *args: Any, **kwargs: Any) -> ChatReply:
-        """Send one request, as Requests does."""
-        reply = await super().send(*args, **kwargs)
+    async def send(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = (), *args: Any, **kwargs: Any
+    ) -> ChatReply:
+        """Send one request, as Requests does. Raises ConfigError if the request does not offer a portable tool."""
+        reply = await super().send(messages, tools, *args, **kwargs)
         if not self._client.model.scripted:
             return reply
-        return adapt_reply(reply, self.program, self.workspace)
+        adapted = adapt_reply(reply, self.program, self.workspace)
+        require_offered(reply, adapted, self.program, read_offer(tools))
+        return adapted
+
+
+def require_offered(reply: ChatReply, adapted: ChatReply, program: Program, offer: Mapping[str, OfferedTool]) -> None:
+    """Raise ConfigError if the request does not offer the tool of an adapted call, or not with its arguments.
+
+    Calls that the script makes by the agent's own names may be wrong on purpose, as a model's are.
+    """
+    for before, after in zip_longest(reply.tool_calls, adapted.tool_calls):
+        if before is not None and not before.name.startswith(PORTABLE):
+            continue
+        field = _name_field(before, program)
+        tool = offer.get(after.name)
+        if tool is None:
+            names = frozenset().union(*(_HINTS.get(part, frozenset()) for part in field))
+            near = [each for each in offer.values() if names.intersection(each.properties)]
+            advice = f". Closest for {field[-1]}: {near[0].describe()}" if near else ""
+            problem = f"found {after.name!r}, and the request offers: {describe_offer(offer)}{advice}"
+            raise _make_error(program, (*field, "name"), problem)
+        if (lacks := tool.find_problem(after.arguments or {})) is not None:
+            raise _make_error(program, (*field, "arguments"), lacks)
+
+
+def _name_field(call: Called | None, program: Program) -> tuple[str, ...]:
+    """Return the field of the adapter that a call was made of. None: the call by which the agent ends."""
+    if call is None:
+        return ("finish",)
+    portable: Any = call.name.removeprefix(PORTABLE)
+    return "tools", portable if portable in program.tools else "shell"
+
+
+def _make_error(program: Program, field: tuple[str, ...], problem: str) -> ConfigError:
+    if program.adapter is None:
+        return ConfigError(f"{program.name}: {'.'.join(field)}: {problem}")
+    return make_located_error(program.adapter.folder / FILE, [(field, problem)])
+
+
+_HINTS: Mapping[str, frozenset[str]] = {
+    "shell": frozenset({"command", "cmd", "script", "commands", "bash_command"}),
+    "write": frozenset({"content", "contents", "text", "file_text"}),
+    "read": frozenset({"path", "file_path", "filePath", "filepath", "file"}),
+    "edit": frozenset({"old_string", "oldString", "old_str", "old", "search"}),
+}
+"""Names of arguments by which an agent's tool is recognised as the likely one for a portable tool."""
 
 
 def name_tools(program: Program) -> dict[str, str]:
@@ -44,15 +95,19 @@ def name_tools(program: Program) -> dict[str, str]:
 
 
 def adapt_reply(reply: ChatReply, program: Program, workspace: str) -> ChatReply:
-    """Return a scripted reply with the agent's own tools. If the agent ends by a tool call, the last text becomes
-    one.
+    """Return a scripted reply with the agent's own tools.
+
+    If the agent ends by a tool call, the last text is wrapped in one, or precedes it if the call does not contain it.
     """
     calls = tuple(_adapt(call, program.tools, workspace) for call in reply.tool_calls)
     # An agent that waits for such a call takes a plain text for an unfinished turn, and asks again
     if not calls and program.finish is not None and reply.content is not None:
-        name, arguments = _make(program.finish, {"content": shlex.quote(reply.content)})
-        calls = (Called("call_finish", name, arguments, json.dumps(arguments)),)
-        reply = replace(reply, content=None, finish_reason="tool_calls", end=None)
+        shell = program.tools.get("shell")
+        is_shell = shell is not None and shell.name == program.finish.name
+        name, arguments = _make(program.finish, {"content": shlex.quote(reply.content) if is_shell else reply.content})
+        calls = (Called("call_finish", name, arguments, json.dumps(arguments, ensure_ascii=False)),)
+        is_wrapped = "content" in find_names(program.finish.arguments)
+        reply = replace(reply, content=None if is_wrapped else reply.content, finish_reason="tool_calls", end=None)
     if calls == reply.tool_calls:
         return reply
     sent = [make_call(call.id, call.name, call.raw) for call in calls]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pytest_agentbench.errors import InfrastructureError, ProviderError, UnavailableError
+from pytest_agentbench.errors import ConfigError, InfrastructureError, ProviderError, UnavailableError
 from pytest_agentbench.models.apis.base import FAILED, AgentApi, Asked, RequestRefused, Route, require_model
 from pytest_agentbench.models.apis.choice import AGENT_APIS, SERVED, find_route
 from pytest_agentbench.models.apis.messages import VERSION
@@ -35,7 +36,7 @@ from pytest_agentbench.models.passing import (
 )
 from pytest_agentbench.models.prompts import TokenCounter
 from pytest_agentbench.models.spelling import compose_request
-from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.case import ApiName, Model
 from pytest_agentbench.records.run import Unsettled, Usage
 from pytest_agentbench.runners.asking import Asking
 from pytest_agentbench.runners.base import RUN, Recorder, RunEnd, clean, make_end
@@ -44,9 +45,11 @@ from pytest_agentbench.runners.gateway.address import NO_KEY, list_keys, name_pa
 from pytest_agentbench.runners.gateway.answering import ReplyStream, canned_reply, count_tokens
 from pytest_agentbench.runners.gateway.bounds import Pace, RequestSlots, is_deep, is_plain
 from pytest_agentbench.runners.gateway.conversations import Conversations, KeptThoughts
+from pytest_agentbench.runners.gateway.offers import describe_offer, list_offered_names, read_offer
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 from pytest_agentbench.runners.gateway.server import listening
 from pytest_agentbench.runners.gateway.trace import GatewayFacts, ToolTrace, restore_case_words
+from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -118,6 +121,7 @@ class Gateway:
         self._over_budget = over_budget
         self.failure: BaseException | None = None
         self.refused: str | None = None
+        self._refused_apis: Counter[tuple[ApiName, str]] = Counter()
         self._server_tool: str | None = None
         # Requests are handled in tasks of a listener that all runs share. Those tasks lack the run's context
         # variables, so they know neither its time limit nor its logs.
@@ -186,10 +190,13 @@ class Gateway:
         """Return how the turn ended according to its requests, or None if they decide nothing.
 
         `answered` is true if the agent gave an answer. Raises the turn's outage. Raises the provider's refusal of the
-        last request if the agent gave no answer.
+        last request if the agent gave no answer. Raises ConfigError if all requests of the run were refused for their
+        API, which is an error of the adapter or the case file.
         """
         if (outage := self.outage) is not None:
             raise outage
+        if self._refused_apis and not self._asked:
+            raise ConfigError(self._explain_apis())
         if self.fault is not None and not answered:
             raise InfrastructureError(f"the run's gateway failed, and this may have made its agent fail: {self.fault}")
         if self.failure is not None and not answered:
@@ -243,8 +250,22 @@ class Gateway:
             return JSONReply(dialect.describe_model(name))
         path = name_path(request.scope["path"], route.token)
         self._trace.event("refused_endpoint", method=request.method[:20], path=path)
+        if route.kind == "ask":
+            self._refused_apis[route.api, f"{request.method[:20]} {path}"] += 1
+            self._asking_record.refuse(problem := self._explain_apis())
+            raise RequestRefused(404, problem, "unknown_route")
         self._asking_record.refuse(f"it asked at {request.method[:20]} {path}, which is not served")
         raise RequestRefused(404, f"{request.method} {path} is not served here; there are {SERVED}", "unknown_route")
+
+    def _explain_apis(self) -> str:
+        """Return which APIs the agent asked in although its adapter or case excludes them, and what to write."""
+        asked = [
+            f"{_TITLES[api]} ({place}, {count_text(count, 'time')})"
+            for (api, place), count in self._refused_apis.items()
+        ]
+        written = ", ".join(self._policy.dialects)
+        apis = ", ".join(dict.fromkeys(api for api, _ in self._refused_apis))
+        return f"the program asks {' and '.join(asked)}; found dialects: [{written}]; write dialects: [{apis}]"
 
     @cached_property
     def _counter(self) -> TokenCounter:
@@ -429,8 +450,20 @@ class Gateway:
             raise
         self._thoughts.keep(reply)
         self._signatures.keep(reply.message)
-        self._tools.replied(asked.messages, reply, None if number == self._conversations.main else number)
+        offered = list_offered_names(asked)
+        self._tools.replied(asked.messages, reply, None if number == self._conversations.main else number, offered)
+        self._warn_of_calls(reply, asked, offered)
         return reply
+
+    def _warn_of_calls(self, reply: ChatReply, asked: Asked, offered: frozenset[str]) -> None:
+        """Warn once of each tool that the model calls and the request does not offer."""
+        for name in (call.name for call in reply.tool_calls if call.name not in offered):
+            if self._facts.note(calls_not_offered=[clean(name)[:_MOST_OF_A_NAME]]):
+                offer = describe_offer(read_offer(asked.tools))
+                self._trace.warnings.append(
+                    f"the model called the tool {clean(name)[:_MOST_OF_A_NAME]!r}, which the request does not offer; "
+                    f"it offers: {offer}"
+                )
 
     def _parameters_of(self, agents_own: Mapping[str, Any]) -> dict[str, Any]:
         """Return the request's parameters: the run's fields, then the agent's, then the model's, in order of
@@ -484,6 +517,12 @@ def _refuse_translation(model: Model, api: str) -> UnavailableError:
 
 
 _MOST_OF_A_NAME = 200
+_TITLES: Mapping[ApiName, str] = {
+    "chat": "Chat Completions",
+    "responses": "OpenAI Responses",
+    "messages": "Anthropic Messages",
+    "gemini": "Google generateContent",
+}
 _AGENTS_ERRORS = frozenset({"bad_request", "context_exceeded", "filtered"})
 """Codes of errors that the agent can react to, for example by condensing a conversation."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +107,7 @@ class _Call:
     arguments: Any
     tool: str
     at: float
+    offered: bool | None = None
     is_open: bool = True
 
 
@@ -146,10 +147,17 @@ class ToolTrace:
         self._ids: set[str] = set()
         self._room = _MOST_RESULTS
 
-    def replied(self, messages: Messages, reply: ChatReply, conversation: int | None = None) -> None:
+    def replied(
+        self,
+        messages: Messages,
+        reply: ChatReply,
+        conversation: int | None = None,
+        offered: Collection[str] | None = None,
+    ) -> None:
         """Add the tool calls and the text of a reply to the trace.
 
-        `conversation` is the number of the conversation, or None for the main one.
+        `conversation` is the number of the conversation, or None for the main one. `offered` are the names of the
+        request's tools, None if unknown.
         """
         if not reply.tool_calls:
             return
@@ -158,12 +166,14 @@ class ToolTrace:
         calls = []
         for call in reply.tool_calls:
             call_id, (tool, arguments) = self._unique_id(call.id), self._policy.unwrap(call)
-            calls.append(_Call(call.id, call_id, call.name, _parse_arguments(call.raw), tool, self._trace.seconds))
+            is_offered = None if offered is None else call.name in offered
+            written = _parse_arguments(call.raw)
+            calls.append(_Call(call.id, call_id, call.name, written, tool, self._trace.seconds, is_offered))
             if tool != call.name:
                 self._trace.event("wrapped_call", call_id=call_id, by=call.name, id=(call.arguments or {}).get("id"))
             if conversation is not None:
                 self._trace.event("side_call", call_id=call_id, conversation=conversation)
-            self._trace.tool_call(call_id, tool, arguments, call.raw)
+            self._trace.tool_call(call_id, tool, arguments, call.raw, offered=is_offered)
         self._replies.append(_Reply(tuple(calls), _find_opening(messages)))
 
     def requested(self, messages: Messages, failed: str | None = None) -> None:
@@ -188,6 +198,8 @@ class ToolTrace:
                 call.tool,
                 self._shorten(content),
                 is_error=marked or self._policy.is_error(content, call.name),
+                # The agent has no such tool, so the result is its rejection
+                refused=call.offered is False,
                 # Observed between two requests, so it includes the agent's own work
                 duration_seconds=self._trace.seconds - call.at,
             )
