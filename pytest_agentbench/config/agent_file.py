@@ -15,7 +15,9 @@ from pytest_agentbench.records.case import ApiName
 PLACE = re.compile(r"\{([a-z_]+)\}")
 """A name in a template. Braces around anything else are text, as in JSON."""
 
-TURN_NAMES = frozenset({"base", "key", "model", "message", "message_file", "workspace", "home", "context_tokens"})
+TURN_NAMES = frozenset(
+    {"base", "key", "model", "message", "message_file", "workspace", "home", "root", "context_tokens"}
+)
 """Names that templates of argv, env and files may use; the argv of a later turn may use `session` too."""
 
 
@@ -84,7 +86,7 @@ LaterArgument = Annotated[str, check_names({*TURN_NAMES, "session"})]
 Content = Annotated[str | dict[str, Any], _OF_TURN]
 """A text, or a mapping that is written as JSON."""
 
-Source = Literal["stdout", "stdout_json", "stdout_jsonl", "stderr_json", "file"]
+Source = Literal["stdout", "stdout_json", "stdout_jsonl", "stderr_json", "file", "reply"]
 
 
 class Reading(Record):
@@ -92,7 +94,8 @@ class Reading(Record):
 
     from_: Source | None = Field(default=None, alias="from")
     """stdout: all of it as text; stdout_json, stderr_json: one JSON value; stdout_jsonl: one a line; file: `file`'s,
-    JSON if there is a `path`. Default: stdout for a command, and the answer's for other values of an adapter.
+    JSON if there is a `path`; reply: the model's last text of the main conversation, as the gateway sent it. Default:
+    stdout for a command, and the answer's for other values of an adapter.
     """
     file: Annotated[Text, check_names({"home", "workspace"})] | None = None
     """The file, below {workspace} or {home}."""

@@ -41,18 +41,24 @@ class TapedClient(ChatClient):
         tape: Tape,
         connect: Callable[[], ChatClient],
         alike: Callable[[dict[str, Any]], dict[str, Any]] = lambda request: request,
+        earlier: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
         self.model = model
         self._tape = tape
         self._connect = connect
-        self._alike = alike
+        self._alike, self._earlier = alike, earlier
 
-    def comparing(self, alike: Callable[[dict[str, Any]], dict[str, Any]]) -> TapedClient:
+    def comparing(
+        self,
+        alike: Callable[[dict[str, Any]], dict[str, Any]],
+        earlier: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> TapedClient:
         """Return a client for an agent whose requests contain the time and other changing values.
 
-        `alike` returns the form of a request that is recorded and compared. The model gets the request itself.
+        `alike` returns the form of a request that is recorded and compared, `earlier` a form in which older cassettes
+        have recorded it. The model gets the request itself.
         """
-        return TapedClient(self.model, self._tape, self._connect, alike)
+        return TapedClient(self.model, self._tape, self._connect, alike, earlier)
 
     async def complete(
         self,
@@ -112,11 +118,11 @@ class TapedClient(ChatClient):
         self, composed: Mapping[str, Any], ask: Callable[[], Awaitable[ChatReply]], way: str | None
     ) -> ChatReply:
         # The request before its adaptation to an endpoint: equal requests to different endpoints are equal on a tape.
-        request = self._alike(json.loads(write_request(composed)))
-        if way is not None:
-            request["asked_in"] = way
+        sent, further = json.loads(write_request(composed)), {} if way is None else {"asked_in": way}
+        request = {**self._alike(sent), **further}
+        earlier = None if self._earlier is None else {**self._earlier(sent), **further}
         form = Form(_write_answer, self._read_answer, _keep_refusal, _restore_refusal)
-        return await self._tape.play(self.model.model_id, request, ask, form)
+        return await self._tape.play(self.model.model_id, request, ask, form, earlier)
 
     def _read_answer(self, answer: Answer, seconds: float) -> ChatReply:
         message = answer.message or {"role": "assistant", "content": answer.content}

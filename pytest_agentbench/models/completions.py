@@ -22,7 +22,7 @@ from pytest_agentbench.models.apis.chat import error, list_events, require_messa
 from pytest_agentbench.models.json_values import as_object
 from pytest_agentbench.models.messages import ChatReply, take_string
 from pytest_agentbench.models.prompts import ANSWER_SCHEMA, JUDGE_SCHEMA, ONE_WORD, REPETITION_FIELD, message_text
-from pytest_agentbench.models.replies import RawReply, read_reply
+from pytest_agentbench.models.replies import SKIPPED_STEPS, RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER, ROLE_HEADER
 from pytest_agentbench.models.script_files import (
     VERDICT_FORMS,
@@ -84,7 +84,10 @@ async def complete_scripted(
     if step.latency_seconds:
         await asyncio.sleep(step.latency_seconds)
     _raise_scripted_error(step, headers)
-    return _make_completion(step, request, body)
+    completion = _make_completion(step, request, body)
+    if skipped := _count_skipped(scripts, step, request, headers):
+        completion[SKIPPED_STEPS] = skipped
+    return completion
 
 
 async def answer_scripted(scripts: Scripts, asked: Asked, headers: Mapping[str, str]) -> ChatReply:
@@ -157,6 +160,18 @@ def _choose_step(
     except TimeoutError as error:
         problem = "a script's `matches` takes too long on this message; write one that backtracks less"
         raise RequestRefused(400, problem, "script_pattern") from error
+
+
+def _count_skipped(scripts: Scripts, step: Step, request: Mapping[str, Any], headers: Mapping[str, str]) -> int:
+    """Return the number of steps with calls that were skipped because the request offers no tools."""
+    case_id = headers.get(CASE_HEADER)
+    if request.get("tools") or step.tool_calls or headers.get(ROLE_HEADER) or _find_schema_name(request):
+        return 0
+    try:
+        script = scripts.find(case_id and unquote(case_id), request["messages"])
+        return script.count_skipped(request["messages"])
+    except NoScript:  # a judge's request
+        return 0
 
 
 def _find_schema_name(request: Mapping[str, Any]) -> str:

@@ -276,6 +276,7 @@ class ChatReply:
     and `detail` its details. `unfiltered` means that the provider's filter did not run. `adapted` lists
     the adaptations of the request to its endpoint. `times` are those of a streamed reply; `batch` has the id of the
     reply's batch, and the seconds it took. `system_fingerprint` is the provider's name of its configuration.
+    `skipped_steps` counts the steps with calls that a script skips for a request without tools.
     """
 
     content: str | None
@@ -296,3 +297,4 @@ class ChatReply:
     times: StreamTimes | None = None
     batch: Mapping[str, Any] | None = None
     system_fingerprint: str | None = None
+    skipped_steps: int = 0

@@ -39,6 +39,10 @@ class RawReply:
     times: StreamTimes | None = None
 
 
+SKIPPED_STEPS = "skipped_steps"
+"""Field of a scripted completion: the steps with calls that a request without tools skips."""
+
+
 def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, seconds: float) -> ChatReply:
     """Return the reply in a response with status 200. Raises RequestFailed if it violates the protocol."""
     data = _read_object(body, content_type, model)
@@ -89,6 +93,7 @@ def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, s
         detail=detail,
         unfiltered=b"content_filter_error" in body,
         system_fingerprint=take_string(data.get("system_fingerprint")),
+        skipped_steps=int(data.get(SKIPPED_STEPS, 0)) if model.scripted else 0,
     )
 
 

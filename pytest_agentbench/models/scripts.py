@@ -81,6 +81,19 @@ class Script:
         stages = [stages for stages in self.staged.values() if stages]
         return fingerprint([self.judge, self.votes, *stages])
 
+    def count_skipped(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        """Return the number of steps with calls that `step` skips for a conversation without offered tools.
+
+        :raises NoScript: the script has no reply to the message.
+        """
+        reply, position = self._find_reply(messages)
+        skipped = 0
+        for step in reply.sequence[position:]:
+            if not step.tool_calls:
+                break
+            skipped += 1
+        return skipped
+
     def step(self, messages: Sequence[Mapping[str, Any]], *, offers_tools: bool) -> Step:
         """Return the answer to a conversation; the number of assistant messages selects the step.
 

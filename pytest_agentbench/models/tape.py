@@ -250,16 +250,26 @@ class Tape:
         self._free_roles: set[str | None] = set()  # roles with an answer from the tape
         self._replayed = self._recorded = False
 
-    async def play(self, asked: str, request: dict[str, Any], ask: Callable[[], Awaitable[T]], form: Form[T]) -> T:
+    async def play(
+        self,
+        asked: str,
+        request: dict[str, Any],
+        ask: Callable[[], Awaitable[T]],
+        form: Form[T],
+        earlier: dict[str, Any] | None = None,
+    ) -> T:
         """Return the answer of a model or service (`asked`) to a JSON-like request: the answer on the tape, else that
         of `ask`, which is recorded.
 
-        Equal requests get the recorded answers one after the other. Raises ProviderError (`not_recorded`) if a
+        Equal requests get the recorded answers one after the other. `earlier` is the same request as an older version
+        recorded it. Raises ProviderError (`not_recorded`) if a
         replay has none left, ConfigError for a broken file.
         """
         canonical = canonicalize(request, self.folder(), self._redactor)
         key = _hash_request(asked, canonical)
         slot = self._take_slot(asked, key)
+        if slot is None and earlier is not None and earlier != request:
+            slot = self._take_slot(asked, _hash_request(asked, canonicalize(earlier, self.folder(), self._redactor)))
         if slot is not None:
             return await self._replay(slot, form)
         if self.mode(asked) == "replay":

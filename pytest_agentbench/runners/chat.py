@@ -161,13 +161,18 @@ class Requests:
         for message in messages:
             self._trace.message(message["role"], message["content"] or "", message.get("name"))
 
-    def compare_by(self, alike: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        """Make a cassette compare requests after `alike` was applied to them. Without a cassette do nothing."""
+    def compare_by(
+        self, alike: Callable[[dict[str, Any]], dict[str, Any]], earlier: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> None:
+        """Make a cassette compare requests after `alike` was applied to them. Without a cassette do nothing.
+
+        `earlier` makes the form that older cassettes have recorded.
+        """
         from pytest_agentbench.models.cassettes import TapedClient
 
         # Only the comparison uses the changed request: the model gets the original
         if isinstance(self._client, TapedClient):
-            self._client = self._client.comparing(alike)
+            self._client = self._client.comparing(alike, earlier)
 
     async def send(
         self,

@@ -54,6 +54,11 @@ class Adapter:
         return self.folder / self.program.install.lock
 
     @property
+    def root(self) -> str:
+        """Return the config root of the adapter."""
+        return str(self.folder.parent.parent)
+
+    @property
     def image(self) -> str:
         """Return the name of the image that `agentbench agents image` makes."""
         return f"{IMAGE}-{self.program.name}:{self.program.install.version}"
@@ -136,6 +141,8 @@ class Program:
     skills: SkillsPlace | None = None
     adapter: Adapter | None = None
     dialects: tuple[ApiName, ...] = ()
+    root: str = ""
+    """Value of `{root}`: the config root of its file."""
 
     def policy(self) -> GatewayPolicy:
         """Return the program's peculiarities for its gateway."""
@@ -162,8 +169,8 @@ class Program:
         return _load_reader(path)
 
 
-def make_command(fields: CommandFields, name: str) -> Program:
-    """Return the program of a case's `runner: {type: command}`."""
+def make_command(fields: CommandFields, name: str, root: str) -> Program:
+    """Return the program of a case's `runner: {type: command}`. `root` is the case's config root."""
     return Program(
         name,
         fields.command,
@@ -174,6 +181,7 @@ def make_command(fields: CommandFields, name: str) -> Program:
         session=fields.session,
         context_tokens=fields.context_tokens,
         dialects=fields.dialects or (),
+        root=root,
     )
 
 
@@ -195,6 +203,7 @@ def make_agent(fields: AgentFields, adapter: Adapter) -> Program:
         spec.finish,
         spec.skills,
         adapter,
+        root=adapter.root,
     )
 
 

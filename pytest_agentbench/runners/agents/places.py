@@ -201,6 +201,7 @@ def show_values() -> dict[str, str | int]:
         "message_file": f"{CONTROL}/{name_message(1)}",
         "session": "SESSION",
         "context_tokens": 128_000,
+        "root": "ROOT",
         "workspace": WORKSPACE,
         "home": HOME,
     }

@@ -20,11 +20,14 @@ FIELDS = ("input", "cached", "output", "reasoning")
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutput:
-    """The output of a program in a turn. `files` are the files that readings name, None for a missing file."""
+    """The output of a program in a turn. `files` are the files that readings name, None for a missing file. `reply` is
+    the model's last text, None if it gave none.
+    """
 
     stdout: str
     stderr: str = ""
     files: Mapping[str, str | None] = field(default_factory=dict)
+    reply: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,8 @@ def read_answer(answer: Reading, error: Reading | None, session: Reading | None,
     source = answer.from_ or "stdout"
     text, problem, name = None, None, None
     if answer.path is None:
-        text = output.stdout if source == "stdout" else output.files.get(answer.file or "")
+        texts = {"stdout": output.stdout, "reply": output.reply}
+        text = texts[source] if source in texts else output.files.get(answer.file or "")
     else:
         for item in _matching(answer, source, output):
             text = next((_as_text(value) for value in look_up(item, answer.path)), None)
@@ -128,7 +132,12 @@ def _values(reading: Reading, source: Source, output: ProgramOutput) -> Iterator
     if source == "stdout_jsonl":
         yield from _read_lines(output.stdout)
         return
-    text = {"stderr_json": output.stderr, "file": output.files.get(reading.file or "") or ""}.get(source, output.stdout)
+    texts = {
+        "stderr_json": output.stderr,
+        "file": output.files.get(reading.file or "") or "",
+        "reply": output.reply or "",
+    }
+    text = texts.get(source, output.stdout)
     value = _read_value(text)
     # Some agents print all their events as one list, so its elements count, the last one first as for lines
     if isinstance(value, list):

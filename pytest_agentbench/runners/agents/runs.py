@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,6 +20,7 @@ from pytest_agentbench.runners.agents.fields import (
     read_fields,
     takes_images,
 )
+from pytest_agentbench.runners.agents.programs import list_root_mounts, require_program, show_programs
 from pytest_agentbench.runners.agents.turns import PreparedProgram
 from pytest_agentbench.runners.kinds import Prepared, RunnerSession, RunRequest
 from pytest_agentbench.workspaces.sandboxes.base import Mount, SandboxSpec, programs_of, provider_of
@@ -53,7 +53,7 @@ class ProgramRuns(RunnerSession):
         if case.runner.type == "agent":
             return self._prepare_agent(case, root, settings)
         fields = _read_fields(CommandFields, case)
-        program = make_command(fields, "the command")
+        program = make_command(fields, "the command", str(root.path))
         kind = fields.sandbox or settings.type
         spec = partial(self.sandboxes.spec, change_type(settings, kind), case.sandbox)
         return _prepared(settings, program, fields, kind, spec, {})
@@ -119,8 +119,16 @@ def _prepared(
     settings: SandboxSettings, program: Program, fields: Any, kind: str, spec: Any, identity: Mapping[str, Any]
 ) -> Prepared:
     path: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()
     if programs_of(kind) == "mounted":
         mounts, path = show_programs(program)
+    elif programs_of(kind) == "machine":
+        require_program(program)
+    if programs_of(kind) != "machine" and (named := list_root_mounts(program)):
+        if not provider_of(kind).shares_files:
+            raise UnavailableError(f"{{root}} names files of this machine, and {kind} is on another; use an image")
+        mounts += named
+    if mounts:
         spec = partial(_with_mounts, spec, mounts)
     of_settings = settings.model_dump(exclude={"type", "image", "build_network"})
     return Prepared(
@@ -128,24 +136,6 @@ def _prepared(
         sandbox=spec,
         data=PreparedProgram(program, fields, path),
     )
-
-
-def show_programs(program: Program) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
-    """Return the mounts of this machine's folders that a sandbox needs for the program, and the folders of its PATH.
-
-    A program in the workspace needs none. Raises UnavailableError if the program is not installed.
-    """
-    from pytest_agentbench.workspaces.sandboxes.bubblewrap import show_program
-
-    name = program.argv[0]
-    # A template or a relative path names a file of the workspace, which is visible anyway
-    if "{" in name or (os.sep in name and not os.path.isabs(name)):
-        return (), ()
-    try:
-        visible = show_program(name, os.environ.get("PATH"))
-    except LookupError as error:
-        raise UnavailableError(f"{error}; install it, or name another sandbox") from error
-    return visible.mounts, visible.path
 
 
 def _with_mounts(spec: Any, mounts: tuple[Mount, ...]) -> SandboxSpec:

@@ -142,6 +142,7 @@ async def open_program(case: Case, context: RunContext, texts: Sequence[str]) ->
             "model": address.model,
             "session": f"{slug(case.case_id)}-{context.repetition}",
             "context_tokens": prepared.fields.context_tokens,
+            "root": prepared.program.root,
             **list_places(spec, sandbox),
         }
         relay = _Relay(PORT if relayed else 0, socket)
@@ -337,7 +338,7 @@ class ProgramConversation(AgentConversation):
         for reading in (program.answer, program.error, program.session, program.reported):
             if reading is not None and reading.file is not None:
                 named[reading.file] = await self._get(fill_text(reading.file, {"home": HOME, "workspace": WORKSPACE}))
-        return ProgramOutput(stdout, stderr, named)
+        return ProgramOutput(stdout, stderr, named, self.gateway.last_text)
 
     async def _get(self, path: str) -> str | None:
         try:

@@ -101,6 +101,24 @@ class ReplyStream:
 _BETWEEN_EVENTS = (b"\n\n", b"\r\n\r\n")
 
 
+class LastText:
+    """The model's last text in a turn.
+
+    The main conversation has precedence. A program may begin another one for each turn, and offer no tools: then the
+    requests with the turn's text and tools count, then those with the turn's text.
+    """
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+        self._rank = (False, False, False)
+
+    def add(self, reply: ChatReply, *, is_main: bool, offers_tools: bool, of_turn: bool) -> None:
+        """Take the text of a reply, unless an earlier one has precedence."""
+        rank = (is_main, of_turn, of_turn and offers_tools)
+        if reply.content and reply.content.strip() and rank >= self._rank:
+            self.text, self._rank = reply.content, rank
+
+
 def canned_reply(asked: Asked, helpers: Sequence[Helper], model: Model) -> ChatReply | None:
     """Return the canned answer to an agent's internal request, or None for a request of the run. It costs nothing."""
     if not helpers:

@@ -44,7 +44,7 @@ class Conversations:
             best = len(self._hashes)
             self._hashes.append(hashes)
         self._hashes[best] = hashes
-        if self.main is None and asked.tools and _holds(asked.messages, turns):
+        if self.main is None and asked.tools and holds_turn(asked.messages, turns):
             self.main = best + 1
         return best + 1
 
@@ -65,7 +65,8 @@ def _count_alike(one: Sequence[int], other: Sequence[int]) -> int:
     return next((number for number in range(shorter) if one[number] != other[number]), shorter)
 
 
-def _holds(messages: Messages, turns: Sequence[str]) -> bool:
+def holds_turn(messages: Messages, turns: Sequence[str]) -> bool:
+    """Return whether a message of the user contains one of the turns' texts."""
     texts = [message_text(message) for message in messages if message.get("role") == "user"]
     return any(turn.strip() and turn.strip() in text for turn in turns for text in texts)
 

@@ -42,9 +42,9 @@ from pytest_agentbench.runners.asking import Asking
 from pytest_agentbench.runners.base import RUN, Recorder, RunEnd, clean, make_end
 from pytest_agentbench.runners.chat import Requests, settled
 from pytest_agentbench.runners.gateway.address import NO_KEY, list_keys, name_path
-from pytest_agentbench.runners.gateway.answering import ReplyStream, canned_reply, count_tokens
+from pytest_agentbench.runners.gateway.answering import LastText, ReplyStream, canned_reply, count_tokens
 from pytest_agentbench.runners.gateway.bounds import Pace, RequestSlots, is_deep, is_plain
-from pytest_agentbench.runners.gateway.conversations import Conversations, KeptThoughts
+from pytest_agentbench.runners.gateway.conversations import Conversations, KeptThoughts, holds_turn
 from pytest_agentbench.runners.gateway.offers import describe_offer, list_offered_names, read_offer
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 from pytest_agentbench.runners.gateway.server import listening
@@ -105,7 +105,7 @@ class Gateway:
         context variables, by default the caller's.
         """
         # For cassettes: one request may contain another time and host name in each run
-        requests.compare_by(policy.make_alike)
+        requests.compare_by(lambda request: policy.drop_moments(request, self._turns), policy.make_alike)
         self._policy = policy
         self._requests = requests
         self._model = model
@@ -122,6 +122,8 @@ class Gateway:
         self.failure: BaseException | None = None
         self.refused: str | None = None
         self._refused_apis: Counter[tuple[ApiName, str]] = Counter()
+        self._last_text = LastText()
+        self._skipped_steps, self._offers_tools = 0, False
         self._server_tool: str | None = None
         # Requests are handled in tasks of a listener that all runs share. Those tasks lack the run's context
         # variables, so they know neither its time limit nor its logs.
@@ -159,6 +161,7 @@ class Gateway:
         """
         self._turns += texts
         self.failure = self.refused = self._server_tool = None
+        self._last_text, self._skipped_steps, self._offers_tools = LastText(), 0, False
         self._in_turn = True
         try:
             yield
@@ -167,6 +170,16 @@ class Gateway:
             for task in self._asking:
                 # Processes that the agent left running would go on sending paid requests.
                 task.cancel()
+            if self._skipped_steps and not self._offers_tools:
+                self._trace.warnings.append(
+                    f"{count_text(self._skipped_steps, 'step')} of the script with tool calls skipped: no request of "
+                    "the turn offers tools; a program with a protocol of its own in texts needs a script of texts"
+                )
+
+    @property
+    def last_text(self) -> str | None:
+        """Return the model's last text in this turn: of the main conversation, if that has one."""
+        return self._last_text.text
 
     @property
     def in_flight(self) -> int:
@@ -428,7 +441,7 @@ class Gateway:
             return canned
         # The tools of the first request. Later requests may come from a sub-agent with other tools.
         self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in asked.tools])
-        self._tools.requested(asked.messages, FAILED if incoming.dialect.name != "chat" else None)
+        self._tools.requested(asked.messages, FAILED if incoming.dialect.name != "chat" else None, self._turns)
         if self._policy.observe is not None:
             self._policy.observe(asked.messages, asked.tools)
         note: dict[str, Any] = {"dialect": way["dialect"], "mode": mode, "conversation": number}
@@ -450,8 +463,12 @@ class Gateway:
             raise
         self._thoughts.keep(reply)
         self._signatures.keep(reply.message)
+        self._skipped_steps = max(self._skipped_steps, reply.skipped_steps)
+        self._offers_tools |= bool(asked.tools)
+        is_main = number == self._conversations.main
+        self._last_text.add(reply, is_main=is_main, offers_tools=bool(asked.tools), of_turn=self._is_of_turn(asked))
         offered = list_offered_names(asked)
-        self._tools.replied(asked.messages, reply, None if number == self._conversations.main else number, offered)
+        self._tools.replied(asked.messages, reply, None if is_main else number, offered)
         self._warn_of_calls(reply, asked, offered)
         return reply
 
@@ -464,6 +481,9 @@ class Gateway:
                     f"the model called the tool {clean(name)[:_MOST_OF_A_NAME]!r}, which the request does not offer; "
                     f"it offers: {offer}"
                 )
+
+    def _is_of_turn(self, asked: Asked) -> bool:
+        return bool(self._turns) and holds_turn(asked.messages, self._turns[-1:])
 
     def _parameters_of(self, agents_own: Mapping[str, Any]) -> dict[str, Any]:
         """Return the request's parameters: the run's fields, then the agent's, then the model's, in order of

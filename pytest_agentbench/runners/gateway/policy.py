@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -86,3 +86,42 @@ class GatewayPolicy:
                         messages[number] = map_texts(message, settle)
                 request = {**request, "messages": messages}
         return request
+
+    def drop_moments(self, request: dict[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+        """Return the request as `make_alike` does, also without dates and times of day.
+
+        Those in `texts`, the case's own, stay: a case with another date is another case.
+        """
+        own = {found[0] for text in texts for pattern, _ in _MOMENTS for found in pattern.finditer(text)}
+        return {**map_texts(self.make_alike(request), partial(_drop_moments, own))}
+
+
+def _drop_moments(own: Collection[str], text: str) -> str:
+    for pattern, stands_for in _MOMENTS:
+        text = pattern.sub(partial(_replace_foreign, own, stands_for), text)
+    return text
+
+
+def _replace_foreign(own: Collection[str], stands_for: str, found: re.Match[str]) -> str:
+    if found[0] in own:
+        return found[0]
+    return stands_for
+
+
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)[a-z]*\.?"
+_DAY = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,?\s+)?"
+_CLOCK = r"\d{1,2}:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:\s?[AaPp]\.?[Mm]\b\.?)?"
+_ZONE = r"(?:\s?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)(?!\w))?"
+_MOMENTS = tuple(
+    (re.compile(rf"(?<![\w.-]){pattern}(?![\w-])"), stands_for)
+    for pattern, stands_for in (
+        (rf"{_DAY}\d{{4}}-\d\d-\d\d(?:[T ]{_CLOCK}{_ZONE})?", "[date]"),
+        (rf"{_DAY}{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?,?\s+{_CLOCK}{_ZONE}(?:\s+[A-Z]{{3,4}})?\s+\d{{4}}", "[date]"),
+        (rf"{_DAY}{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?,?\s+(?:\d{{4}}|{_CLOCK})", "[date]"),
+        (rf"{_DAY}\d{{1,2}}(?:st|nd|rd|th)?\s+{_MONTH},?\s+\d{{4}}", "[date]"),
+        (rf"{_DAY}\d{{1,2}}([/.])\d{{1,2}}\1\d{{4}}|{_DAY}\d{{4}}/\d\d/\d\d", "[date]"),
+        (rf"\d{{1,2}}:\d\d:\d\d(?:[.,]\d{{1,9}})?(?:\s?[AaPp][Mm]\b)?{_ZONE}", "[time]"),
+        (r"\d{1,2}:\d\d\s?[AaPp][Mm]", "[time]"),
+    )
+)
+"""Dates and times as agents write them into prompts. Years alone and `12:30` without seconds stay."""

@@ -126,10 +126,14 @@ class _Reply:
 
 @dataclass(slots=True)
 class _CallMessage:
-    """An assistant message with tool calls, each (id, name, arguments), and the results that follow it."""
+    """An assistant message with tool calls, each (id, name, arguments), and the results that follow it.
+
+    `texts` are the user messages that follow it: some agents send results so.
+    """
 
     calls: list[tuple[str, str, Any]]
     results: list[tuple[str, str]]
+    texts: list[str]
 
 
 class ToolTrace:
@@ -176,11 +180,14 @@ class ToolTrace:
             self._trace.tool_call(call_id, tool, arguments, call.raw, offered=is_offered)
         self._replies.append(_Reply(tuple(calls), _find_opening(messages)))
 
-    def requested(self, messages: Messages, failed: str | None = None) -> None:
-        """Add the results in these messages to the trace, for calls without a result. Errors begin with `failed`."""
+    def requested(self, messages: Messages, failed: str | None = None, turns: Sequence[str] = ()) -> None:
+        """Add the results in these messages to the trace, for calls without a result. Errors begin with `failed`.
+
+        A user message may be a result, unless it has the text of one of `turns`.
+        """
         end, opening = len(self._replies), _find_opening(messages)
         results: list[tuple[_Call, str]] = []
-        for message in itertools.islice(_call_messages(messages), _MOST_LOOKED_AT):
+        for message in itertools.islice(_call_messages(messages, turns), _MOST_LOOKED_AT):
             # Every request repeats the whole history, so the search ends once all earlier calls have results.
             if not any(reply.is_open for reply in self._replies[max(0, end - _MOST_LOOKED_AT) : end]):
                 break
@@ -189,6 +196,8 @@ class ToolTrace:
                 end = place
                 # Results are found from the end and written in order of time.
                 results[:0] = _take_results(message, self._replies[place])
+        if not results and self._replies and self._replies[-1].opening == opening:
+            results = _take_last_texts(messages, self._replies[-1], turns)
         for call, content in results:
             marked = failed is not None and content.startswith(failed)
             if failed is not None:
@@ -242,18 +251,21 @@ class ToolTrace:
         return candidate
 
 
-def _call_messages(messages: Messages) -> Iterator[_CallMessage]:
+def _call_messages(messages: Messages, turns: Sequence[str]) -> Iterator[_CallMessage]:
     """Yield the messages with tool calls and their results, the last one first."""
     results: list[tuple[str, str]] = []
+    texts: list[str] = []
     for message in reversed(messages):
         role = message.get("role")
         if role == "tool":
             results.append((str(message.get("tool_call_id")), message_text(message)))
+        elif role == "user" and _find_turn(message, turns, ()) is None:
+            texts.append(message_text(message))
         elif role == "assistant":
             sent = message.get("tool_calls")
             if isinstance(sent, list) and (calls := [call for call in map(_parse_call, sent) if call is not None]):
-                yield _CallMessage(calls, results[::-1])
-            results = []
+                yield _CallMessage(calls, results[::-1], texts[::-1])
+            results, texts = [], []
 
 
 def _parse_call(call: object) -> tuple[str, str, Any] | None:
@@ -266,7 +278,7 @@ def _parse_call(call: object) -> tuple[str, str, Any] | None:
 def _take_results(message: _CallMessage, reply: _Reply) -> list[tuple[_Call, str]]:
     """Return the reply's calls without a result, each with its result in the message: matched by id, else in order."""
     waiting = {number: call_id for number, (call_id, _, _) in enumerate(message.calls)}
-    contents = {}
+    contents: dict[int, str] = {}
     for result_id, content in message.results:
         number = next((number for number, call_id in waiting.items() if call_id == result_id), None)
         if number is None:
@@ -274,12 +286,39 @@ def _take_results(message: _CallMessage, reply: _Reply) -> list[tuple[_Call, str
         if number is not None:
             del waiting[number]
             contents[number] = content
+    if not message.results:
+        contents = _match_texts(list(waiting.values()), message.texts)
     new = [
         (reply.calls[number], content) for number, content in sorted(contents.items()) if reply.calls[number].is_open
     ]
     for call, _ in new:
         call.is_open = False
     return new
+
+
+def _take_last_texts(messages: Messages, reply: _Reply, turns: Sequence[str]) -> list[tuple[_Call, str]]:
+    """Return the reply's open calls with the user messages at the end of a request that shows no calls."""
+    texts: list[str] = []
+    for message in itertools.takewhile(lambda message: message.get("role") == "user", reversed(messages)):
+        if _find_turn(message, turns, ()) is None:
+            texts.insert(0, message_text(message))
+    if not turns or not all(call.is_open for call in reply.calls):
+        return []
+    contents = _match_texts([call.sent_id for call in reply.calls], texts)
+    taken = [(reply.calls[number], content) for number, content in sorted(contents.items())]
+    for call, _ in taken:
+        call.is_open = False
+    return taken
+
+
+def _match_texts(call_ids: Sequence[str], texts: Sequence[str]) -> dict[int, str]:
+    """Return the texts by the numbers of their calls: by the ids that they contain, else in order if they are as many
+    as the calls.
+    """
+    by_id = {number: text for number, call_id in enumerate(call_ids) for text in texts if call_id in text}
+    if by_id or len(texts) != len(call_ids):
+        return by_id
+    return dict(enumerate(texts))
 
 
 def _parse_arguments(arguments: object) -> Any:

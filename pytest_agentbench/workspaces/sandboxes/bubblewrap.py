@@ -246,7 +246,7 @@ def show_program(command: str, path: str | None, folder: str | None = None) -> S
     places = [place for place in (path or "").split(os.pathsep) if not f"{place}/".startswith(hidden)]
     program = shutil.which(command, path=os.pathsep.join(places))
     if program is None:
-        raise LookupError(f"the program {command} is not installed in a folder that sandboxes see")
+        raise LookupError(explain_missing(command, os.pathsep.join(places)))
     anyway = SYSTEM_FOLDERS if folder is None else (*SYSTEM_FOLDERS, os.path.join(os.path.abspath(folder), ""))
     files = [file for file in _program_files(program, os.pathsep.join((*own, *places))) if not file.startswith(anyway)]
     if refused := [file for file in files if file.startswith(hidden)]:
@@ -254,6 +254,20 @@ def show_program(command: str, path: str | None, folder: str | None = None) -> S
     parts = dict.fromkeys(part for file in files for part in _installed_folder(file))
     folders = dict.fromkeys(os.path.dirname(file) for file in files)
     return ShownProgram(program, tuple(Mount(Path(part), part) for part in parts), (*own, *folders))
+
+
+def explain_missing(command: str, path: str | None) -> str:
+    """Return why a command cannot be found in `path`, or is no program."""
+    if os.sep not in command:
+        places = [os.path.join(folder, command) for folder in (path or "").split(os.pathsep) if folder]
+    else:
+        places = [command]
+    file = next((place for place in places if os.path.isfile(place)), None)
+    if file is not None:
+        return f"the program {file} is not executable (chmod +x {file})"
+    if os.sep in command:
+        return f"there is no program {command}"
+    return f"the program {command} is not installed in a folder that sandboxes see"
 
 
 def _program_files(program: str, path: str) -> list[str]:
