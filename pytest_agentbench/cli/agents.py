@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.extensions import ordered_names
+from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot
@@ -120,16 +121,17 @@ def _try(args: argparse.Namespace, root: ConfigRoot) -> int:
     from pytest_agentbench.runners.agents.doctor import try_agent
 
     adapter = find_adapter(args.name, root)
-    found = try_agent(adapter, root.path, args.sandbox)
+    found = try_agent(adapter, root, args.sandbox)
     print(printable(f"{adapter.program.title} {adapter.program.install.version} in {args.sandbox}:"))
-    for what, problem in found:
-        line = f"  {what}"
-        if problem:
-            line += f": {problem}"
-        elif what[0].isalpha():
-            line += ": ok"
-        print(printable(line))
-    return int(any(problem for _, problem in found))
+    for line in found.lines:
+        print(printable(f"  {line}"))
+    if not found.problems:
+        print("no problem found")
+        return 0
+    print(f"{count_text(len(found.problems), 'problem')}:")
+    for number, problem in enumerate(found.problems, start=1):
+        print(printable(f"  {number}. {problem}"))
+    return 1
 
 
 def _show(args: argparse.Namespace, root: ConfigRoot) -> int:

@@ -1,108 +1,136 @@
-"""Try an agent in a session: a scripted turn with tool calls, and a second turn if it has sessions."""
+"""Try an agent twice with a scripted model, and report what it did and what to change in its adapter."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from importlib.resources import files
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.runners.agents.adapter import Adapter
+from pytest_agentbench.models.prompts import message_text
+from pytest_agentbench.runners.agents.adapter import Adapter, make_agent
+from pytest_agentbench.runners.agents.causes import API_TITLES, find_problems, list_hosts
+from pytest_agentbench.runners.agents.differences import Difference, find_differences
+from pytest_agentbench.runners.agents.fields import AgentFields
+from pytest_agentbench.runners.agents.reading import FIELDS
+from pytest_agentbench.runners.agents.trial import TURNS, Trial, run_trial
+from pytest_agentbench.runners.gateway.offers import read_offer
+from pytest_agentbench.runners.gateway.policy import GatewayPolicy
+from pytest_agentbench.terminal_text import count_text, shorten_text
 
-_TURNS = ("Write the word kingfisher into bird.txt, and read it.", "Say goodbye.")
-_PER_REQUEST = {"input_tokens": 11, "cached_tokens": 2, "output_tokens": 3, "reasoning_tokens": 1}
-_SECONDS = 180
+if TYPE_CHECKING:
+    from pytest_agentbench.config.roots import ConfigRoot
 
+_SYSTEM_LINES, _OUTPUT_LINES = 3, 10
+_MOST_SHOWN = 100
+"""Maximum characters of a line in the report."""
 
-class Finding(NamedTuple):
-    """A check of the trial. `problem` is None if it passed."""
-
-    what: str
-    problem: str | None = None
-
-
-def try_agent(adapter: Adapter, root: Path, sandbox: str) -> list[Finding]:
-    """Run the agent with the scripted model and return the checks.
-
-    It has no network, and its files are removed. Raises SandboxError if the session fails.
-    """
-    turns = 1 if adapter.program.resume_argv is None else len(_TURNS)
-    with tempfile.TemporaryDirectory(prefix="agentbench-doctor-") as name:
-        folder = Path(name)
-        _write_case(folder, adapter.program.name, sandbox, turns)
-        output = _run_session(folder, root)
-        files_of_run = sorted(folder.glob("outputs/runs/**/run_1.json"))
-        if not files_of_run:
-            raise SandboxError(f"the trial session made no run:\n{output}")
-        return list(_judge(json.loads(files_of_run[0].read_text(encoding="utf-8")), turns))
+_MOST_FILES = 20
 
 
-def _write_case(folder: Path, agent: str, sandbox: str, turns: int) -> None:
-    place = folder / "cases" / "kingfisher"
-    place.mkdir(parents=True)
-    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    case = {
-        "schema_version": 1,
-        "case_id": "kingfisher",
-        "title": "A trial",
-        "runner": {"type": "agent", "agent": agent, "sandbox": sandbox, "timeout_seconds": _SECONDS},
-        "input": {"turns": [{"role": "user", "content": text} for text in _TURNS[:turns]]},
-        "deterministic_checks": [
-            {"check_id": "file", "declarative": {"kind": "regex_match", "path": "bird.txt", "pattern": "kingfisher"}}
-        ],
-    }
-    # JSON is YAML
-    (place / "test.yaml").write_text(json.dumps(case, indent=2), encoding="utf-8")
-    script = files("pytest_agentbench.runners.agents").joinpath("doctor_script.yaml").read_bytes()
-    (place / "demo.yaml").write_bytes(script)
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The report of a trial, line by line, and the problems, each with what to change. No problems: it passed."""
+
+    lines: list[str]
+    problems: list[str]
 
 
-def _run_session(folder: Path, root: Path) -> str:
-    options = ["-q", "-rs", "-p", "no:cacheprovider", "--agentbench-model", "demo", "-o", f"agentbench_configs={root}"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "cases"],
-        cwd=folder,
-        # The user's own options could deselect the trial
-        env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
-        check=False,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-        timeout=2 * _SECONDS,
-    )
-    return done.stdout.strip()
+def try_agent(adapter: Adapter, root: ConfigRoot, sandbox: str) -> Diagnosis:
+    """Run the agent twice with the scripted model and report. It has no network, and its files are removed."""
+    policy = make_agent(AgentFields(agent=adapter.program.name), adapter).policy()
+    with tempfile.TemporaryDirectory(prefix="agentbench-doctor-") as folder:
+        trial = asyncio.run(run_trial(adapter, root, sandbox, Path(folder)))
+        problems = find_problems(trial, adapter.program, policy)
+        # A second run of a program that asked nothing or nothing right shows the same
+        second = asyncio.run(run_trial(adapter, root, sandbox, Path(folder))) if trial.evidence.to_model else None
+    differences: list[Difference] = []
+    if second is not None:
+        differences = find_differences(_comparable(trial, policy), _comparable(second, policy))
+        problems += [problem for problem in find_problems(second, adapter.program, policy) if problem not in problems]
+        problems += [f"two runs differ in {each.describe()}{_advise(each)}" for each in differences]
+    return Diagnosis([*_describe(trial, second, adapter, differences)], problems)
 
 
-def _compare(what: str, value: object, expected: object) -> Finding:
-    if value == expected:
-        return Finding(what)
-    return Finding(what, f"found {value!r}, expected {expected!r}")
+def _advise(difference: Difference) -> str:
+    if difference.line is None:
+        return "; switch it off, or add a pattern for it to volatile, else recordings are not replayed"
+    return f"; add to volatile: {difference.line}"
 
 
-def _judge(run: Mapping[str, Any], turns: int) -> Iterator[Finding]:
-    if run["status"] != "success":
-        yield Finding("run", f"{run['status']}: {(run['error'] or {}).get('message')}")
-        return
-    output = next((e["content"] for e in reversed(run["trace"]) if e["type"] == "final_output"), "")
-    answer = "Goodbye." if turns > 1 else "It says kingfisher."
-    yield _compare("answer", output, answer)
-    requests = sum(e["type"] == "runner" and e["name"] == "request" for e in run["trace"])
-    # Two tool calls and the answer; one request for a further turn
-    expected = 3 + (turns - 1)
-    yield _compare("requests", requests, expected)
-    usage = {name: run["usage"][name] for name in _PER_REQUEST}
-    sums = {name: count * expected for name, count in _PER_REQUEST.items()}
-    yield _compare("usage", usage, sums)
-    mismatch = next((e["data"] for e in run["trace"] if e["type"] == "runner" and e["name"] == "usage_mismatch"), None)
-    yield Finding("its own count of tokens", None if mismatch is None else f"found {mismatch}")
-    changed = [change["path"] for change in run["changes"] or ()]
-    yield Finding("file", None if "bird.txt" in changed else f"found changes of {changed}, expected bird.txt")
-    yield Finding(f"{run['duration_seconds']:.1f} s")
+def _comparable(trial: Trial, policy: GatewayPolicy) -> list[dict[str, Any]]:
+    """Return the requests of a trial as cassettes compare them."""
+    home = f"{trial.workspace}/"
+    requests = []
+    for _, asked in trial.evidence.to_model:
+        request = {"messages": asked.messages, "tools": asked.tools, **asked.parameters}
+        plain = (
+            json.dumps(request)
+            .replace(json.dumps(home)[1:-1], "[workspace]/")
+            .replace(trial.workspace or "\0", "[workspace]")
+        )
+        requests.append(policy.drop_moments(json.loads(plain), TURNS))
+    return requests
+
+
+def _describe(trial: Trial, second: Trial | None, adapter: Adapter, differences: list[Difference]) -> Iterator[str]:
+    """Yield the lines of the report."""
+    requests = trial.evidence.requests
+    apis: dict[str, Counter[str]] = {}
+    for seen in requests:
+        title = API_TITLES[seen.route.api] if seen.route.kind in ("ask", "count") else "other"
+        apis.setdefault(title, Counter())[f"{seen.place}{'' if seen.status == 200 else f' -> {seen.status}'}"] += 1
+    for title, places in apis.items():
+        yield f"{title}: " + ", ".join(f"{place} ({count_text(count, 'time')})" for place, count in places.items())
+    if not apis:
+        yield "requests: none"
+    models = Counter(seen.asked.model for seen in requests if seen.asked is not None)
+    yield "model names: " + (", ".join(f"{name} ({count_text(n, 'time')})" for name, n in models.items()) or "none")
+    tools = {name: tool for _, asked in trial.evidence.to_model for name, tool in read_offer(asked.tools).items()}
+    yield "tools offered: " + (", ".join(tool.describe() for tool in tools.values()) or "none")
+    yield from _list_system(trial)
+    for call, result in trial.calls:
+        shown = "no result" if result is None else shorten_text(result.content.strip() or "(empty)", _MOST_SHOWN)
+        mark = " (error)" if result is not None and result.is_error else ""
+        arguments = shorten_text(json.dumps(call.arguments, ensure_ascii=False), _MOST_SHOWN)
+        yield f"call: {call.name}{arguments} -> {shown}{mark}"
+    source = adapter.program.answer.from_ or "stdout"
+    for answer in trial.answers:
+        yield f"answer: {shorten_text(str(answer), _MOST_SHOWN)!r} (from {source})"
+    yield from (f"warning: {warning}" for warning in trial.warnings)
+    counts = ", ".join(f"{name} {getattr(trial.usage, f'{name}_tokens')}" for name in FIELDS)
+    yield f"usage: {counts}"
+    more = f" and {len(trial.changed) - _MOST_FILES} more" if len(trial.changed) > _MOST_FILES else ""
+    yield f"files changed: {', '.join(trial.changed[:_MOST_FILES]) or 'none'}{more}"
+    yield f"other hosts: {list_hosts(trial)}"
+    for turn in trial.evidence.turns:
+        yield from _show_output("stdout", turn.output.stdout)
+        yield from _show_output("stderr", turn.output.stderr)
+    if second is not None:
+        yield f"differences between two runs: {len(differences) or 'none'}"
+    seconds = [f"{each.seconds:.1f} s" for each in (trial, second) if each is not None]
+    yield f"time: {' and '.join(seconds)}"
+
+
+def _list_system(trial: Trial) -> Iterator[str]:
+    """Yield the first lines of the first system text."""
+    texts = [
+        message_text(message)
+        for _, asked in trial.evidence.to_model
+        for message in asked.messages
+        if message.get("role") in ("system", "developer") and asked.tools
+    ]
+    lines = [line for line in (texts[0] if texts else "").splitlines() if line.strip()]
+    yield from (f"system: {shorten_text(line, _MOST_SHOWN)}" for line in lines[:_SYSTEM_LINES])
+
+
+def _show_output(name: str, text: str) -> Iterator[str]:
+    lines = text.strip().splitlines()
+    if len(lines) > 2 * _OUTPUT_LINES:
+        left_out = f"... {len(lines) - 2 * _OUTPUT_LINES} lines ..."
+        lines = [*lines[:_OUTPUT_LINES], left_out, *lines[-_OUTPUT_LINES:]]
+    yield from (f"{name}: {shorten_text(line, 2 * _MOST_SHOWN)}" for line in lines)

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import Any
 
 from pytest_agentbench.config.agent_file import ABSOLUTE, ToolCall, fill, find_names
-from pytest_agentbench.config.documents import make_located_error
+from pytest_agentbench.config.documents import read_document
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.apis.base import make_call
 from pytest_agentbench.models.messages import ChatReply
@@ -59,7 +59,7 @@ def require_offered(reply: ChatReply, adapted: ChatReply, program: Program, offe
             names = frozenset().union(*(_HINTS.get(part, frozenset()) for part in field))
             near = [each for each in offer.values() if names.intersection(each.properties)]
             advice = f". Closest for {field[-1]}: {near[0].describe()}" if near else ""
-            problem = f"found {after.name!r}, and the request offers: {describe_offer(offer)}{advice}"
+            problem = f"is {after.name!r}; the request offers: {describe_offer(offer)}{advice}"
             raise _make_error(program, (*field, "name"), problem)
         if (lacks := tool.find_problem(after.arguments or {})) is not None:
             raise _make_error(program, (*field, "arguments"), lacks)
@@ -74,9 +74,12 @@ def _name_field(call: Called | None, program: Program) -> tuple[str, ...]:
 
 
 def _make_error(program: Program, field: tuple[str, ...], problem: str) -> ConfigError:
+    text = f"{'.'.join(field)} {problem}"
     if program.adapter is None:
-        return ConfigError(f"{program.name}: {'.'.join(field)}: {problem}")
-    return make_located_error(program.adapter.folder / FILE, [(field, problem)])
+        return ConfigError(f"{program.name}: {text}")
+    path = program.adapter.folder / FILE
+    place = read_document(path).problem(field, "")
+    return ConfigError(f"{path}:{place.line}:{place.column}: {text}")
 
 
 _HINTS: Mapping[str, frozenset[str]] = {

@@ -42,6 +42,7 @@ from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, pro
 from pytest_agentbench.workspaces.workspace import WORKSPACE
 
 if TYPE_CHECKING:
+    from pytest_agentbench.runners.agents.evidence import Evidence
     from pytest_agentbench.runners.gateway.address import GatewayAddress
     from pytest_agentbench.runners.gateway.gateway import Gateway, UsageSource
     from pytest_agentbench.runners.skills import SkillWatch
@@ -58,12 +59,14 @@ _CHMOD_SECONDS = 30.0
 class PreparedProgram:
     """A prepared run: its program, and the case's fields.
 
-    `path` are folders of programs on this machine that a sandbox other than a container shows.
+    `path` are folders of programs on this machine that a sandbox other than a container shows. `evidence` records what
+    the program does, for `agentbench agents doctor`.
     """
 
     program: Program
     fields: ProgramFields
     path: tuple[str, ...] = ()
+    evidence: Evidence | None = None
 
 
 def list_turn_texts(case: Case, program: str) -> list[str]:
@@ -189,7 +192,14 @@ def _make_gateway(
         observe=None if watch is None else watch.observe,
     )
     source: UsageSource = "gateway" if alone else "gateway_partial"
-    return Gateway(requests, model, context.trace, settings.request_parameters, context.over_budget, policy, source)
+    parts = (requests, model, context.trace, settings.request_parameters, context.over_budget, policy, source)
+    if prepared.evidence is None:
+        return Gateway(*parts)
+    from pytest_agentbench.runners.agents.evidence import WatchedGateway
+
+    watched = WatchedGateway(*parts)
+    watched.evidence = prepared.evidence
+    return watched
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +249,8 @@ class ProgramConversation(AgentConversation):
         with self.gateway.turn(text):
             done, mark = await self._start(turn, text)
         output = await self._look(done, mark)
+        if self.prepared.evidence is not None:
+            self.prepared.evidence.add_turn(self.address.base_url, done, output)
         answer = await self.context.in_thread(partial(self._read, output, done))
         before, self._reported = self._reported, self._add_reported(self._reported, output)
         trace.event(

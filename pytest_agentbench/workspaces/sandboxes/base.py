@@ -78,6 +78,7 @@ class SandboxSpec:
     - `cli`: the command of another container engine than docker's daemon, such as podman. It needs kind docker.
     - `network` False: no network except for the services of `compose`.
     - `settings`: those of the run profile, if the kind's provider has fields of its own.
+    - `joins`: paths of namespaces by their kinds (`net`, `user`), in place of a network of its own; for bubblewrap.
     """
 
     kind: SandboxKind
@@ -90,6 +91,7 @@ class SandboxSpec:
     mounts: tuple[Mount, ...] = ()
     cli: str | None = None
     settings: SandboxSettings | None = None
+    joins: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

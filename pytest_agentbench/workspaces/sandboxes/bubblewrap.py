@@ -110,7 +110,7 @@ class BubblewrapSandbox(HostSandbox):
             path=python_path(*WRITABLE),
             network=self._spec.network,
             limits=self._spec.limits,
-            joins={} if self._spec.network else self._find_network(),
+            joins={} if self._spec.network else dict(self._spec.joins) or self._find_network(),
         )
 
     def _find_network(self) -> Mapping[str, str]:

@@ -1,0 +1,97 @@
+"""Find texts that differ between two equal runs, and propose `volatile` lines for them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+from pytest_agentbench.terminal_text import shorten_text
+
+_MOST_TEXT = 50_000
+"""Maximum characters of a text that are compared word by word."""
+
+_CONTEXT = 24
+"""Characters before a difference that a pattern begins with."""
+
+_KINDS = ((r"\d+", "[number]"), (r"[0-9a-f]+", "[id]"), (r"[0-9a-zA-Z_-]+", "[id]"), (r"\S+", "[text]"))
+"""Patterns of values, the narrowest first, each with its replacement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A place where two equal runs differ. `line` is a line of `volatile` that makes them equal, or None."""
+
+    where: str
+    one: str
+    other: str
+    line: str | None = None
+
+    def describe(self) -> str:
+        """Return the place with both texts."""
+        return f"{self.where}: {shorten_text(self.one, 60)!r} and {shorten_text(self.other, 60)!r}"
+
+
+def find_differences(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> list[Difference]:
+    """Return how the requests of two runs differ, each difference once."""
+    found: dict[str, Difference] = {}
+    if len(one) != len(other):
+        found[""] = Difference("number of requests", str(len(one)), str(len(other)))
+    for first, second in zip(one, other, strict=False):
+        texts = dict(_list_texts(second))
+        for place, text in _list_texts(first):
+            if texts.get(place, "") == text:
+                continue
+            for difference in _compare(place[0], text, texts.get(place, "")):
+                found.setdefault(difference.line or difference.describe(), difference)
+    return list(found.values())
+
+
+def _list_texts(request: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the texts of a request by their places: the message's role or the field's name, then the path."""
+    for name, value in request.items():
+        if name == "messages":
+            for number, message in enumerate(value):
+                yield from _walk(message, (str(message.get("role")), str(number)))
+        else:
+            yield from _walk(value, (name,))
+
+
+def _walk(value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _walk(item, (*place, str(name)))
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from _walk(item, (*place, str(number)))
+    elif value is not None:
+        yield place, value if isinstance(value, str) else json.dumps(value)
+
+
+def _compare(where: str, one: str, other: str) -> Iterator[Difference]:
+    if max(len(one), len(other)) > _MOST_TEXT:
+        yield Difference(where, one, other)
+        return
+    words, others = re.findall(r"[0-9a-zA-Z]+|\s+|.", one), re.findall(r"[0-9a-zA-Z]+|\s+|.", other)
+    lines = []
+    for kind, begin, end, begin_other, end_other in SequenceMatcher(None, words, others, autojunk=False).get_opcodes():
+        if kind != "equal":
+            before = "".join(words[:begin])
+            values = "".join(words[begin:end]), "".join(others[begin_other:end_other])
+            lines.append(Difference(where, *values, _propose(where, before, values)))
+    proposed = [line for each in lines if (line := each.line) is not None]
+    yield from lines if len(proposed) == len(lines) else [Difference(where, one, other)]
+
+
+def _propose(where: str, before: str, values: tuple[str, str]) -> str | None:
+    """Return a line of `volatile` for a value behind a text on the same line, or None."""
+    context = before.rpartition("\n")[2][-_CONTEXT:]
+    for pattern, name in _KINDS:
+        if all(re.fullmatch(pattern, value) for value in values):
+            role = f"where: {where}, " if where in ("system", "user", "assistant", "tool") else ""
+            quoted = json.dumps(re.escape(context).replace("\\ ", " ") + pattern)
+            return f"- {{{role}pattern: {quoted}, as: {json.dumps(context + name)}}}"
+    return None
