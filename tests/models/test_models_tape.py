@@ -249,6 +249,22 @@ def test_requests_are_compared_as_the_agent_says_and_sent_as_they_are(tmp_path):
     assert (replayed.content, replayed.reasoning) == ("Noon.", {"reasoning_content": "Let me see."})
 
 
+def test_a_request_that_an_older_version_recorded_in_another_form_is_found(tmp_path):
+    class Provided:
+        async def complete(self, messages, **options):
+            return ChatReply("Noon.", (), "stop", Usage(), "m", None, {"role": "assistant", "content": "Noon."}, 1, 0.1)
+
+    def ask(made, *forms):
+        client = TapedClient(Model(model_id="m", requested_model="m"), made, Provided)
+        return client.comparing(*forms).complete([{"role": "user", "content": "It is 09:15."}])
+
+    def masked(request):
+        return map_texts(request, lambda text: text.replace("09:15", "[time]"))
+
+    recording(tmp_path, lambda made: ask(made, dict))
+    assert replaying(tmp_path, lambda made: ask(made, masked, dict)).content == "Noon."
+
+
 def test_a_record_of_this_session_is_added_to_and_another_is_replaced(tmp_path):
     def one(text, answer):
         async def play(tape):

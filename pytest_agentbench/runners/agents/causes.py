@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from pytest_agentbench.config.agent_file import AgentProgram
 from pytest_agentbench.models.prompts import message_text
-from pytest_agentbench.runners.agents.evidence import SeenRequest
 from pytest_agentbench.runners.agents.trial import ANSWERS, FILE, TURNS, Trial
-from pytest_agentbench.runners.gateway.offers import read_offer
+from pytest_agentbench.runners.gateway.offers import OfferedTool, describe_offer, read_offer
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 from pytest_agentbench.terminal_text import count_text, shorten_text
 
@@ -29,7 +29,7 @@ _PER_REQUEST = {"input_tokens": 11, "cached_tokens": 2, "output_tokens": 3, "rea
 
 def find_problems(trial: Trial, program: AgentProgram, policy: GatewayPolicy) -> list[str]:
     """Return the causes of a trial's failure, [] if it passed. Effects are left out if there is a cause."""
-    causes = [*_find_refused(trial, program), *_find_hosts(trial)]
+    causes = [*_find_refused(trial, program), *_find_hosts(trial), *_find_missing_finish(trial, program)]
     if trial.problem is not None and not causes:
         causes.append(trial.problem)
     if not causes:
@@ -98,10 +98,11 @@ def _find_silence(trial: Trial) -> Iterator[str]:
     )
 
 
-def find_helpers(requests: Sequence[tuple[SeenRequest, Any]], policy: GatewayPolicy) -> list[str]:
-    """Return the system texts of requests outside the conversation that no helper of the adapter answers."""
+def _find_helpers(trial: Trial, policy: GatewayPolicy) -> Iterator[str]:
+    """Yield requests outside the conversation that no helper of the adapter answers."""
+    requests = trial.evidence.to_model
     if not any(asked.tools for _, asked in requests):
-        return []
+        return
     texts: dict[str, None] = {}
     for _, asked in requests:
         system = "\n".join(message_text(part) for part in asked.messages if part.get("role") in ("system", "developer"))
@@ -111,18 +112,12 @@ def find_helpers(requests: Sequence[tuple[SeenRequest, Any]], policy: GatewayPol
             helper.system_matches.search(system) for helper in policy.helpers
         ):
             texts[system] = None
-    return list(texts)
-
-
-def _find_helpers(trial: Trial, policy: GatewayPolicy) -> Iterator[str]:
-    for system in find_helpers(trial.evidence.to_model, policy):
+    for system in texts:
         begin = system.strip()[:60].splitlines()[0] if system.strip() else ""
         if not begin:
             yield "it sends requests without tools and without a system text beside the conversation: switch them off"
             continue
-        from re import escape
-
-        pattern = json.dumps(f"^{escape(begin)}".replace("\\ ", " "))
+        pattern = json.dumps(f"^{re.escape(begin)}".replace("\\ ", " "))
         yield (
             "it sends requests outside the conversation, which use up the script's steps; switch them off or add to "
             f"helpers: - {{system_matches: {pattern}, reply: A task}}"
@@ -140,16 +135,22 @@ def _find_tools(trial: Trial, program: AgentProgram) -> Iterator[str]:
         )
 
 
-def _find_answers(trial: Trial, program: AgentProgram) -> Iterator[str]:
-    """Yield wrong readings of the answer, and a wrong or missing `finish`."""
-    if program.finish is None and trial.evidence.turns and _asks_on(trial):
-        tools = {name: tool for _, asked in trial.evidence.to_model for name, tool in read_offer(asked.tools).items()}
-        shown = ", ".join(tool.describe() for tool in tools.values())
+def _find_missing_finish(trial: Trial, program: AgentProgram) -> Iterator[str]:
+    message = "" if trial.end is None or trial.end.error is None else trial.end.error.message
+    if program.finish is None and "add a step to" in f"{message}{trial.problem or ''}":
         yield (
             "it asked again after the model's last text: if it ends by a tool call, write finish: {name: ..., "
-            f"arguments: {{...: '{{content}}'}}}} with one of {shown}"
+            f"arguments: {{...: '{{content}}'}}}} with one of {describe_offer(collect_offer(trial))}"
         )
-        return
+
+
+def collect_offer(trial: Trial) -> dict[str, OfferedTool]:
+    """Return the tools that any request of a trial offers."""
+    return {name: tool for _, asked in trial.evidence.to_model for name, tool in read_offer(asked.tools).items()}
+
+
+def _find_answers(trial: Trial, program: AgentProgram) -> Iterator[str]:
+    """Yield wrong readings of the answer, and a wrong `finish`."""
     for number, turn in enumerate(trial.evidence.turns):
         answer = trial.answers[number] if number < len(trial.answers) else None
         reply, stdout = turn.output.reply, turn.output.stdout
@@ -175,20 +176,14 @@ def _find_answers(trial: Trial, program: AgentProgram) -> Iterator[str]:
         return
 
 
-def _asks_on(trial: Trial) -> bool:
-    """Return whether the script was used up."""
-    message = "" if trial.end is None or trial.end.error is None else trial.end.error.message
-    return "add a step to" in f"{message}{trial.problem or ''}"
-
-
 def _explain_finish(trial: Trial, program: AgentProgram, answer: str | None) -> str:
     finish = program.finish
     assert finish is not None
     shell = program.tools.get("shell")
     quoting = "a shell: quoted" if shell is not None and shell.name == finish.name else "no shell: not quoted"
     sent = next((event for event, _ in reversed(trial.calls) if event.name == finish.name), None)
-    schemas = {name: tool for _, asked in trial.evidence.to_model for name, tool in read_offer(asked.tools).items()}
-    schema = schemas[finish.name].describe() if finish.name in schemas else "not offered"
+    offer = collect_offer(trial)
+    schema = offer[finish.name].describe() if finish.name in offer else "no tool of that name"
     shown = "nothing" if sent is None else f"{sent.name}{json.dumps(sent.arguments, ensure_ascii=False)}"
     return f"finish: the answer is {answer!r}; sent was {shown} ({quoting}); the request offers {schema}"
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.models.prompts import message_text
 from pytest_agentbench.runners.agents.adapter import Adapter, make_agent
-from pytest_agentbench.runners.agents.causes import API_TITLES, find_problems, list_hosts
+from pytest_agentbench.runners.agents.causes import API_TITLES, collect_offer, find_problems, list_hosts
 from pytest_agentbench.runners.agents.differences import Difference, find_differences
 from pytest_agentbench.runners.agents.fields import AgentFields
 from pytest_agentbench.runners.agents.reading import FIELDS
 from pytest_agentbench.runners.agents.trial import TURNS, Trial, run_trial
-from pytest_agentbench.runners.gateway.offers import read_offer
+from pytest_agentbench.runners.gateway.offers import describe_offer
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 from pytest_agentbench.terminal_text import count_text, shorten_text
 
@@ -90,8 +90,7 @@ def _describe(trial: Trial, second: Trial | None, adapter: Adapter, differences:
         yield "requests: none"
     models = Counter(seen.asked.model for seen in requests if seen.asked is not None)
     yield "model names: " + (", ".join(f"{name} ({count_text(n, 'time')})" for name, n in models.items()) or "none")
-    tools = {name: tool for _, asked in trial.evidence.to_model for name, tool in read_offer(asked.tools).items()}
-    yield "tools offered: " + (", ".join(tool.describe() for tool in tools.values()) or "none")
+    yield f"tools offered: {describe_offer(collect_offer(trial))}"
     yield from _list_system(trial)
     for call, result in trial.calls:
         shown = "no result" if result is None else shorten_text(result.content.strip() or "(empty)", _MOST_SHOWN)

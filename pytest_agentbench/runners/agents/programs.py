@@ -7,11 +7,13 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from pytest_agentbench.config.agent_file import fill
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.runners.agents.adapter import Program
+from pytest_agentbench.sources.discovery import has_cases
 from pytest_agentbench.workspaces.sandboxes.base import Mount
 
 _ROOT = re.compile(r"\{root\}[^\s:;,=\"']*")
@@ -49,23 +51,23 @@ def require_program(program: Program) -> None:
 
 
 def list_root_mounts(program: Program) -> tuple[Mount, ...]:
-    """Return a mount for each path below `{root}` that the program's templates name: of its folder, or of the file
-    alone if the folder has the config root in it.
+    """Return a mount for each path of `{root}` in the program's templates: of a file's folder, or of the file alone if
+    the folder has cases.
 
-    Raises UnavailableError for a missing file, ConfigError for the root itself, which has the cases' answers.
+    Raises UnavailableError for a missing file, ConfigError for a folder with cases: the program must not see the
+    right answers.
     """
-    root = os.path.normpath(program.root)
     mounts: dict[str, Mount] = {}
     for field, text in _list_texts(program):
         for found in _ROOT.findall(text):
             path = os.path.normpath(found.replace("{root}", program.root))
-            if _is_inside(root, path):
-                problem = "the folder of the cases, whose answers the program must not see; name a file or folder in it"
-                raise ConfigError(f"{program.name}: {field}: found {found!r}, which is {problem}")
             if not os.path.exists(path):
                 raise UnavailableError(f"{program.name}: {field}: there is no file {path}")
+            if os.path.isdir(path) and _has_cases(path):
+                problem = "a folder with cases, whose answers the program must not see; name a file or folder in it"
+                raise ConfigError(f"{program.name}: {field}: found {found!r}, which is {problem}")
             folder = path if os.path.isdir(path) else os.path.dirname(path)
-            shown = path if _is_inside(root, folder) else folder
+            shown = path if _has_cases(folder) else folder
             mounts[shown] = Mount(Path(shown), shown)
     return tuple(mounts.values())
 
@@ -84,16 +86,27 @@ def _require_visible(program: Program, mounts: tuple[Mount, ...]) -> None:
         if _is_inside(path, "/tmp"):  # noqa: S108 - a name in a message
             reason = "the sandbox has a /tmp of its own"
         advice = "name it by {root}, or make it a program with a first line #! and name it first"
-        raise UnavailableError(f"{program.name}: argv[{number}]: found {path}: {reason}; {advice}")
+        raise UnavailableError(f"{program.name}: {_name_argv(program)}[{number}]: found {path}: {reason}; {advice}")
+
+
+@cache
+def _has_cases(folder: str) -> bool:
+    # Cached, because every case of a session may name the same program
+    return has_cases(Path(folder))
 
 
 def _list_texts(program: Program) -> Iterator[tuple[str, str]]:
     """Yield the templates of a program, each with its field."""
-    for field, argv in (("argv", program.argv), ("resume_argv", program.resume or ())):
+    later = "resume" if program.adapter is None else "resume_argv"
+    for field, argv in ((_name_argv(program), program.argv), (later, program.resume or ())):
         yield from ((f"{field}[{number}]", argument) for number, argument in enumerate(argv))
     contents: Mapping[str, object] = {**program.env, **program.files}
     for name, content in contents.items():
         yield name, content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def _name_argv(program: Program) -> str:
+    return "command" if program.adapter is None else "argv"
 
 
 def _fill_root(template: str, program: Program) -> str:

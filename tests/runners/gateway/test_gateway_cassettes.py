@@ -82,3 +82,21 @@ def test_a_recording_of_completions_is_as_it_ever_was(tmp_path: Path) -> None:
         asyncio.run(run_agent(model, tmp_path, "record", CHAT, "2026-11-26", "0aff"))
     [first, _] = read_cassette(tmp_path / "c.yaml").exchanges
     assert first.request.keys() == {"model", "messages", "tools"}
+
+
+def test_dates_and_times_are_left_out_of_the_comparison_but_for_the_cases_own() -> None:
+    texts = [
+        ("Today is 2026-11-29.", "Today is [date]."),
+        ("Sun Nov 29 06:10:08 UTC 2026", "[date]"),
+        ("Sunday, November 29, 2026, 6:10 PM", "[date], [time]"),
+        ("29 November 2026", "[date]"),
+        ("11/29/2026", "[date]"),
+        ("2026-11-29T06:10:08.123Z", "[date]"),
+        ("-rw-r--r-- 5 Nov 29 06:10 bird.txt", "-rw-r--r-- 5 [date] bird.txt"),
+        ("at 06:10:08", "at [time]"),
+        ("due 2026-01-01", "due 2026-01-01"),
+        ("v1.2.3 of 2024, ratio 16:9", "v1.2.3 of 2024, ratio 16:9"),
+    ]
+    request = {"messages": [{"role": "user", "content": text} for text, _ in texts]}
+    compared = GatewayPolicy().drop_moments(request, ["Is it due 2026-01-01?"])
+    assert [message["content"] for message in compared["messages"]] == [text for _, text in texts]

@@ -1,0 +1,211 @@
+"""`agentbench agents doctor`: each trouble of an adapter or a program is named with what to change."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.bench import Bench
+from support.docker_here import needs_bubblewrap
+
+from pytest_agentbench.cli import main
+
+AGENT = Path(__file__).parents[2] / "support" / "odd_agent.py"
+ADAPTER: dict[str, Any] = {
+    "schema_version": 1,
+    "name": "odd",
+    "title": "Odd",
+    "licence": "MIT",
+    "install": {"pypi": "odd==1.0.0"},
+    "dialects": ["chat"],
+    "argv": ["python3", "{root}/odd/agent.py", "{message}"],
+    "env": {"RUN_MODEL": "{model}"},
+    "answer": {"from": "stdout"},
+    "tools": {"shell": {"name": "sh", "arguments": {"command": "{command}"}}},
+}
+SHELL = {"shell": {"name": "run", "arguments": {"command": "{command}"}}}
+WRITE = {**ADAPTER["tools"], "write": {"name": "write", "arguments": {"path": "{path}"}}}
+FINISH = {"name": "done", "arguments": {"text": "{content}"}}
+
+
+def examine(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sandbox: str, **fields: Any
+) -> tuple[int, str]:
+    """Return the exit status and the report of the doctor for an adapter with these fields and `odd` variables."""
+    odd = fields.pop("odd", {})
+    variables = {f"ODD_{name.upper()}": value for name, value in odd.items()}
+    adapter = {**ADAPTER, "env": {**ADAPTER["env"], **variables}, **fields}
+    bench.write("cases/agents/odd/agent.yaml", adapter)
+    bench.write("cases/odd/agent.py", AGENT.read_text(encoding="utf-8"))
+    bench.write("cases/models.yaml", {"schema_version": 1, "models": []})
+    monkeypatch.chdir(bench.path / "cases")
+    status = main(["agents", "doctor", "odd", "--sandbox", sandbox])
+    return status, capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        pytest.param(
+            {"dialects": ["chat"], "odd": {"path": "/responses"}},
+            "the program asks OpenAI Responses (POST /v1/responses, 1 time); the adapter says dialects: [chat]. "
+            "Write dialects: [responses]",
+            id="wrong dialects",
+        ),
+        pytest.param(
+            {"tools": SHELL, "odd": {"tools": '{"bash": ["command"], "write": ["filePath", "content"]}'}},
+            "tools.shell.name is 'run'; the request offers: bash{command}, write{filePath, content}. "
+            "Closest for shell: bash{command}",
+            id="tool not offered",
+        ),
+        pytest.param(
+            {"tools": WRITE, "odd": {"tools": '{"sh": ["command"], "write": ["filePath", "content"]}'}},
+            "tools.write.arguments has 'path'; write requires 'filePath', 'content'",
+            id="wrong argument names",
+        ),
+        pytest.param(
+            {"odd": {"stay": "1"}},
+            r"the program asked nothing at http://127\.0\.0\.1:\d+\S* \(exit 1 after [\d.]+ s\); other hosts: .*"
+            r"OPENAI_BASE_URL.* its last lines: no key for api\.example\.com",
+            id="program never asked",
+        ),
+        pytest.param(
+            {"odd": {"path": "/completions"}},
+            "POST /v1/completions is not served; the nearest is /v1/chat/completions",
+            id="wrong path",
+        ),
+        pytest.param(
+            {"odd": {"print": "banner"}},
+            "stdout holds the answer and 28 other characters; write answer: {from: reply}",
+            id="decoration in stdout",
+        ),
+        pytest.param(
+            {"answer": {"from": "stdout_json", "path": "text"}, "odd": {"print": "json"}},
+            "the answer is None, and the model's last text is 'It says kingfisher.'; stdout has it at: "
+            "{from: stdout_json, path: result.text}",
+            id="wrong answer reading",
+        ),
+        pytest.param(
+            {"odd": {"finish": "done", "tools": '{"sh": ["command"], "done": ["text"]}'}},
+            "it asked again after the model's last text: if it ends by a tool call, write finish: {name: ..., "
+            "arguments: {...: '{content}'}} with one of sh{command}, done{text}",
+            id="finish missing",
+        ),
+        pytest.param(
+            {
+                "finish": {"name": "done", "arguments": {"text": "'{content}'"}},
+                "odd": {"finish": "done", "tools": '{"sh": ["command"], "done": ["text"]}'},
+            },
+            'finish: the answer is "\'It says kingfisher.\'"; sent was done{"text": "\'It says kingfisher.\'"} '
+            "(no shell: not quoted); the request offers done{text}",
+            id="finish quoted",
+        ),
+        pytest.param(
+            {"odd": {"tools": "{}"}},
+            "no tools offered: portable steps are skipped; answers only",
+            id="no tools offered",
+        ),
+        pytest.param(
+            {"odd": {"model": "gpt-9"}},
+            "it asked for other models than the run's: 'gpt-9' (1 time); write pin: rewrite, or name the setting",
+            id="other model",
+        ),
+        pytest.param(
+            {"odd": {"title": "1"}},
+            r'helpers: - {system_matches: "^Write a title \\(short\\)\\.", reply: A task}',
+            id="helper requests",
+        ),
+        pytest.param(
+            {"odd": {"nonce": "1"}},
+            '; add to volatile: - {where: system, pattern: "You are odd\\\\. Session [0-9a-f]+", '
+            'as: "You are odd. Session [id]"}',
+            id="volatile text",
+        ),
+        pytest.param(
+            {"argv": ["{root}/odd/nothing", "{message}"]},
+            r"there is no program \S+/cases/odd/nothing; install it",
+            id="missing program of the repository",
+        ),
+        pytest.param(
+            {"argv": ["no-such-agent", "{message}"]},
+            "the program no-such-agent is not installed",
+            id="missing program",
+        ),
+        pytest.param(
+            {"argv": ["{root}/odd/agent.py", "{message}"]},
+            r"the program \S+/odd/agent\.py is not executable \(chmod \+x",
+            id="not executable",
+        ),
+    ],
+)
+def test_each_trouble_is_named_with_what_to_change(
+    bench: Bench,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    fields: Mapping[str, Any],
+    said: str,
+) -> None:
+    status, text = examine(bench, capsys, monkeypatch, "local", **fields)
+    problems = text.partition(" problem")[2]
+    assert said in problems or re.search(said, problems), text
+    assert status == 1
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_other_hosts_are_observed_in_bubblewrap(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = {"base": "https://api.example.com/v1"}
+    status, text = examine(bench, capsys, monkeypatch, "bubblewrap", odd=odd)
+    said = "it tried api.example.com:443 (1 time). Give it the gateway: which variable or file sets its base URL?"
+    assert said in text, text
+    assert "Traceback" in text  # its own words are in the report
+    assert status == 1
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_a_file_below_tmp_is_named_with_its_path_and_the_reason(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        shutil.copy(AGENT, folder)
+        argv = ["python3", f"{folder}/odd_agent.py", "{message}"]
+        status, text = examine(bench, capsys, monkeypatch, "bubblewrap", argv=argv)
+    assert f"argv[1]: found {folder}/odd_agent.py: the sandbox has a /tmp of its own" in text
+    assert status == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sandbox", ["local", pytest.param("bubblewrap", marks=needs_bubblewrap)])
+def test_a_right_adapter_has_no_problem(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sandbox: str
+) -> None:
+    finish = {"name": "done", "arguments": {"text": "{content}"}}
+    tools = json.dumps({"sh": ["command"], "done": ["text"]})
+    odd = {"finish": "done", "tools": tools, "print": "banner"}
+    status, text = examine(
+        bench, capsys, monkeypatch, sandbox, odd=odd, finish=finish, answer={"from": "file", "file": "{workspace}/x"}
+    )
+    assert status == 1  # the answer is in no file
+    fields = {"finish": {"name": "done", "arguments": {}}, "answer": {"from": "reply"}}
+    tools = json.dumps({"sh": ["command"], "done": []})
+    status, text = examine(bench, capsys, monkeypatch, sandbox, odd={**odd, "tools": tools}, **fields)
+    assert status == 0, text
+    lines = [line.strip() for line in text.splitlines()]
+    assert "Chat Completions: POST /v1/chat/completions (3 times)" in lines
+    assert "tools offered: sh{command}, done{}" in lines
+    assert "answer: 'It says kingfisher.' (from reply)" in lines
+    assert "files changed: bird.txt" in lines
+    assert "differences between two runs: none" in lines
+    assert lines[-1] == "no problem found"
+    assert os.environ.get("ODD_PRINT") is None
