@@ -29,7 +29,8 @@ def show_programs(program: Program) -> tuple[tuple[Mount, ...], tuple[str, ...]]
     from pytest_agentbench.workspaces.sandboxes.bubblewrap import show_program
 
     name = _fill_root(program.argv[0], program)
-    mounts, path = (), ()
+    mounts: tuple[Mount, ...] = ()
+    path: tuple[str, ...] = ()
     if not _is_of_workspace(name):
         try:
             visible = show_program(name, os.environ.get("PATH"))
