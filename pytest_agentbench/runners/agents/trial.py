@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,6 +30,7 @@ from pytest_agentbench.workspaces.sessions import Workspaces
 if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot
     from pytest_agentbench.runners.agents.adapter import Adapter
+    from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
     from pytest_agentbench.workspaces.sandboxes.watched_network import WatchedNetwork
 
 TURNS = ("Write the word kingfisher into bird.txt, and read it.", "Say goodbye.")
@@ -90,14 +91,13 @@ async def run_trial(adapter: Adapter, root: ConfigRoot, sandbox: str, folder: Pa
             profile = RunProfile.default()
             prepared = ProgramRuns(sandboxes).prepare_case(case, root, profile)
             assert prepared.sandbox is not None
-            joins = () if network is None else network.joins
             context = RunContext(
                 case=case,
                 open_sandboxes=lambda: sandboxes,
                 model=_MODEL,
                 settings=merge_runner_settings(profile, _MODEL.model_id, case.runner.overrides, {}),
                 client=endpoints.client(_MODEL),
-                sandbox_spec=lambda make=prepared.sandbox: replace(make(), joins=joins),
+                sandbox_spec=partial(_join, prepared.sandbox, () if network is None else network.joins),
                 prepared=replace(prepared.data, evidence=trial.evidence),
                 listen_for=partial(listen_for, model=_MODEL, listener=listener),
             )
@@ -115,6 +115,10 @@ async def run_trial(adapter: Adapter, root: ConfigRoot, sandbox: str, folder: Pa
         if network is not None:
             trial.hosts = network.attempts
     return trial
+
+
+def _join(make: Callable[[], SandboxSpec], joins: tuple[tuple[str, str], ...]) -> SandboxSpec:
+    return replace(make(), joins=joins)
 
 
 @asynccontextmanager
