@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_agentbench.config.agent_file import AgentProgram
 from pytest_agentbench.models.prompts import message_text
-from pytest_agentbench.runners.agents.trial import ANSWERS, FILE, TURNS, Trial
+from pytest_agentbench.runners.agents.trial import ANSWERS, FILE, MODEL, TURNS, Trial
 from pytest_agentbench.runners.gateway.offers import OfferedTool, describe_offer, read_offer
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 from pytest_agentbench.terminal_text import count_text, shorten_text
@@ -29,9 +29,9 @@ _PER_REQUEST = {"input_tokens": 11, "cached_tokens": 2, "output_tokens": 3, "rea
 
 def find_problems(trial: Trial, program: AgentProgram, policy: GatewayPolicy) -> list[str]:
     """Return the causes of a trial's failure, [] if it passed. Effects are left out if there is a cause."""
-    causes = [*_find_refused(trial, program), *_find_hosts(trial), *_find_missing_finish(trial, program)]
-    if trial.problem is not None and not causes:
-        causes.append(trial.problem)
+    causes = [*_find_refused(trial, program), *_find_hosts(trial)]
+    if trial.problem is not None:
+        causes += [*_find_missing_finish(trial, program)] or [trial.problem]
     if not causes:
         causes += [*_find_silence(trial)]
     if not causes:
@@ -40,7 +40,7 @@ def find_problems(trial: Trial, program: AgentProgram, policy: GatewayPolicy) ->
 
 
 def _find_refused(trial: Trial, program: AgentProgram) -> Iterator[str]:
-    """Yield requests that the gateway refused for their API, their path or their model."""
+    """Yield requests that a run's gateway refuses for their API, their path or their model."""
     requests = trial.evidence.requests
     other = [seen for seen in requests if seen.route.kind == "ask" and seen.route.api not in program.dialects]
     if other:
@@ -55,9 +55,9 @@ def _find_refused(trial: Trial, program: AgentProgram) -> Iterator[str]:
         near = _find_near_path(place)
         yield f"{place} is not served; {near}"
     models = Counter(
-        seen.asked.model for seen in requests if seen.asked is not None and seen.asked.model and seen.status == 404
+        seen.asked.model for seen in requests if seen.asked is not None and seen.asked.model not in ("", MODEL.model_id)
     )
-    if models and not other:
+    if models and program.pin == "refuse":
         shown = ", ".join(f"{name!r} ({count_text(count, 'time')})" for name, count in models.items())
         yield f"it asked for other models than the run's: {shown}; write pin: rewrite, or name the setting of its model"
 
@@ -136,8 +136,7 @@ def _find_tools(trial: Trial, program: AgentProgram) -> Iterator[str]:
 
 
 def _find_missing_finish(trial: Trial, program: AgentProgram) -> Iterator[str]:
-    message = "" if trial.end is None or trial.end.error is None else trial.end.error.message
-    if program.finish is None and "add a step to" in f"{message}{trial.problem or ''}":
+    if program.finish is None and "add a step to" in str(trial.problem):
         yield (
             "it asked again after the model's last text: if it ends by a tool call, write finish: {name: ..., "
             f"arguments: {{...: '{{content}}'}}}} with one of {describe_offer(collect_offer(trial))}"
@@ -146,7 +145,8 @@ def _find_missing_finish(trial: Trial, program: AgentProgram) -> Iterator[str]:
 
 def collect_offer(trial: Trial) -> dict[str, OfferedTool]:
     """Return the tools that any request of a trial offers."""
-    return {name: tool for _, asked in trial.evidence.to_model for name, tool in read_offer(asked.tools).items()}
+    asked = [seen.asked for seen in trial.evidence.requests if seen.asked is not None]
+    return {name: tool for each in asked for name, tool in read_offer(each.tools).items()}
 
 
 def _find_answers(trial: Trial, program: AgentProgram) -> Iterator[str]:

@@ -57,7 +57,8 @@ def require_offered(reply: ChatReply, adapted: ChatReply, program: Program, offe
         tool = offer.get(after.name)
         if tool is None:
             names = frozenset().union(*(_HINTS.get(part, frozenset()) for part in field))
-            near = [each for each in offer.values() if names.intersection(each.properties)]
+            tools = list(offer.values())
+            near = tools if len(tools) == 1 else [each for each in tools if names.intersection(each.properties)]
             advice = f". Closest for {field[-1]}: {near[0].describe()}" if near else ""
             problem = f"is {after.name!r}; the request offers: {describe_offer(offer)}{advice}"
             raise _make_error(program, (*field, "name"), problem)

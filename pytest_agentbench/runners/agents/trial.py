@@ -39,7 +39,7 @@ ANSWERS = ("It says kingfisher.", "Goodbye.")
 
 FILE = "bird.txt"
 _SECONDS = 180
-_MODEL = Model(model_id="demo", requested_model="demo", scripted=True)
+MODEL = Model(model_id="demo", requested_model="demo", scripted=True)
 
 
 @dataclass(slots=True)
@@ -94,12 +94,12 @@ async def run_trial(adapter: Adapter, root: ConfigRoot, sandbox: str, folder: Pa
             context = RunContext(
                 case=case,
                 open_sandboxes=lambda: sandboxes,
-                model=_MODEL,
-                settings=merge_runner_settings(profile, _MODEL.model_id, case.runner.overrides, {}),
-                client=endpoints.client(_MODEL),
+                model=MODEL,
+                settings=merge_runner_settings(profile, MODEL.model_id, case.runner.overrides, {}),
+                client=endpoints.client(MODEL),
                 sandbox_spec=partial(_join, prepared.sandbox, () if network is None else network.joins),
                 prepared=replace(prepared.data, evidence=trial.evidence),
-                listen_for=partial(listen_for, model=_MODEL, listener=listener),
+                listen_for=partial(listen_for, model=MODEL, listener=listener),
             )
             try:
                 await _converse(case, context, trial)

@@ -192,12 +192,14 @@ def _make_gateway(
         observe=None if watch is None else watch.observe,
     )
     source: UsageSource = "gateway" if alone else "gateway_partial"
-    parts = (requests, model, context.trace, settings.request_parameters, context.over_budget, policy, source)
+    parameters, over_budget = settings.request_parameters, context.over_budget
     if prepared.evidence is None:
-        return Gateway(*parts)
+        return Gateway(requests, model, context.trace, parameters, over_budget, policy, source)
     from pytest_agentbench.runners.agents.evidence import WatchedGateway
 
-    watched = WatchedGateway(*parts)
+    # A trial answers what a run would refuse, so that one trial shows all causes
+    policy = replace(policy, dialects=(), pin="rewrite")
+    watched = WatchedGateway(requests, model, context.trace, parameters, over_budget, policy, source)
     watched.evidence = prepared.evidence
     return watched
 

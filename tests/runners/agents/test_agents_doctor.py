@@ -115,7 +115,7 @@ def examine(
         ),
         pytest.param(
             {"odd": {"model": "gpt-9"}},
-            "it asked for other models than the run's: 'gpt-9' (1 time); write pin: rewrite, or name the setting",
+            "it asked for other models than the run's: 'gpt-9' (3 times); write pin: rewrite, or name the setting",
             id="other model",
         ),
         pytest.param(
