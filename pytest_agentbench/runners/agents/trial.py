@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.resources import files
@@ -24,13 +24,13 @@ from pytest_agentbench.runners.base import RunContext, RunEnd
 from pytest_agentbench.runners.gateway.listener import Listener
 from pytest_agentbench.runners.gateway.opening import listen_for
 from pytest_agentbench.workspaces.changes import take_snapshot
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec, provider_of
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot
     from pytest_agentbench.runners.agents.adapter import Adapter
-    from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
     from pytest_agentbench.workspaces.sandboxes.watched_network import WatchedNetwork
 
 TURNS = ("Write the word kingfisher into bird.txt, and read it.", "Say goodbye.")
@@ -82,7 +82,8 @@ async def run_trial(adapter: Adapter, root: ConfigRoot, sandbox: str, folder: Pa
     """
     trial = Trial()
     case = _write_case(adapter, sandbox, folder)
-    async with _watching(sandbox, trial) as network:
+    with ExitStack() as stack:
+        network = _watch(sandbox, trial, stack)
         workspaces, loop = Workspaces(), asyncio.get_running_loop()
         sandboxes, scripts, listener = Sandboxes(workspaces), Scripts(), Listener(loop)
         scripts.load_beside(case)
@@ -97,7 +98,7 @@ async def run_trial(adapter: Adapter, root: ConfigRoot, sandbox: str, folder: Pa
                 model=MODEL,
                 settings=merge_runner_settings(profile, MODEL.model_id, case.runner.overrides, {}),
                 client=endpoints.client(MODEL),
-                sandbox_spec=partial(_join, prepared.sandbox, () if network is None else network.joins),
+                sandbox_spec=partial(_join, prepared.sandbox, network),
                 prepared=replace(prepared.data, evidence=trial.evidence),
                 listen_for=partial(listen_for, model=MODEL, listener=listener),
             )
@@ -117,30 +118,25 @@ async def run_trial(adapter: Adapter, root: ConfigRoot, sandbox: str, folder: Pa
     return trial
 
 
-def _join(make: Callable[[], SandboxSpec], joins: tuple[tuple[str, str], ...]) -> SandboxSpec:
-    return replace(make(), joins=joins)
+def _join(make: Callable[[], SandboxSpec], network: WatchedNetwork | None) -> SandboxSpec:
+    """Return the spec of the trial's sandbox, in the watched network if there is one."""
+    if network is None:
+        return make()
+    return replace(make(), joins=network.joins)
 
 
-@asynccontextmanager
-async def _watching(sandbox: str, trial: Trial) -> AsyncIterator[WatchedNetwork | None]:
-    """Yield the watched network of the trial's sandbox, None if there is none."""
-    if sandbox != "bubblewrap":
+def _watch(sandbox: str, trial: Trial, stack: ExitStack) -> WatchedNetwork | None:
+    """Return the watched network of the trial's sandbox until the stack ends, None if there is none."""
+    if not provider_of(sandbox).joins_networks:
         trial.unseen = f"not observed in {sandbox}; run --sandbox bubblewrap"
-        yield None
-        return
+        return None
     from pytest_agentbench.workspaces.sandboxes.watched_network import watch_network
 
-    watching = watch_network()
     try:
-        network = watching.__enter__()
+        return stack.enter_context(watch_network())
     except OSError as error:
         trial.unseen = f"not observed: {error}"
-        yield None
-        return
-    try:
-        yield network
-    finally:
-        watching.__exit__(None, None, None)
+        return None
 
 
 def _write_case(adapter: Adapter, sandbox: str, folder: Path) -> Case:

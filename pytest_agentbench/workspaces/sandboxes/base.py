@@ -78,7 +78,8 @@ class SandboxSpec:
     - `cli`: the command of another container engine than docker's daemon, such as podman. It needs kind docker.
     - `network` False: no network except for the services of `compose`.
     - `settings`: those of the run profile, if the kind's provider has fields of its own.
-    - `joins`: paths of namespaces by their kinds (`net`, `user`), in place of a network of its own; for bubblewrap.
+    - `joins`: paths of namespaces by their kinds (`net`, `user`), in place of a network of its own. A provider that
+      `joins_networks` uses them.
     """
 
     kind: SandboxKind
@@ -342,6 +343,9 @@ class SandboxProvider:
 
     switches_users: bool = False
     """Whether `exec` can run a command as another user. If not, `exec` is never called with `user`."""
+
+    joins_networks: bool = False
+    """Whether its sandboxes use the network namespace of their spec's `joins`."""
 
     starts_freely: bool = False
     """Starting one costs nothing and downloads nothing, so that `doctor` and `validate` start it without being asked

@@ -82,6 +82,7 @@ class Bubblewrap(OfProcesses):
     """Processes of this machine in namespaces of their own."""
 
     isolation = "process"
+    joins_networks = True
 
     def places(self, workspace: Workspace, mounts: Sequence[Mount] = ()) -> Places:
         """Return the paths. With a mount below /tmp each command has an empty /tmp."""
