@@ -7,8 +7,9 @@ A page is one project in an empty folder, its blocks in order:
 - `<!-- serve: PATH -->` serves the scripts below PATH as an endpoint; OPENAI_BASE_URL names it from then on;
 - a `console` block runs its `$ ` lines in one shell. The lines after a command are lines of its output, in order; `...`
   stands for anything, within a line or as whole lines. A command that fails needs `$ echo $?` after it;
-- `<!-- needs: NAME... -->` before a console block leaves it out where one of these is not there: `bubblewrap`, the
-  images of `openclaw` and of agents by the names of their adapters, and `sdks`, in whose environment it is then run;
+- `<!-- needs: NAME... -->` before a console block leaves it out where one of these is not there: `bubblewrap`, `docker`,
+  the images of `openclaw` and of agents by the names of their adapters, and `sdks`, in whose environment it is then run;
+- the image `my-image:1` in a file is the tests' own;
 - `<!-- ci: NAME -->` before a block lets `.ci/run` run its commands in a clone or next to it; a console block is run
   here too, where `pip` and `uv` install nothing;
 - a `text` block is for reading only. No other block may stand free.
@@ -27,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.agents_here import agent_lacks
-from support.docker_here import bubblewrap_lacks
+from support.docker_here import IMAGE, bubblewrap_lacks, docker_lacks
 from support.openclaw_here import openclaw_lacks
 
 _BLOCK = re.compile(
@@ -41,6 +42,7 @@ _MARK = "\x1e"
 _SDKS = "AGENTBENCH_TEST_SDKS"
 _LACKS = {
     "bubblewrap": bubblewrap_lacks,
+    "docker": docker_lacks,
     "openclaw": openclaw_lacks,
     "sdks": lambda: None if _SDKS in os.environ else f"{_SDKS} names no environment with SDKs",
 }
@@ -132,7 +134,7 @@ class Project:
         """Write a file of the project."""
         file = self.here / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        file.write_text(text.replace("my-image:1", IMAGE), encoding="utf-8")
 
     def serve(self, path: str) -> None:
         """Serve the scripts below `path`; commands reach them as the default endpoint."""

@@ -42,7 +42,12 @@ def test_the_table_has_each_kit() -> None:
     assert kits == named(r"`(check_\w+)`")
 
 
-def test_each_kit_is_called_in_an_example() -> None:
-    pages = [blocks((ROOT / "docs" / name).read_text(encoding="utf-8")) for name in ("extending.md", "plugin.md")]
-    called = {name for page in pages for block in page for name in re.findall(r"\b(check_\w+)\(", block.text)}
+def test_each_kit_is_called_in_an_example_that_the_page_runs() -> None:
+    names = ("extending.md", "own-sandbox.md", "own-conversation.md", "plugin.md")
+    pages = [blocks((ROOT / "docs" / name).read_text(encoding="utf-8")) for name in names]
+    called: set[str] = set()
+    for page in map(list, pages):
+        commands = "".join(block.text for block in page if block.language == "console")
+        tests = [block.text for block in page if block.argument is not None and f"pytest {block.argument}" in commands]
+        called |= {name for text in tests for name in re.findall(r"\b(check_\w+)\(", text)}
     assert {name for name in pytest_agentbench.__all__ if name.startswith("check_")} == called
