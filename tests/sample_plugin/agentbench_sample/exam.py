@@ -17,12 +17,12 @@ from pytest_agentbench import (
     Case,
     CasePart,
     Grade,
-    Grader,
     GradeRequest,
     GradingServices,
     Job,
     MetricResult,
     Sandbox,
+    TurnGrader,
     TurnResult,
 )
 
@@ -41,18 +41,15 @@ class Exam(CasePart):
     """Commands after each turn of a conversation."""
 
 
-class ExamGrader(Grader):
+class ExamGrader(TurnGrader):
     """Fails runs and turns whose tests fail."""
 
     wants_sandbox = True
+    decides = True
 
     def applies(self, case: Case) -> bool:
         """Return whether the case has tests."""
         return case.part(Exam) is not None
-
-    def decides(self, case: Case) -> bool:
-        """Return True: a run fails by its tests."""
-        return True
 
     def identity(self, services: GradingServices, job: Job, case: Case) -> Mapping[str, Any]:
         """Return the version of how tests are run. Other tests are another part of the case, and so another run."""
