@@ -8,8 +8,8 @@ A page is one project in an empty folder, its blocks in order:
 - a `console` block runs its `$ ` lines in one shell. The lines after a command are lines of its output, in order; `...`
   stands for anything, within a line or as whole lines. A command that fails needs `$ echo $?` after it;
 - `<!-- needs: NAME... -->` before a console block leaves it out where one of these is not there: `bubblewrap`,
-  `docker`, the images of `openclaw` and of agents by the names of their adapters, and `sdks`, in whose environment it is
-  then run;
+  `docker`, the images of `openclaw` and of agents by the names of their adapters, and `sdks`, in whose environment it
+  is then run;
 - the image `my-image:1` in a file is the tests' own;
 - `<!-- ci: NAME -->` before a block lets `.ci/run` run its commands in a clone or next to it; a console block is run
   here too, where `pip` and `uv` install nothing;
