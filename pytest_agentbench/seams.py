@@ -59,9 +59,6 @@ class ScriptSections:
         self.by_item, self.about, self.about_by_item = by_item, about, about_by_item
 
 
-_NONE_RENAMED: Mapping[str, str] = {}
-
-
 class Seam:
     """One kind of thing that can be added. `what` names such a thing in messages.
 
@@ -83,10 +80,10 @@ class Seam:
         ours: tuple[str, ...] = (),
         of_users: bool = False,
         own_name: str = "",
-        renamed: Mapping[str, str] = _NONE_RENAMED,
+        renamed: Mapping[str, str] | None = None,
     ) -> None:
         self.field, self.key, self.what, self.kind, self.is_model = field, key, what, kind, is_model
-        self.ours, self.of_users, self.own_name, self.renamed = ours, of_users, own_name, renamed
+        self.ours, self.of_users, self.own_name, self.renamed = ours, of_users, own_name, renamed or {}
 
     def own_names(self) -> set[str]:
         """Return the names that this package has itself, which nothing else can have. Imports the rooms with them."""

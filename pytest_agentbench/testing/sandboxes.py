@@ -16,6 +16,7 @@ import pytest
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.extensions import SessionExtensions, extension_names
 from pytest_agentbench.records.case import SandboxSettings
+from pytest_agentbench.seams import SEAMS
 from pytest_agentbench.testing.samples import expect, expect_error, expect_line, sample_case
 from pytest_agentbench.testing.sandbox_exec import (
     LEAVE_READERS,
@@ -79,7 +80,8 @@ def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None
     `spec` is the spec of a run; its commands need a POSIX `sh` with `cat`, `mkfifo` and `sleep`. Skips the test if the
     provider is unavailable here. Takes about 15 seconds.
     """
-    expect(isinstance(provider, SandboxProvider), f"found {provider!r}, expected an object of a SandboxProvider")
+    misfit = SEAMS["sandbox"].find_misfit("", provider)
+    expect(misfit is None, f"found {misfit}")
     levels = get_args(Isolation)
     expect(provider.isolation in levels, f"isolation: found {provider.isolation!r}, expected one of {levels}")
     fits = provider.shares_files or provider.programs == "image"

@@ -86,9 +86,10 @@ def test_costs_by_role_are_those_that_the_endpoint_charged_and_a_replay_asks_nob
     assert replayed.report["totals"]["spent_usd"] == {"run": 0.0, "judge": 0.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sandbox",
-    [{"type": "plain"}, pytest.param({"type": "crate", "image": IMAGE}, marks=[needs_docker, pytest.mark.slow])],
+    [{"type": "plain"}, pytest.param({"type": "crate", "image": IMAGE}, marks=needs_docker)],
     ids=lambda sandbox: sandbox["type"],
 )
 def test_tests_in_the_live_sandbox_decide_the_run_and_its_turns(bench: Bench, sandbox: Any) -> None:
@@ -141,6 +142,7 @@ def test_settings_of_the_samples_container_are_checked_and_a_missing_engine_skip
     assert "crate: podman is not installed; install it, or write another `engine:`" in session(bench, "-rs").text
 
 
+@pytest.mark.slow
 def test_the_kits_pass_on_the_samples_driver_and_exam() -> None:
     from agentbench_sample.customer import DRIVER, Customer
     from agentbench_sample.exam import EXAM, Exam

@@ -318,7 +318,11 @@ def test_a_session_that_loses_its_connection_is_noticed_by_the_method(
 
 @pytest.mark.parametrize(
     ("attribute", "value", "said"),
-    [("settings", dict, "settings: found"), ("takes", frozenset({"kernel"}), "takes: found .'kernel'.")],
+    [
+        ("settings", dict, "settings: found"),
+        ("takes", frozenset({"kernel"}), "takes: found .'kernel'."),
+        ("isolates_like", "docker", "one with the attribute 'isolates_like' of an earlier version; write `isolation`"),
+    ],
 )
 def test_wrong_declarations_of_a_provider_are_noticed(
     attribute: str, value: Any, said: str, monkeypatch: pytest.MonkeyPatch
