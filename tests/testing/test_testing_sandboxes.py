@@ -66,6 +66,25 @@ def test_the_samples_containers_pass() -> None:
     check_sandbox_provider(find_extension("sandbox", "crate"), SandboxSpec("crate", image=IMAGE))
 
 
+@needs_docker
+def test_a_command_in_the_samples_container_may_remove_all_files() -> None:
+    async def remove_all() -> list[str]:
+        workspaces, session = Workspaces(), find_extension("sandbox", "crate").open()
+        try:
+            request = SandboxRequest(SandboxSpec("crate", image=IMAGE), workspaces.create("one"))
+            sandbox = await session.start(request)
+            commands = (
+                "echo one; rm -rf /workspace/* /workspace/.tmp /tmp/* /run/agentbench-outputs/*; true",
+                "echo two",
+            )
+            return [(await sandbox.exec(["sh", "-c", command], seconds=60)).output for command in commands]
+        finally:
+            await session.close()
+            workspaces.close()
+
+    assert [output.splitlines()[0] for output in asyncio.run(remove_all())] == ["one", "two"]
+
+
 def test_a_provider_that_has_none_here_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = find_extension("sandbox", "plain")
     monkeypatch.setattr(plain, "problem", lambda: "the farm is closed; open it", raising=False)

@@ -7,11 +7,12 @@ time and the size of files; what a workspace holds in all is not bounded.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
-from collections.abc import Mapping, Sequence
+import tempfile
 from typing import Literal
 
-from agentbench_sample.crate_sandbox import CrateSandbox, Engine
+from agentbench_sample.crate_sandbox import OUTPUTS, CrateSandbox, Engine
 from pytest_agentbench import (
     SandboxError,
     SandboxNeeds,
@@ -22,6 +23,7 @@ from pytest_agentbench import (
     SandboxSpec,
     SandboxUsed,
     UnavailableError,
+    Workspace,
 )
 
 STAY = "while :; do sleep 1000 & wait $!; done"
@@ -54,14 +56,13 @@ class CrateSession(SandboxSession):
     async def start(self, request: SandboxRequest) -> CrateSandbox:
         """Start a container in the request's workspace."""
         spec, workspace, engine = request.spec, request.workspace, _engine(request.spec)
-        places: Mapping[str, str] = {str(workspace.path): "/workspace", str(workspace.private_tmp()): "/tmp"}
-        folders: Sequence[str] = [
-            *(f"{source}:{target}" for source, target in places.items()),
-            *(f"{mount.source}:{mount.target}:ro" for mount in spec.mounts),
-        ]
+        outputs = tempfile.mkdtemp()
+        os.chmod(outputs, 0o711)
+        folders = [f"{workspace.path}:/workspace", f"{workspace.private_tmp()}:/tmp", f"{outputs}:{OUTPUTS}"]
+        folders += [f"{mount.source}:{mount.target}:ro" for mount in spec.mounts]
         limits = spec.limits
         container = await engine.call(
-            *("run", "--detach", "--workdir=/workspace", f"--user={engine.user(workspace)}", "--entrypoint=sh"),
+            *("run", "--detach", "--workdir=/workspace", f"--user={_find_user(engine, workspace)}", "--entrypoint=sh"),
             *("--cap-drop=ALL", "--security-opt=no-new-privileges"),
             *(f"--volume={folder}" for folder in folders),
             *(() if spec.network else ("--network=none",)),
@@ -69,7 +70,7 @@ class CrateSession(SandboxSession):
             *(f"--ulimit=fsize={limits.file_bytes}", f"--ulimit=cpu={limits.cpu_seconds}"),
             *(spec.image or "", "-c", STAY),
         )
-        sandbox = CrateSandbox(engine, container, workspace)
+        sandbox = CrateSandbox(engine, container, workspace, outputs)
         self._sandboxes.append(sandbox)
         return sandbox
 
@@ -112,6 +113,15 @@ class CrateProvider(SandboxProvider):
 
 def _engine(spec: SandboxSpec) -> Engine:
     return Engine(spec.settings.engine if isinstance(spec.settings, CrateSettings) else "docker")
+
+
+def _find_user(engine: Engine, workspace: Workspace) -> str:
+    """Return the user of a container, who owns the files of its workspace."""
+    if workspace.owner is not None:
+        return f"{workspace.owner}:{workspace.owner}"
+    if engine.program == "podman":  # of a user other than root: in the container root is that user
+        return "0:0"
+    return f"{os.getuid()}:{os.getgid()}"
 
 
 CRATE = CrateProvider()

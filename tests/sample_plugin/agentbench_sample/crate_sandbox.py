@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Any, Literal
-from uuid import uuid4
 
 from agentbench_sample.plain_process import MARK, PlainProcess, read_ends
 from pytest_agentbench import ExecResult, SandboxError, SharedFolder, Workspace
 
+OUTPUTS = "/run/agentbench-outputs"
+"""The folder of the outputs of commands in a container: it cannot be removed there, unlike /tmp."""
 RUN = 'echo begun; exec >"$1" 2>&1; cd -- "$2" || exit 127; shift 2; exec "$@"'
 """Becomes a command whose output is a file: processes that it leaves behind would hold a pipe open."""
 SPAWN = {"merged": 'exec "$@" 2>&1', "apart": 'exec "$@"'}
@@ -37,14 +38,6 @@ class Engine:
     def __init__(self, program: str) -> None:
         self.program = program
 
-    def user(self, workspace: Workspace) -> str:
-        """Return the user of a container, who owns the files of its workspace."""
-        if workspace.owner is not None:
-            return f"{workspace.owner}:{workspace.owner}"
-        if self.program == "podman":  # of a user other than root: in the container root is that user
-            return "0:0"
-        return f"{os.getuid()}:{os.getgid()}"
-
     async def call(self, *arguments: str) -> str:
         """Return the output of a call. Raises SandboxError with the engine's own words if it fails."""
         process = await self.open(*arguments, stdin=DEVNULL, stderr=PIPE)
@@ -63,8 +56,8 @@ class CrateSandbox(SharedFolder):
 
     kind = "crate"
 
-    def __init__(self, engine: Engine, container: str, workspace: Workspace) -> None:
-        self.workspace, self._engine, self._container = workspace, engine, container
+    def __init__(self, engine: Engine, container: str, workspace: Workspace, outputs: str) -> None:
+        self.workspace, self._engine, self._container, self._outputs = workspace, engine, container, outputs
         self._started, self._has_stopped = 0, False
 
     async def exec(
@@ -80,19 +73,20 @@ class CrateSandbox(SharedFolder):
         leave_running: bool = False,
     ) -> ExecResult:
         """Run a command to its end. A command that takes too long ends with all that runs in the container."""
-        began, killed, has_ended = time.monotonic(), False, False
-        output = tempfile.NamedTemporaryFile(dir=self.workspace.private_tmp())  # noqa: SIM115 - see the next line
+        began, has_ended = time.monotonic(), False
+        killed: Literal["time-out"] | None = None
+        output = tempfile.NamedTemporaryFile(dir=self._outputs, delete=False)  # noqa: SIM115 - see the next line
         with output, tempfile.TemporaryFile() as given:
             os.fchmod(output.fileno(), 0o666)
             given.write(stdin)
             given.seek(0)
-            command = [RUN, "sh", f"/tmp/{Path(output.name).name}", cwd or ".", *argv]
+            command = [RUN, "sh", f"{OUTPUTS}/{os.path.basename(output.name)}", cwd or ".", *argv]
             call, mark = await self._open(command, environment, stdin=given, stderr=PIPE)
             try:
                 begun, errors = await asyncio.wait_for(call.communicate(), seconds)
                 has_ended = True
             except TimeoutError:
-                killed = True
+                killed = "time-out"
             finally:
                 if not has_ended:  # also if this call is cancelled
                     call.kill()
@@ -102,16 +96,17 @@ class CrateSandbox(SharedFolder):
             if has_ended and not leave_running:
                 await self._end(mark)
             text, truncated = read_ends(output, output_limit)
-        reason: Literal["time-out"] | None = "time-out" if killed else None
-        return ExecResult(None if killed else call.returncode, text, reason, truncated, time.monotonic() - began)
+        with suppress(FileNotFoundError):  # a command may remove it
+            os.unlink(output.name)
+        return ExecResult(None if killed else call.returncode, text, killed, truncated, time.monotonic() - began)
 
     async def spawn(
         self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None, stderr: str = "merged"
     ) -> PlainProcess:
         """Start a program that stays, with pipes. Its stderr is kept in a file if it is kept apart."""
-        errors = self.workspace.private_tmp() / f"stderr-{uuid4().hex}" if stderr == "apart" else None
-        with (errors or Path(os.devnull)).open("wb") as written:
-            call, mark = await self._open([SPAWN[stderr], "sh", *argv], environment, stdin=PIPE, stderr=written)
+        errors = tempfile.TemporaryFile() if stderr == "apart" else None  # noqa: SIM115 - as long as the program
+        script = [SPAWN[stderr], "sh", *argv]
+        call, mark = await self._open(script, environment, stdin=PIPE, stderr=errors or DEVNULL)
         return PlainProcess(call, partial(self._end, mark), errors)
 
     async def stop(self) -> None:
@@ -120,6 +115,7 @@ class CrateSandbox(SharedFolder):
             self._has_stopped = True
             with suppress(SandboxError):  # it is gone already
                 await self._engine.call("rm", "--force", "--volumes", self._container)
+            shutil.rmtree(self._outputs, ignore_errors=True)
 
     async def _open(
         self, script: Sequence[str], environment: Mapping[str, str] | None, *, stdin: Any, stderr: Any

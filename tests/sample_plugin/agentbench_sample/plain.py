@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from subprocess import PIPE, STDOUT
 from typing import Any, Literal
 from uuid import uuid4
@@ -80,10 +79,9 @@ class PlainSandbox(SharedFolder):
     async def spawn(
         self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None, stderr: str = "merged"
     ) -> PlainProcess:
-        """Start a program that stays. Its stderr is kept in the workspace's private folder where it is kept apart."""
-        errors = self.workspace.private_tmp() / f"stderr-{uuid4().hex}" if stderr == "apart" else None
-        with (errors or Path(os.devnull)).open("wb") as written:
-            process, mark = await self._start(argv, environment, PIPE, PIPE, STDOUT if errors is None else written)
+        """Start a program that stays. Its stderr is kept in a file if it is apart."""
+        errors = tempfile.TemporaryFile() if stderr == "apart" else None  # noqa: SIM115 - as long as the program
+        process, mark = await self._start(argv, environment, PIPE, PIPE, STDOUT if errors is None else errors)
 
         async def end() -> None:
             kill_marked(mark)

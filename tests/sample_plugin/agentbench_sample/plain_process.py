@@ -17,12 +17,12 @@ class PlainProcess:
     """A program that stays, with pipes. `end` kills it with all that it started."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, end: Callable[[], Awaitable[None]], errors: Path | None
+        self, process: asyncio.subprocess.Process, end: Callable[[], Awaitable[None]], errors: IO[bytes] | None
     ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process, self._input, self._output = process, process.stdin, process.stdout
-        self._end, self._errors = end, errors
+        self._end, self._errors, self._last_errors = end, errors, ""
 
     async def write(self, data: bytes) -> None:
         """Send to its stdin. Raises BrokenPipeError where it no longer reads."""
@@ -42,12 +42,19 @@ class PlainProcess:
 
     def errors(self) -> str:
         """Return the end of its stderr, where that is kept apart."""
-        return "" if self._errors is None else self._errors.read_bytes()[-16_384:].decode("utf-8", "replace")
+        if self._errors is not None and not self._errors.closed:
+            file = self._errors.fileno()  # the program goes on writing at the end
+            last = os.pread(file, 16_384, max(0, os.fstat(file).st_size - 16_384))
+            self._last_errors = last.decode("utf-8", "replace")
+        return self._last_errors
 
     async def stop(self) -> None:
         """Kill it with all that it started."""
         await self._end()
         await self._process.wait()
+        if self._errors is not None:
+            self.errors()
+            self._errors.close()
 
 
 def kill_marked(mark: str) -> None:
