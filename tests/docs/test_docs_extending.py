@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from docs_pages import blocks
 from sample_pages import PAGE, ROOT, SAMPLE, quoted_files, with_files
 
@@ -51,3 +52,21 @@ def test_each_kit_is_called_in_an_example_that_the_page_runs() -> None:
         tests = [block.text for block in page if block.argument is not None and f"pytest {block.argument}" in commands]
         called |= {name for text in tests for name in re.findall(r"\b(check_\w+)\(", text)}
     assert {name for name in pytest_agentbench.__all__ if name.startswith("check_")} == called
+
+
+@pytest.mark.parametrize(
+    ("page", "example"),
+    [
+        ("extending.md", "riddles/"),
+        ("extending.md", "hidden/"),
+        ("own-sandbox.md", "box.py|run_profiles/box|conftest|cases/"),
+        ("own-conversation.md", "talks/"),
+    ],
+    ids=["a pack with a command", "a live grader", "a container", "a driver with a second model"],
+)
+def test_an_example_of_several_files_has_fewer_than_80_lines(page: str, example: str) -> None:
+    files = [block for block in blocks((ROOT / "docs" / page).read_text(encoding="utf-8")) if block.what == "file"]
+    parts = [
+        block for block in files if re.match(example, block.argument or "") and "test_" not in (block.argument or "")
+    ]
+    assert 40 < sum(block.text.count("\n") for block in parts) < 80
