@@ -79,8 +79,11 @@ class RunnerSession:
         """Stop everything that the session's runs have left running."""
 
 
-class RunnerKind:
-    """A runner with more than `(case, context)`. All members have defaults."""
+class RunnerKind(RunnerSession):
+    """A runner with more than `(case, context)`. All members have defaults.
+
+    A runner whose runs share no state is its own session: it overrides `prepare` itself.
+    """
 
     run_seconds: float | None = None
     """Seconds that a whole run may take if the run profile sets no limit."""
@@ -118,8 +121,8 @@ class RunnerKind:
         return await answer_once(conversation, message, context)
 
     def open(self, parts: SessionParts) -> RunnerSession:
-        """Return the state that the session's runs share."""
-        return RunnerSession()
+        """Return a new object with the state that a session's runs share; the runner itself if they share none."""
+        return self
 
     def settings_problems(self, settings: Mapping[str, Any], scope: Scope | None) -> Iterable[tuple[Loc, str]]:
         """Yield the errors of a file's `runner` block, except `type`, each with its place below the block."""

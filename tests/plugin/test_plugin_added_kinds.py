@@ -32,21 +32,17 @@ from pytest_agentbench.checks.base import CheckSpec, verdict
 from pytest_agentbench.config.sections import ProfileSection
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.base import CasePart
-from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession
+from pytest_agentbench.runners.kinds import Prepared, RunnerKind
 
 class Settings(Record):
     tempo: int = 1
 
 SECTION = ProfileSection("sample", "run_profile", Settings, "How fast.", default=Settings)
 
-class Session(RunnerSession):
-    def prepare(self, request):
-        return Prepared(identity={"sample": request.profile.section(SECTION)})
-
 class Runner(RunnerKind):
     own_tools = True
-    def open(self, parts):
-        return Session()
+    def prepare(self, request):
+        return Prepared(identity={"sample": request.profile.section(SECTION)})
 
 RUNNER = Runner()
 

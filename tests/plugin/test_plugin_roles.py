@@ -36,20 +36,12 @@ class Interview(RunnerKind):
 def pytest_agentbench_runners():
     return {"interview": Interview()}
 """
-PREPARED = (
-    RUNNER.replace("import RunnerKind", "import Prepared, RunnerKind, RunnerSession").replace(
-        '    model_roles = ("user",)',
-        """
-    def open(self, parts):
-        return PerCase()
-""",
-    )
-    + """
-
-class PerCase(RunnerSession):
+PREPARED = RUNNER.replace("import RunnerKind", "import Prepared, RunnerKind").replace(
+    '    model_roles = ("user",)',
+    """
     def prepare(self, request):
         return Prepared(model_roles=("user",))
-"""
+""",
 )
 """A runner like RUNNER, whose roles may depend on the case."""
 AGENT_PRICES = {"input_per_1m": 0, "output_per_1m": 40_000}

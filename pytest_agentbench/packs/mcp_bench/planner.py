@@ -36,7 +36,7 @@ from pytest_agentbench.runners.chat import (
     with_attachments,
 )
 from pytest_agentbench.runners.conversation import AgentConversation, TurnOutput, record_answer
-from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession, RunRequest, SessionParts
+from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunRequest
 from pytest_agentbench.tools.base import ToolOutput
 from pytest_agentbench.tools.toolbox import Toolbox
 
@@ -414,13 +414,8 @@ class PlannerRunner(RunnerKind):
         """Raise ConfigError as `render_first` does."""
         render_first(case)
 
-    def open(self, parts: SessionParts) -> RunnerSession:
-        """Return the session object that gives each run the profile's section `planner`."""
-        return _PlannerSession()
-
-
-class _PlannerSession(RunnerSession):
     def prepare(self, request: RunRequest) -> Prepared:
+        """Return the profile's section `planner`, as the run's data."""
         settings = request.profile.section(PLANNER)
         return Prepared(identity={"planner": settings.of_a_run}, data=settings)
 
