@@ -161,7 +161,7 @@ def _environment() -> Any:
     from jsonpath import JSONPathEnvironment, JSONPathMatch
     from jsonpath.function_extensions import Match, Search
     from jsonpath.parse import Parser
-    from jsonpath.segments import JSONPathChildSegment, JSONPathRecursiveDescentSegment
+    from jsonpath.segments import JSONPathChildSegment, JSONPathRecursiveDescentSegment, JSONPathSegment
 
     class Counted(JSONPathMatch):
         __slots__ = ()
@@ -177,17 +177,17 @@ def _environment() -> Any:
         of = {name: getattr(node, name) for name in ("obj", "parent", "path", "parts", "root")}
         return Counted(filter_context=node.filter_context(), **of)
 
-    class ChildSegment(JSONPathChildSegment):
+    class CountingSegment(JSONPathSegment):
         __slots__ = ()
 
         def resolve(self, nodes: Any) -> Any:
-            return super().resolve(map(count_children, nodes))
+            return super().resolve(map(count_children, nodes))  # type: ignore[safe-super]
 
-    class DescentSegment(JSONPathRecursiveDescentSegment):
+    class ChildSegment(CountingSegment, JSONPathChildSegment):
         __slots__ = ()
 
-        def resolve(self, nodes: Any) -> Any:
-            return super().resolve(map(count_children, nodes))
+    class DescentSegment(CountingSegment, JSONPathRecursiveDescentSegment):
+        __slots__ = ()
 
     class CountingParser(Parser):
         # `match_class` of an environment is for its asynchronous queries only (python-jsonpath 2.2.2): the first node
@@ -200,17 +200,11 @@ def _environment() -> Any:
 
     class BoundedMatch(Match):
         def __call__(self, value: object, pattern: object) -> bool:
-            compiled = _compile_checked(self, value, pattern)
-            return compiled is not None and bool(
-                compiled.fullmatch(value, timeout=max(_QUERY_BOUNDS.get().seconds(), 0.001))
-            )
+            return _matches(self, "fullmatch", value, pattern)
 
     class BoundedSearch(Search):
         def __call__(self, value: object, pattern: object) -> bool:
-            compiled = _compile_checked(self, value, pattern)
-            return compiled is not None and bool(
-                compiled.search(value, timeout=max(_QUERY_BOUNDS.get().seconds(), 0.001))
-            )
+            return _matches(self, "search", value, pattern)
 
     class Environment(JSONPathEnvironment):
         parser_class = CountingParser
@@ -222,9 +216,12 @@ def _environment() -> Any:
     return Environment(strict=True)
 
 
-def _compile_checked(function: Any, value: object, pattern: object) -> Any:
-    """Return the compiled pattern, or None if nothing can match. Raises ValueError."""
+def _matches(function: Any, method: str, value: object, pattern: object) -> bool:
+    """Return whether the pattern's `method` finds a match in the value. Raises ValueError, and TimeoutError."""
     if not isinstance(value, str) or not isinstance(pattern, str):
-        return None
+        return False
     compile_pattern(pattern)
-    return function.check_cache(pattern)
+    compiled = function.check_cache(pattern)
+    if compiled is None:
+        return False
+    return bool(getattr(compiled, method)(value, timeout=max(_QUERY_BOUNDS.get().seconds(), 0.001)))

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.cli.argument_types import parse_fraction
 from pytest_agentbench.cli.output import list_first, refuse_usage
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 
@@ -57,7 +58,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument(
         "--fail-under",
-        type=_parse_fraction,
+        type=parse_fraction,
         metavar="FRACTION",
         help="fail if the pass rate, or without a threshold the mean score, is below this",
     )
@@ -216,12 +217,6 @@ def _parse_metric(text: str) -> MetricSpec:
 
     name, threshold = parse_metric(text)
     return MetricSpec(name=name, threshold=threshold if ">=" in text else None)
-
-
-def _parse_fraction(text: str) -> float:
-    from pytest_agentbench.options import parse_fraction
-
-    return parse_fraction(text)
 
 
 def _describe_missing_file(path: Path) -> str:

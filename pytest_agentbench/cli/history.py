@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_agentbench.cli.argument_types import parse_fraction, parse_positive
 from pytest_agentbench.cli.output import Standard, printable
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.terminal_text import count_text
@@ -44,17 +45,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--model", metavar="M", help="show this model only (with its variant: MODEL:VARIANT)")
     parser.add_argument(
         "--days",
-        type=_parse_positive,
+        type=parse_positive,
         default=7,
         metavar="N",
         help="count the last N days (UTC) up to the last session",
     )
     parser.add_argument(
-        "--passes", type=_parse_positive, default=21, metavar="N", help="N passes in a row make a case blocking (21)"
+        "--passes", type=parse_positive, default=21, metavar="N", help="N passes in a row make a case blocking (21)"
     )
     parser.add_argument(
         "--tolerance",
-        type=_parse_fraction,
+        type=parse_fraction,
         default=0.05,
         metavar="FRACTION",
         help="the share of its runs that a case may fail by chance without being quarantined (0.05)",
@@ -80,18 +81,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     _write_table(Standard(), trends, args.days)
     return 0
-
-
-def _parse_positive(text: str) -> int:
-    from pytest_agentbench.options import parse_positive
-
-    return parse_positive(text)
-
-
-def _parse_fraction(text: str) -> float:
-    from pytest_agentbench.options import parse_fraction
-
-    return parse_fraction(text)
 
 
 def _read_sessions(paths: Sequence[Path]) -> Iterator[RecordedSession]:

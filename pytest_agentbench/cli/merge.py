@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.cli.argument_types import parse_fraction
 from pytest_agentbench.cli.output import Standard, refuse_usage
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 
@@ -25,13 +26,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--partial", action="store_true", help="merge the existing shards if others are missing")
     parser.add_argument(
         "--fail-under",
-        type=_parse_fraction,
+        type=parse_fraction,
         metavar="FRACTION",
         help="gate on this pass rate (default: the sessions' own rate)",
     )
     parser.add_argument(
         "--min-completion",
-        type=_parse_fraction,
+        type=parse_fraction,
         metavar="FRACTION",
         help="the share of runs that must reach a verdict for the gate to pass (default: the sessions', else 0.95)",
     )
@@ -70,9 +71,3 @@ def _write_merged(report: dict[str, Any], path: Path) -> None:
         write_report(report, path)
     except InfrastructureError as error:
         raise InfrastructureError(f"-o {path}: cannot be written: {error.__cause__}") from error
-
-
-def _parse_fraction(text: str) -> float:
-    from pytest_agentbench.options import parse_fraction
-
-    return parse_fraction(text)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.cli.argument_types import parse_positive
 from pytest_agentbench.cli.output import printable, refuse_usage
 from pytest_agentbench.errors import ConfigError
 
@@ -122,19 +123,13 @@ def _add_changes(
         "are not interrupted. A limit of cost that the session began with cannot be raised, and the number of runs in "
         "flight only to four times the first one.",
     )
-    retuned.add_argument("--concurrency", type=_parse_positive, metavar="N", help="keep up to N runs in flight")
+    retuned.add_argument("--concurrency", type=parse_positive, metavar="N", help="keep up to N runs in flight")
     retuned.add_argument(
         "--max-cost",
         type=_parse_money,
         metavar="USD",
         help="start no more runs once runs and judges have cost this much",
     )
-
-
-def _parse_positive(text: str) -> int:
-    from pytest_agentbench.options import parse_positive  # which imports pytest
-
-    return parse_positive(text)
 
 
 def _parse_money(text: str) -> float:

@@ -13,7 +13,7 @@ _LOGS = "logging-plugin"
 _GUARDS = ("capturemanager", _LOGS)
 """Plugins of pytest that put streams and handlers in place for each phase, and take them away again."""
 _COLLECTORS = ("unraisableexception", "threadexception")
-"""Those that look after each phase for exceptions that nobody could catch; after the last one is enough."""
+"""Plugins of pytest that look after each phase for exceptions that nobody could catch; after the last one is enough."""
 _HOOKS = ("pytest_runtest_setup", "pytest_runtest_call", "pytest_runtest_teardown")
 _SILENT = {"_hypothesis_pytestplugin", "_pytest", "anyio", "pytest_agentbench", "pytest_asyncio", "pytest_cov"}
 _SILENT |= {"pytest_rerunfailures", "pytest_timeout", "xdist"}

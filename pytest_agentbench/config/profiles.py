@@ -381,9 +381,9 @@ class EvaluationProfile(SectionedFile):
     title: Text
     """For people."""
     judges: Annotated[tuple[Later[JudgeConfig], ...], validate_together(_judge_problems)] = ()
-    """Who can judge."""
+    """The judges by their ids."""
     judge_runs: Annotated[tuple[Later[JudgeRunConfig], ...], require_unique("judge_run_id")] = ()
-    """Who judges, and how often."""
+    """The judges that are asked, and their numbers of iterations."""
     aggregation: Later[JudgeAggregation] = Field(default_factory=JudgeAggregation)
     """How iterations combine."""
     anchors: Later[Anchors] = Field(default_factory=Anchors)

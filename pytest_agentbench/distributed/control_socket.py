@@ -48,7 +48,7 @@ _DESCRIPTORS = "/proc/self/fd"
 """Where the system names open folders by their descriptors, if it does."""
 
 VERSION = 1
-"""Of requests and answers."""
+"""Version of requests and answers."""
 ErrorKind = Literal["bad_request", "unknown_command", "not_found", "ambiguous", "too_late", "not_permitted", "broken"]
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 JOB = pytest.StashKey[Job]()
 FILE_ID = pytest.StashKey[str]()
-"""Of a file's collector whose path steers terminals: the part of node ids that it would have, without escapes."""
+"""Part of node ids that a file's collector would have without escapes, if its path steers terminals."""
 RESULT = pytest.StashKey[Result]()
 RUNNER_FIXTURE = "agentbench_runner"
 RUN_FIXTURES = (RUNNER_FIXTURE, SERVERS_FIXTURE)

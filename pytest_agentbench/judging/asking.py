@@ -176,13 +176,7 @@ def chat_sender(
         alone = next(numbers) == 0 and getattr(client, "takes_alone", False)
         reply = await ask_in_form(conversation, {"alone": True} if alone else {})
         if reply.finish_reason == "length":
-            sources = (options, client.model.parameters)
-            limits = ((limit, fields.get(limit)) for fields in sources for limit in LIMITS)
-            # The first limit is the one that was sent: the options take precedence, under either name.
-            for limit, most in limits:
-                if isinstance(most, int):
-                    parameters[limit] = 2 * most
-                    break
+            parameters.update(_double_limit(options, client.model.parameters))
         return reply
 
     async def ask_in_form(conversation: Sequence[dict[str, str]], alone: dict[str, Any]) -> ChatReply:
@@ -212,6 +206,12 @@ def chat_sender(
         return reply
 
     return send
+
+
+def _double_limit(*sources: Mapping[str, Any]) -> dict[str, int]:
+    """Return twice the limit of tokens that was sent, the first in the sources under either name; {} without one."""
+    limits = ((name, fields.get(name)) for fields in sources for name in LIMITS)
+    return next(({name: 2 * limit} for name, limit in limits if isinstance(limit, int)), {})
 
 
 _ANY_OBJECT = {"type": "json_object"}

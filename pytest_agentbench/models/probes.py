@@ -34,13 +34,13 @@ _QUESTION = ({"role": "user", "content": "Say 4."},)
 _NO_MODEL = "agentbench-no-such-model"
 
 
-def _make_tool(name: str, description: str, argument: str) -> dict[str, Any]:
-    schema = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
+def _make_tool(name: str, description: str) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
 
 
-_WEATHER = _make_tool("weather", "Tell the weather of a city.", "city")
-_TIME = _make_tool("time", "Tell the time in a city.", "city")
+_WEATHER = _make_tool("weather", "Tell the weather of a city.")
+_TIME = _make_tool("time", "Tell the time in a city.")
 _ANSWER = {
     "type": "object",
     "properties": {"answer": {"type": "integer"}},

@@ -139,11 +139,11 @@ class ScriptedUsage(Record):
     output_tokens: Tokens | None = None
     """Tokens answered."""
     reasoning_tokens: Tokens = 0
-    """Of those, tokens of thought."""
+    """Tokens of thought among those of the reply."""
     cached_tokens: Tokens = 0
-    """Of those sent, tokens that were cached."""
+    """Cached tokens among those sent."""
     cache_write_tokens: Tokens = 0
-    """Of those sent, tokens that were written to a cache."""
+    """Tokens among those sent that were written to a cache."""
 
 
 class Step(Record):
@@ -226,7 +226,7 @@ class ScriptedExpectation(Record):
     """The degree to which the expectation `index` of its kind is met."""
 
     kind: Literal["hard", "soft"]
-    """Of which list it is."""
+    """List of the expectation."""
     index: Tokens
     """Which of the list, from 0."""
     met: Annotated[float, Field(ge=0, le=1)]

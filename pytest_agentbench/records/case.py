@@ -400,7 +400,7 @@ class Expectation(Record):
     """A statement in plain language that the judge weighs."""
 
     text: Text
-    """What should be so."""
+    """The statement."""
     weight: Annotated[float, Field(strict=True, ge=0)] = 1.0
     """Its weight among others of its kind."""
     turn: AtLeastOne | None = Field(None, exclude_if=lambda value: value is None)
@@ -449,7 +449,7 @@ class Criterion(Record):
     """One thing the judge looks at."""
 
     name: Text
-    """What it is called."""
+    """Its name in verdicts and reports."""
     what_good_looks_like: str | None = None
     """Properties that earn a high score."""
     what_bad_looks_like: str | None = None

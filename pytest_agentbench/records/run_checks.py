@@ -48,7 +48,7 @@ class FileContains(Record):
     path: Text
     """Relative to the workspace, else to the case's folder."""
     text: Text
-    """What it has to hold."""
+    """Text that the file must contain."""
 
 
 class StatusIs(Record):

@@ -484,10 +484,10 @@ def _known_cost(usage: Usage) -> float | None:
     return None
 
 
-def _sendable_text(text: str | None, limit: int | None = None) -> str | None:
+def _sendable_text(text: str | None) -> str | None:
     if text is None:
         return None
-    return sendable(text, limit)
+    return sendable(text)
 
 
 _MOST_FIELDS, _LONGEST_VALUE = 8, 40

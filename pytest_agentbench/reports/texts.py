@@ -1,4 +1,4 @@
-"""What a run was asked, what was expected and what it answered: the first characters, for people who read a report."""
+"""The question, the expected and the actual answer of a run: their first characters, for readers of a report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WANTED = {
     "tool_not_called": "does not call {name}",
     "status_is": "ends as {status}",
 }
-"""What a run that passes the check does, by kind. A check of a file has the file's path before it."""
+"""Actions of a run that passes, by the check's kind. A check of a file has the file's path before it."""
 
 
 def run_texts(case: Case, artifact: RunArtifact | None, redact: Callable[[str], str]) -> dict[str, str | None]:

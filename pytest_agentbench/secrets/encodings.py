@@ -27,7 +27,7 @@ _SHORTEST_SECRET = 8
 _WRAP = 40
 """Characters of the shortest line at which programs wrap encoded text."""
 _MAX_NESTING = 3
-"""Of escapes within escapes."""
+"""Maximum levels of escapes within escapes."""
 _ESCAPE = re.compile(  # each kind of escape has its own first character, so other text is skipped fast
     r"%(?:[0-7][0-9A-Fa-f]|[89A-Fa-f][0-9A-Fa-f](?:%[89A-Fa-f][0-9A-Fa-f])*)"
     r"|\\(?:\\{0,7}u[dD][89abAB][0-9A-Fa-f]{2}\\{1,8}u[dD][c-fC-F][0-9A-Fa-f]{2}|\\{0,7}(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|/))"

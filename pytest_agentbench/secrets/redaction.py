@@ -28,7 +28,7 @@ from pytest_agentbench.secrets.encodings import (
 )
 
 _RANDOM = r"(?=[A-Za-z._~+/-]{0,80}[0-9])"
-"""Of names that may be words with hyphens, only those with a digit are keys."""
+"""Names that may be words with hyphens are keys only if they contain a digit."""
 _PEM = [b64encode(f"-----BEGIN {kind}PRIVATE".encode()) for kind in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ")]
 
 # Forms of keys: (beginnings that one provider uses, expression for the rest).

@@ -296,16 +296,6 @@ def _run_tests(options: dict[str, Any], reports: _Reports) -> int:
 
     here = os.getcwd()
     folders = [os.path.normpath(os.path.join(here, folder)) for folder in options["pythonpath"]]
-    files = dict.fromkeys(name.partition("::")[0] for name in options["tests"])
-    import_mode = "append" if folders else "importlib"
-    arguments = [
-        *("-c", options["config"] or os.devnull),
-        *(f"--rootdir={here}", f"--confcutdir={here}", "--color=no", "-q", "-p", "no:cacheprovider"),
-        f"--import-mode={import_mode}",
-        *(part for plugin in options["plugins"] for part in ("-p", plugin)),
-        *(["--collect-only"] if options["collect"] else []),
-        *(name for name in files if os.path.exists(name)),
-    ]
     wanted = tuple(options["tests"])
     # The solution's folders come after the standard library and before installed packages: its `json.py`
     # hides nothing that pytest needs.
@@ -348,7 +338,20 @@ def _run_tests(options: dict[str, Any], reports: _Reports) -> int:
             message = "" if outcome == "passed" else _tail(report)
             reports.add("report", test=report.nodeid, when=report.when, outcome=outcome, message=message)
 
-    return int(pytest.main(arguments, plugins=[Reporter()]))
+    return int(pytest.main(_arguments(options, here), plugins=[Reporter()]))
+
+
+def _arguments(options: dict[str, Any], here: str) -> list[str]:
+    files = dict.fromkeys(name.partition("::")[0] for name in options["tests"])
+    import_mode = "append" if options["pythonpath"] else "importlib"
+    return [
+        *("-c", options["config"] or os.devnull),
+        *(f"--rootdir={here}", f"--confcutdir={here}", "--color=no", "-q", "-p", "no:cacheprovider"),
+        f"--import-mode={import_mode}",
+        *(part for plugin in options["plugins"] for part in ("-p", plugin)),
+        *(["--collect-only"] if options["collect"] else []),
+        *(name for name in files if os.path.exists(name)),
+    ]
 
 
 def _root_and_shadow(path: str) -> tuple[str, str | None]:

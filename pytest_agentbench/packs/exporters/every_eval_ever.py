@@ -29,7 +29,7 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True)
 class Source:
-    """What the format wants to know and a report cannot tell: who evaluated, and who made and runs the models."""
+    """Facts that the format asks for and a report lacks: who evaluated, and who made and runs the models."""
 
     organisation: str
     relationship: str

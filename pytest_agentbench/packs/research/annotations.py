@@ -23,7 +23,7 @@ SAME_DOMAINS = {"medical": "healthcare", "healthcare": "medical"}
 """The two files of the seed name one domain differently."""
 
 _MAX_AMOUNT = 1e9
-"""Of any hours, rates and prices: with more, results would overflow."""
+"""Maximum of hours, rates and prices: with more, results would overflow."""
 Positive = Annotated[float, Field(gt=0, le=_MAX_AMOUNT, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, le=_MAX_AMOUNT, allow_inf_nan=False)]
 

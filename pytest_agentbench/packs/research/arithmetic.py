@@ -259,7 +259,7 @@ KNOWLEDGE_SCORES = (
 STRATEGIC_SCORES = (*TASK_SCORES, *KNOWLEDGE_SCORES)
 STRATEGIC_LOWEST, STRATEGIC_TOP = 1.0, 5.0
 SHORTEST_HOURS = 0.5
-"""Of an expert: below that a task is not a complex one."""
+"""Hours of an expert: a task below that is not complex."""
 
 
 def strategic_value(scores: Mapping[str, float], weights: StrategicValueWeights = _VALUE) -> float:

@@ -108,7 +108,7 @@ _CJK = "\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"(?P<number>\d+(?:[.,]\d+)*)|[{_CJK}]|[^\W\d_{_CJK}]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？；])|\n+")
 _SENTENCES = 3
-"""Of a passage: a unit of knowledge has one or two."""
+"""Maximum sentences of a passage: a unit of knowledge has one or two."""
 _LONGEST = 100
 """Words of a sentence: a text without any end, such as a list of words, is no passage that states everything."""
 

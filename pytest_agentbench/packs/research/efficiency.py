@@ -153,7 +153,7 @@ _FIELDS = {
     "cost_saving_usd": "cost_saving_usd",
     "automation": "automation_rate",
 }
-"""Of the score, by metrics."""
+"""Names of a score's fields, by metrics."""
 REPORT = PART_STAGES["efficiency"].rows
 _MEANS = (
     "efficiency_score",

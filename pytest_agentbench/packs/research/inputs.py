@@ -51,15 +51,13 @@ def language_of_row(row: ReportRow | QueryRow) -> Language:
     return row.language or language_of(row.prompt)
 
 
-def input_rows(
-    call: Call, path: Path, record: type[R], language: Callable[[R], Language] = language_of_row
-) -> list[GoodRow[R] | LostRow]:
+def input_rows(call: Call, path: Path, record: type[R]) -> list[GoodRow[R] | LostRow]:
     """Return the rows of a file that --only_zh, --only_en and --limit select. A duplicate prompt or id is lost.
 
     Rows in a language that the config does not support are skipped, with a note. Raises ConfigError if the file cannot
     be read, or has no row.
     """
-    return chosen_rows(call, path, read_research_rows(path, record), language)
+    return chosen_rows(call, path, read_research_rows(path, record))
 
 
 def chosen_rows(

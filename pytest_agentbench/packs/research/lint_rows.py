@@ -62,10 +62,9 @@ def findings_of(message: str, path: Path) -> Iterator[Finding]:
         yield Finding(path, line, "error", field, found, expected)
 
 
-def quoted(text: str, length: int = 60) -> str:
+def quoted(text: str) -> str:
     """Return a text as findings show it: on one line, its beginning."""
-    line = " ".join(text.split())
-    return repr(shorten_text(line, length))
+    return repr(shorten_text(" ".join(text.split()), 60))
 
 
 R = TypeVar("R", bound=QueryRow | RaceCriteria | ReferenceRow | ReportRow)

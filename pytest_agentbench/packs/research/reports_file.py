@@ -79,7 +79,7 @@ class ReportsFile(ConfigFile):
     prompts: ResearchPrompts = None
     """A folder of prompts in place of ours: `<prompt>.<language>.txt`, such as `race_pairwise.en.txt`."""
     runner: KnownRunner = RunnerSpec(type="llm_probe")
-    """Who writes the reports that are not stored: the runner's type and settings."""
+    """The runner that writes the reports that are not stored: its type and settings."""
     context: CaseContext = Field(default_factory=dict)
     """Settings for the runner: `llm_probe: {tools: [web_search]}`, your own."""
     mcp_servers: OfferedServers = Field(default_factory=dict)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.records.run import RunArtifact
 
 PAGES = "research_pages"
-"""Who is asked, in cassettes, for the pages that reports cite."""
+"""Name in cassettes for the web, which is asked for the pages that reports cite."""
 
 _Stamp = tuple[int, int]
 

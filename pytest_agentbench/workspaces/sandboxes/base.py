@@ -339,7 +339,7 @@ class SandboxProvider:
     """
 
     takes: frozenset[Need] = frozenset()
-    """What a case may ask of its sandbox: `image` also means the run profile's image."""
+    """Needs of cases that it fulfils: `image` also means the run profile's image."""
 
     switches_users: bool = False
     """Whether `exec` can run a command as another user. If not, `exec` is never called with `user`."""

@@ -286,7 +286,7 @@ def _drop_errors(data: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
 
 _AT_ONCE = 50
 _MOST_STATEMENTS = 300
-"""Of a report, that an evaluation keeps."""
+"""Maximum statements of a report that an evaluation keeps."""
 
 
 def add_pages(parser: argparse.ArgumentParser) -> None:
