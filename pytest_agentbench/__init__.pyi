@@ -194,6 +194,8 @@ from pytest_agentbench.workspaces.sandboxes.base import SandboxRequest as Sandbo
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSession as SandboxSession
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec as SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes as Sandboxes
+from pytest_agentbench.workspaces.sandboxes.images import LocalImage as LocalImage
+from pytest_agentbench.workspaces.sandboxes.images import LocalImages as LocalImages
 from pytest_agentbench.workspaces.sandboxes.shared import SharedFolder as SharedFolder
 from pytest_agentbench.workspaces.transfer import pack_folder as pack_folder
 from pytest_agentbench.workspaces.transfer import unpack_folder as unpack_folder

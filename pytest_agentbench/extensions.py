@@ -40,6 +40,9 @@ OWN: Mapping[str, Mapping[str, str]] = {
 }
 """Things of the package that are in the table without a pack, in the order in which messages name them."""
 
+CONTAINERS = "docker"
+"""The kind of sandbox, and the container engine, that run images if a file or an option names no other."""
+
 _sessions: list[SessionExtensions] = []
 """Extensions of the sessions that run in this process, the innermost last."""
 _problems: dict[str, None] = {}

@@ -150,23 +150,46 @@ def test_each_room_has_its_layer() -> None:
     assert len(layers) == len(set(layers))
 
 
+def test_only_workspaces_imports_what_runs_containers() -> None:
+    engines = {module for module in module_files() if module.startswith("workspaces.containers")}
+    others = {module for module, used in imports().items() if room_of(module) != "workspaces" and used & engines}
+    assert engines
+    assert not others
+
+
 NAMES_ELSEWHERE = {
+    "cli.doctor_examination": "the Python package `docker`, whose version is shown",
+    "cli.serve": "the host names by which containers reach this machine",
+    "config.keys": "the environment variables of container engines",
+    "extensions": "the table of the package's own sandboxes, and the default among them",
     "packs.importers.inspect_samples": "the sandbox of an Inspect sample",
-    "packs.openclaw.image": "the program of a container engine",
+    "packs.openclaw.config": "the field `docker_cli` of run profiles",
+    "packs.openclaw.runs": "the field `docker_cli` of run profiles",
 }
-"""Modules that compare a text with a word that is also the name of a kind of sandbox."""
+"""Modules outside of workspaces whose code names a kind of sandbox or a container engine, with the reason."""
+
+_ENGINE = re.compile("docker(?!file)|podman|bubblewrap|bwrap", re.IGNORECASE)
 
 
-def _compares_a_kind(file: Path) -> bool:
-    """Return whether a module compares anything with the name of a kind of sandbox, or matches it."""
-    compared = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Compare | ast.pattern)]
-    texts = {part.value for node in compared for part in ast.walk(node) if isinstance(part, ast.Constant)}
-    return not texts.isdisjoint(OWN["sandbox"])
+def _names_a_sandbox(file: Path) -> bool:
+    """Return whether a module's code names an engine, or compares anything with the name of a kind of sandbox.
+
+    Texts with blanks are for people: docstrings, messages, help.
+    """
+    source = file.read_text()
+    if not _ENGINE.search(source) and '"local"' not in source:  # parsing all modules takes a second
+        return False
+    nodes = list(ast.walk(ast.parse(source)))
+    fields = ("name", "asname", "module", "id", "attr", "arg", "value")
+    words = [str(getattr(node, field, "")) for node in nodes for field in fields]
+    compared = [part for node in nodes if isinstance(node, ast.Compare | ast.pattern) for part in ast.walk(node)]
+    texts = {part.value for part in compared if isinstance(part, ast.Constant)}
+    return any(" " not in word and _ENGINE.search(word) for word in words) or not texts.isdisjoint(OWN["sandbox"])
 
 
-def test_only_workspaces_compares_names_of_sandboxes() -> None:
+def test_only_workspaces_names_sandboxes_and_engines_in_code() -> None:
     modules = {name: file for name, file in module_files().items() if room_of(name) != "workspaces"}
-    assert {name for name, file in modules.items() if _compares_a_kind(file)} == NAMES_ELSEWHERE.keys()
+    assert {name for name, file in modules.items() if _names_a_sandbox(file)} == NAMES_ELSEWHERE.keys()
 
 
 def write_lists() -> None:

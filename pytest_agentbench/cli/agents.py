@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import AgentbenchError, ConfigError
-from pytest_agentbench.extensions import ordered_names
+from pytest_agentbench.extensions import CONTAINERS, ordered_names
 from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
@@ -38,15 +38,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="IMAGE",
         help="the base image: with Python 3, and with git and ripgrep if agents use them (default: Debian, with these)",
     )
-    image.add_argument("--engine", default="docker", metavar="PROGRAM", help="docker, podman, ... (default: docker)")
+    image.add_argument(
+        "--engine",
+        default=CONTAINERS,
+        metavar="ENGINE",
+        help="a container engine's program, such as podman, or a kind of sandbox (default: %(default)s)",
+    )
     image.add_argument("--rebuild", action="store_true", help="build again, and replace a foreign image of that name")
     doctor = chosen.add_parser("doctor", help="try an agent with a scripted model, without network")
     doctor.add_argument("name", metavar="NAME", help="an agent")
     doctor.add_argument(
         "--sandbox",
         choices=ordered_names("sandbox"),
-        default="docker",
-        help="where (default: docker, its image)",
+        default=CONTAINERS,
+        help="where (default: %(default)s, its image)",
     )
     show = chosen.add_parser("show", help="print argv, variables and files as a run has them")
     show.add_argument("name", metavar="NAME", help="an agent")
@@ -87,11 +92,11 @@ def _every_adapter(root: ConfigRoot) -> Iterator[Adapter]:
 
 def _look_for_image(adapter: Adapter) -> str:
     from pytest_agentbench.runners.agents.image import describe_image
-    from pytest_agentbench.workspaces.containers.builder import image_builder
+    from pytest_agentbench.workspaces.sandboxes.choice import open_images
 
     try:
-        with closing(image_builder()) as builder:
-            found = builder.find(adapter.image)
+        with closing(open_images(CONTAINERS)) as images:
+            found = images.find(adapter.image)
     except AgentbenchError:
         return "-"  # no engine, no image
     if found is None:
@@ -102,7 +107,7 @@ def _look_for_image(adapter: Adapter) -> str:
 def _build(args: argparse.Namespace, root: ConfigRoot) -> int:
     from pytest_agentbench.runners.agents.adapter import find_adapter
     from pytest_agentbench.runners.agents.image import BASE, build_image
-    from pytest_agentbench.workspaces.containers.builder import image_builder
+    from pytest_agentbench.workspaces.sandboxes.choice import open_images
 
     if args.names == ["all"]:
         # Agents without a verified version, and those whose terms the user must accept, are built only by
@@ -110,9 +115,9 @@ def _build(args: argparse.Namespace, root: ConfigRoot) -> int:
         adapters = [adapter for adapter in _every_adapter(root) if adapter.program.verified is not None]
     else:
         adapters = [find_adapter(name, root) for name in args.names]
-    with closing(image_builder(args.engine)) as builder:
+    with closing(open_images(args.engine)) as images:
         for adapter in adapters:
-            build_image(builder, adapter, args.base or BASE, _tell, rebuild=args.rebuild)
+            build_image(images, adapter, args.base or BASE, _tell, rebuild=args.rebuild)
     return 0
 
 

@@ -29,6 +29,7 @@ from pytest_agentbench.engine.case_rules import CaseRules
 from pytest_agentbench.engine.job import OWN_AGENT
 from pytest_agentbench.engine.services import build_registry
 from pytest_agentbench.errors import CodeNotRun, ConfigError
+from pytest_agentbench.extensions import CONTAINERS
 from pytest_agentbench.metrics.gold_checks import GoldTest
 from pytest_agentbench.models.routes import find_unknown_overrides, resolve_model
 from pytest_agentbench.models.scripts import Scripts
@@ -60,7 +61,7 @@ from pytest_agentbench.tools.mcp.launching import server_refusal
 
 _NAMED = (COMMANDS_FILE, SKILL_FILE)
 """Files of other formats that are checked by their names."""
-_IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": "docker"})
+_IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": CONTAINERS})
 """A profile under which a case may name any program, because programs of a container belong to its image."""
 
 

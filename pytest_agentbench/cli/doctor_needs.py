@@ -37,7 +37,7 @@ class PackNeeds:
 
     `sandboxes(case, profile, sandboxes)` returns the sandboxes that the pack's runs of a case use in addition to the
     one of the case's tools. It raises UnavailableError if the case would be skipped. `engines(profile)` returns the
-    programs that make its containers.
+    programs, or kinds of sandbox, that make its containers.
     """
 
     sandboxes: Callable[[Case, RunProfile, Sandboxes], Iterable[SandboxSpec]] = lambda case, profile, sandboxes: ()
@@ -107,13 +107,13 @@ def find_needs(
 
 async def skip_for_images(needs: Needs, sandboxes: Sandboxes) -> None:
     """Add the cases that would be skipped for want of an image that no session pulls. Raises SandboxError."""
-    from pytest_agentbench.workspaces.containers.images import is_local
     from pytest_agentbench.workspaces.sandboxes.base import provider_of
+    from pytest_agentbench.workspaces.sandboxes.images import is_local
 
     for spec, ids in needs.sandboxes.items():
         # Asked once for each sandbox, not for each case.
-        is_built_here = spec.image is not None and is_local(spec.image) and provider_of(spec.kind).local_containers
-        if is_built_here and sandboxes.may_ask(spec):
+        is_built_here = spec.image is not None and is_local(spec.image)
+        if is_built_here and provider_of(spec.kind).images() is not None and sandboxes.may_ask(spec):
             try:
                 await sandboxes.prepare(spec)
             except UnavailableError as error:

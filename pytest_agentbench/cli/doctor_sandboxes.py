@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from pytest_agentbench.cli.doctor_needs import Needs, PackNeeds
 from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
-from pytest_agentbench.extensions import load_extensions, ordered_names
+from pytest_agentbench.extensions import extension_names, load_extensions, ordered_names
 from pytest_agentbench.records.base import AUTO
 from pytest_agentbench.records.case import SandboxSettings, change_type
-from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
-from pytest_agentbench.workspaces.containers.images import has_image, is_local, not_built
 from pytest_agentbench.workspaces.sandboxes.base import SandboxProvider, SandboxSpec, provider_of
-from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes, kinds_of
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes, find_engine_problem, kinds_of
+from pytest_agentbench.workspaces.sandboxes.images import is_local, not_built
 from pytest_agentbench.workspaces.sandboxes.isolated import isolation_problem
 
 _SANDBOXES = "sandboxes"
@@ -70,7 +70,7 @@ def list_sandbox_actions(profiles: Sequence[RunProfile], needs: Sequence[Needs])
             continue
         if "image" not in kind.provider.takes:
             yield f"run a command in the sandbox {kind.name}"
-        where = ", where that is on this machine" if kind.provider.local_containers else ""
+        where = ", where that is on this machine" if kind.provider.images() is not None else ""
         for image in kind.images:
             yield f"run a command in the sandbox {kind.name} with the image {image}{where}"
 
@@ -117,15 +117,16 @@ async def _examine_kind(kind: _Kind, sandboxes: Sandboxes, *, live: bool) -> Asy
 
 async def _examine_image(kind: _Kind, image: str, sandboxes: Sandboxes, *, live: bool) -> Finding:
     name, needed = f"image {image}", any(spec.image == image for spec in kind.specs)
-    if kind.provider.local_containers:
+    if (images := kind.provider.images()) is not None:
         try:
-            is_here = has_image(image)
+            with closing(images):
+                is_here = images.find(image) is not None
         except AgentbenchError as error:
             return Finding(_SANDBOXES, name, False, str(error), needed=needed)
         if not is_here and is_local(image):  # no registry has it, so pulling is no advice
-            return Finding(_SANDBOXES, name, False, str(not_built(image)), needed=needed)
+            return Finding(_SANDBOXES, name, False, str(not_built(image, kind.name)), needed=needed)
         if not is_here:
-            text = f"is not on this machine; the first run that needs it pulls it, or `docker pull {image}` does"
+            text = "is not on this machine; the first run that needs it pulls it"
             return Finding(_SANDBOXES, name, None, text, needed=needed)
     if live:
         return await _try_sandbox(kind, name, image, sandboxes, f"sandbox {kind.name}", needed=needed)
@@ -166,12 +167,13 @@ async def _time_command(sandboxes: Sandboxes, spec: SandboxSpec) -> float:
 def _list_engines(profiles: Sequence[RunProfile]) -> list[str]:
     """Return the programs that the profiles name."""
     packs: Iterable[PackNeeds] = load_extensions("doctor").values()
-    return sorted({cli for pack in packs for each in profiles for cli in pack.engines(each)})
+    engines = {engine for pack in packs for each in profiles for engine in pack.engines(each)}
+    return sorted(engines - extension_names("sandbox"))
 
 
 def _examine_engine(cli: str, *, needed: bool, live: bool) -> Finding:
     name = f"container engine {cli}"
-    problem = engine_problem(cli) if live else missing_engine(cli)
+    problem = find_engine_problem(cli, starts=live)
     if problem is None and not live:
         return Finding(_SANDBOXES, name, None, "is installed; --live starts it to see", needed=needed, untried=True)
     return _report(name, problem, "answers", needed=needed)

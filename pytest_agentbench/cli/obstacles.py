@@ -13,13 +13,14 @@ from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.case_rules import CaseRules
 from pytest_agentbench.engine.evaluation import require_decision
-from pytest_agentbench.engine.run_plan import refuse_floating_images, require_input
+from pytest_agentbench.engine.run_plan import require_input
 from pytest_agentbench.engine.servers import list_servers
 from pytest_agentbench.engine.services import Registry
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.runners.kinds import RunnerKind
 from pytest_agentbench.sources.case_source import OpenedSource, SourceCase
+from pytest_agentbench.workspaces.sandboxes.needs import refuse_floating_images
 from pytest_agentbench.workspaces.template import template_digest
 
 P = TypeVar("P", bound=ConfigFile)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.config.case_file import refuse_request_field
-from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, merge_runner_settings, pinning_problem
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, merge_runner_settings
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import RUN_SETTINGS, find_high_temperature
 from pytest_agentbench.engine.attempt import Attempt, RunPlan
@@ -62,6 +62,7 @@ def sandbox_spec(attempt: Attempt) -> SandboxSpec:
 def case_spec(sandboxes: Sandboxes, root: ConfigRoot, profile: RunProfile, case: Case) -> SandboxSpec:
     """Return the sandbox that the profile gives a case of the root. Raises as `sandbox_spec` does."""
     from pytest_agentbench.workspaces.sandboxes.base import lacks_isolation
+    from pytest_agentbench.workspaces.sandboxes.needs import refuse_floating_images
 
     settings = profile.sandbox_settings
     if (guest := root.guest) is not None and lacks_isolation(settings.type):
@@ -72,22 +73,6 @@ def case_spec(sandboxes: Sandboxes, root: ConfigRoot, profile: RunProfile, case:
         )
     refuse_floating_images(case, profile)
     return sandboxes.spec(settings, case.sandbox)
-
-
-def refuse_floating_images(case: Case, profile: RunProfile) -> None:
-    """Raise ConfigError for an image of the case that is not pinned, unless the profile allows it."""
-    needs = case.sandbox
-    if needs is None or profile.allow_floating_image:
-        return
-    if needs.image is not None and (problem := pinning_problem(needs.image)):
-        raise ConfigError(f"{case.path}:{case.line}:1: sandbox.image: {problem}")
-    if needs.dockerfile is None:
-        return
-    from pytest_agentbench.config.compose_file import list_base_images
-
-    for image in list_base_images(needs.dockerfile):
-        if problem := pinning_problem(image):
-            raise ConfigError(f"{needs.dockerfile}:1:1: {problem}")
 
 
 async def expected_sandbox(attempt: Attempt) -> SandboxSpec | None:
@@ -139,19 +124,9 @@ def sandbox_part(attempt: Attempt) -> dict[str, Any]:
     needs = attempt.case.sandbox
     if needs is None:
         return found
-    network = settings.build_network == "allow"
-    if needs.image is not None:
-        found["image"] = needs.image
-    if needs.dockerfile is not None:
-        from pytest_agentbench.workspaces.containers.images import build_digest
+    from pytest_agentbench.workspaces.sandboxes.needs import describe_needs
 
-        # Each build may give an image another id: the digest of its sources replaces the id
-        found |= {"image": None, "build": build_digest(needs.dockerfile, network=network)}
-    if needs.compose is not None:
-        from pytest_agentbench.workspaces.containers.compose import compose_digest
-
-        found["compose"] = compose_digest(needs.compose, network=network)
-    return found
+    return found | describe_needs(needs, network=settings.build_network == "allow")
 
 
 def _runs_commands(attempt: Attempt) -> bool:

@@ -42,7 +42,7 @@ from pytest_agentbench.config.pattern_doubts import list_pattern_doubts
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.extensions import find_extension
+from pytest_agentbench.extensions import find_extension, load_extensions
 from pytest_agentbench.records.case import (
     Attachment,
     Case,
@@ -159,12 +159,12 @@ def _sandbox(sandbox: CaseSandbox | None, scope: Scope) -> SandboxNeeds | None:
     if sandbox is None:
         return None
     compose = _resolve_optional(sandbox.compose, scope, resolve_file)
-    if compose is not None:
-        from pytest_agentbench.config.compose_file import load_compose
-
-        load_compose(compose)  # report its problems with those of the case
     dockerfile = _resolve_optional(sandbox.dockerfile, scope, resolve_file)
-    return SandboxNeeds(image=sandbox.image, dockerfile=dockerfile, compose=compose)
+    needs = SandboxNeeds(image=sandbox.image, dockerfile=dockerfile, compose=compose)
+    if compose is not None or dockerfile is not None:
+        for provider in load_extensions("sandbox").values():
+            provider.check_files(needs)  # report problems of the files with those of the case
+    return needs
 
 
 def make_command(hook: CaseHook | None, file: Path) -> CaseCommand | None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import get_args
 from uuid import uuid4
@@ -173,6 +173,7 @@ async def _check_all(bench: _Bench, secret: str) -> None:
     if bench.provider.isolation != "none":
         checks += [_check_places, _check_mounts, _check_network, _check_process_limit]
     checks.append(_check_options)
+    _check_images(bench)
     used = await bench.session.describe(bench.spec)
     expect(used.kind == bench.spec.kind, f"describe: found the kind {used.kind!r}, expected {bench.spec.kind!r}")
     try:
@@ -187,6 +188,17 @@ async def _check_all(bench: _Bench, secret: str) -> None:
     finally:
         await bench.session.close()
     await bench.session.close()  # may be called twice
+
+
+def _check_images(bench: _Bench) -> None:
+    if (images := bench.provider.images()) is None:
+        return
+    with closing(images):
+        missing, image = f"localhost/agentbench-kit:{uuid4().hex}", bench.spec.image
+        expect(images.find(missing) is None, "images: `find` returns an image that does not exist, expected None")
+        images.remove(missing)  # a missing image is no error
+        if image is not None:
+            expect(images.find(image) is not None, f"images: `find` returns None for the prepared image {image}")
 
 
 async def _check_commands(bench: _Bench) -> None:

@@ -58,6 +58,11 @@ class Workspace:
     path: Path
     owner: int | None = None
 
+    @property
+    def uid(self) -> int:
+        """Return the id of the user that owns the folder, as which commands in containers run."""
+        return os.getuid() if self.owner is None else self.owner
+
     def open_read(self, relative: str) -> BinaryIO:
         """Open a regular file for reading bytes."""
         names = self.split(relative)

@@ -25,7 +25,7 @@ ALLOWED = {
     "config/dialects.py pattern": "hosts in its own table",
     "models/batches/services.py pattern": "hosts of dialects, a table of this package",
     "models/ends.py pattern": "words in its own table",
-    "config/compose_file.py pattern": "what ends a line, escaped",
+    "workspaces/containers/compose_file.py pattern": "what ends a line, escaped",
     "judging/prompt.py pattern": "names of models, escaped",
     "metrics/choice_replies.py pattern": "patterns of its own",
     "metrics/passages.py pattern": "patterns of its own",

@@ -27,8 +27,8 @@ if __name__ == "__main__":
 from support.remote_sandbox import make_frame, read_frame
 
 from pytest_agentbench.workspaces.sandboxes.base import Connection, Mount, Process, ResourceLimits, Sandbox, SandboxSpec
-from pytest_agentbench.workspaces.sandboxes.bubblewrap import show_program
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sandboxes.shown import show_program
 from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.transfer import pack_folder, unpack_folder
 from pytest_agentbench.workspaces.workspace import Workspace

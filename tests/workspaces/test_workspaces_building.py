@@ -12,15 +12,15 @@ from support.docker_here import IMAGE, needs_docker
 from support.processes import running
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
-from pytest_agentbench.workspaces.containers.builder import ImageBuilder, image_builder
+from pytest_agentbench.workspaces.containers.builder import ImageBuilder
 
 pytestmark = [pytest.mark.slow, needs_docker]
 
 
 @pytest.fixture(params=["docker", "podman"])
 def builder(request: pytest.FixtureRequest) -> Iterator[ImageBuilder]:
-    engine = "docker" if request.param == "docker" else request.getfixturevalue("real_podman")
-    with closing(image_builder(engine)) as made:
+    engine = None if request.param == "docker" else request.getfixturevalue("real_podman")
+    with closing(ImageBuilder(engine)) as made:
         yield made
 
 
@@ -34,9 +34,8 @@ def name(builder: ImageBuilder) -> Iterator[str]:
 
 def test_an_image_is_built_found_run_named_and_removed(builder: ImageBuilder, name: str, tmp_path: Path) -> None:
     (tmp_path / "said").write_text("hello\n")
-    (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nCOPY said /said\nENTRYPOINT []\n")
     assert builder.find(name) is None
-    builder.build(tmp_path, name, {"of": "a test = 1"})
+    builder.build(name, f"FROM {IMAGE}\nCOPY said /said\nENTRYPOINT []\n", tmp_path, {"of": "a test = 1"})
     found = builder.find(name)
     assert found is not None
     assert found.labels["of"] == "a test = 1"
@@ -61,8 +60,7 @@ def test_an_endless_check_of_an_image_is_killed_and_removed(
     builder: ImageBuilder, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_agentbench.workspaces.containers.builder.CHECK_SECONDS", 1)
-    (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nENTRYPOINT []\n")
-    builder.build(tmp_path, name, {})
+    builder.build(name, f"FROM {IMAGE}\nENTRYPOINT []\n", tmp_path, {})
     seconds = str(10**9 + secrets.randbelow(10**9))  # the same test may run for the other engine
     with pytest.raises(SandboxError):
         builder.run(name, "sleep", [seconds])
@@ -70,9 +68,8 @@ def test_an_endless_check_of_an_image_is_killed_and_removed(
 
 
 def test_a_failed_build_is_an_error_with_the_reason(builder: ImageBuilder, name: str, tmp_path: Path) -> None:
-    (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nRUN echo the reason >&2; exit 3\n")
     with pytest.raises(SandboxError, match="the reason"):
-        builder.build(tmp_path, name, {})
+        builder.build(name, f"FROM {IMAGE}\nRUN echo the reason >&2; exit 3\n", tmp_path, {})
     assert builder.find(name) is None
 
 

@@ -272,13 +272,13 @@ def test_a_build_without_network_downloads_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("volume", ["/tmp", "/workspace/", "/data", "/run"])
-@pytest.mark.parametrize("cli", [None, "docker"])
-def test_an_image_with_a_volume(tmp_path: Path, volume: str, cli: str | None) -> None:
+@pytest.mark.parametrize("engine", ["docker", shutil.which("docker")])
+def test_an_image_with_a_volume(tmp_path: Path, volume: str, engine: str) -> None:
     dockerfile = build_folder(tmp_path / "case", f"VOLUME {volume}")
     (tmp_path / "given").write_text("given")
 
     async def act(sandboxes: Sandboxes, image: str) -> str:
-        spec = sandboxes.container(image, SandboxSettings(), cli)
+        spec = sandboxes.container(image, SandboxSettings(), engine)
         spec = replace(spec, mounts=(Mount(tmp_path / "given", "/run/agentbench"),))
         sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "case"))
         script = f"cat /run/agentbench; echo x > /tmp/left; echo x > left; ls -d {volume} > /tmp/seen"

@@ -19,6 +19,7 @@ from pytest_agentbench.config.profiles import CaseSelection, pinning_problem
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import Cases, Excess, FileKind, Found, ProfileSection, find_settings_problems
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.extensions import CONTAINERS
 from pytest_agentbench.records.base import AtLeastOne, Record, Slug, Tags, Text
 from pytest_agentbench.sources.discovery import unknown_ids
 
@@ -194,8 +195,9 @@ class OpenClawRunProfile(Record):
     """OCI image of the openclaw command, pinned by tag or digest."""
     timeout_seconds: AtLeastOne
     """Wall-clock limit of the container."""
-    docker_cli: Text = "docker"
-    """OCI runtime command, such as podman: a program on PATH, or the path of one below the session's root."""
+    docker_cli: Text = CONTAINERS
+    """OCI runtime command, such as podman: a program on PATH, or the path of one below the session's root; or a kind
+    of sandbox that takes images."""
 
 
 def _selects_something(selection: CaseSelection) -> CaseSelection:

@@ -5,28 +5,26 @@ from __future__ import annotations
 import argparse
 import hashlib
 import re
-import tarfile
-import tempfile
 import time
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from importlib.resources import as_file, files
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.errors import ConfigError, SandboxError
-from pytest_agentbench.workspaces.containers.packages import (
+from pytest_agentbench.extensions import CONTAINERS
+from pytest_agentbench.workspaces.packages import (
     NODE,
     NOT_NEEDED,
     NPM_OPTIONS,
-    add_tree,
+    Staging,
     get_node,
     run_npm,
+    stage_files,
 )
+from pytest_agentbench.workspaces.sandboxes.images import engine_option
 
 if TYPE_CHECKING:
-    from pytest_agentbench.workspaces.containers.builder import ImageBuilder, LocalImage
+    from pytest_agentbench.workspaces.sandboxes.images import LocalImage, LocalImages
 
 
 _NPM_OPTIONS = ("--omit=optional", "--omit=peer", *NPM_OPTIONS)
@@ -50,44 +48,6 @@ RECIPE = hashlib.sha256(repr((NODE, _NPM_OPTIONS, NOT_NEEDED, _DOCKERFILE, _COMP
     :12
 ]
 """Hash of the build recipe, which identifies images of other recipes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """Parts of an image: `context` is a folder with a Dockerfile and the files that it adds."""
-
-    context: Path
-    node_version: str
-
-
-def stage(folder: Path, base: str, version: str, tell: Callable[[str], None]) -> Staged:
-    """Collect the image's build context in an empty folder. `tell` gets a line for each step.
-
-    Raises UnavailableError if Node cannot be downloaded, SandboxError if a step fails or the disk is full.
-    """
-    try:
-        wheel, openclaw = folder / "wheel", folder / "openclaw"
-        tell(f"getting Node: {NODE}")
-        node, node_version = get_node(wheel)
-        tell(f"getting openclaw {version} with the npm of Node {node_version}")
-        openclaw.mkdir()
-        run_npm(node, ["install", "--prefix", str(openclaw), *_NPM_OPTIONS, f"openclaw@{version}"])
-        context = folder / "context"
-        context.mkdir()
-        # One archive: engines are slow with forty thousand files.
-        with tarfile.open(context / "root.tar", "w") as archive:  # noqa: TID251 - it is written
-            # Only Node: the agent gets no npm.
-            add_tree(archive, node, "opt/node/bin/node")
-            add_tree(archive, openclaw, "opt/openclaw", NOT_NEEDED)
-            with as_file(_COMPILE) as script:
-                add_tree(archive, script, "opt/openclaw/compile.mjs")
-        (context / "Dockerfile").write_text(_DOCKERFILE.format(base=base), encoding="utf-8")
-    except OSError as error:
-        raise SandboxError(
-            f"{folder}: cannot be filled ({error.strerror or error}): it needs 2 GB; free space there, or set TMPDIR "
-            "to a folder with enough"
-        ) from error
-    return Staged(context, node_version)
 
 
 VERSION = "2026.9.6"
@@ -123,18 +83,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--tag", type=_parse_tag, metavar="NAME:TAG", help=f"the image's name (default: {NAME}:VERSION)"
     )
     parser.add_argument(
-        "--engine", default="docker", metavar="PROGRAM", help="docker, podman, ... (default: %(default)s)"
+        "--engine",
+        default=CONTAINERS,
+        metavar="ENGINE",
+        help="a container engine's program, such as podman, or a kind of sandbox (default: %(default)s)",
     )
     parser.add_argument("--rebuild", action="store_true", help="build again, and replace a foreign image of that name")
 
 
 def run(args: argparse.Namespace) -> int:
     """Build the image unless it exists; print a line for each step."""
-    from pytest_agentbench.workspaces.containers.builder import image_builder
+    from pytest_agentbench.workspaces.sandboxes.choice import open_images
 
     tag = args.tag or f"{NAME}:{args.version}"
-    with closing(image_builder(args.engine)) as builder:
-        base, made = builder.find(args.base), builder.find(tag)
+    with closing(open_images(args.engine)) as images:
+        base, made = images.find(args.base), images.find(tag)
         if made is not None and not args.rebuild:
             reason = _why_outdated(made, tag, args.version, args.base, base)
             if reason is None:
@@ -143,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
                 print(f"{tag} is up to date: {parts}")
                 return 0
             _tell(f"{tag} is built again: {reason}")
-        _build_image(builder, tag, args.version, args.base, base)
+        _build_image(images, tag, args.version, args.base, base)
     return 0
 
 
@@ -169,48 +132,59 @@ def _why_outdated(made: LocalImage, tag: str, version: str, base_name: str, base
     return None
 
 
-def _build_image(builder: ImageBuilder, tag: str, version: str, base_name: str, base: LocalImage | None) -> None:
+def _build_image(images: LocalImages, tag: str, version: str, base_name: str, base: LocalImage | None) -> None:
     """Build the image. It gets its name after OpenClaw has run in it; until then an older image keeps the name."""
     begun = time.monotonic()
-    base = base or _pull(builder, base_name)
+    if base is None:
+        _tell(f"pulling {base_name}")
+        base = images.pull(base_name)
     unchecked = f"{tag}.unchecked"
-    with tempfile.TemporaryDirectory(prefix="agentbench-openclaw-") as folder:
-        staged = stage(Path(folder), base_name, version, _tell)
+    with stage_files() as staging:
         labels = {
             _LABEL: version,
-            _NODE: staged.node_version,
+            _NODE: _add_openclaw(staging, version),
             _BASE: base_name,
             _BASE_ID: base.image_id,
             _RECIPE: RECIPE,
         }
         _tell(f"building on {base_name}")
         try:
-            builder.build(staged.context, unchecked, labels)
+            staging.build(images, unchecked, _DOCKERFILE.format(base=base_name), labels)
         except SandboxError as error:
             if "libstdc++" not in str(error):
                 raise
             advice = f"the base {base_name} lacks libstdc++6: install it there, or name another --base"
             raise SandboxError(f"{error}\n{advice}") from error
     try:
-        _tell(f"running it without network: {_read_version(builder, unchecked)}")
-        builder.tag(unchecked, tag)
+        _tell(f"running it without network: {_read_version(images, unchecked)}")
+        images.tag(unchecked, tag)
     finally:
-        builder.remove(unchecked)
+        images.remove(unchecked)
     _tell(f"{tag} is built, in {time.monotonic() - begun:.0f} s; name it in a run profile: openclaw: {{image: {tag}}}")
 
 
-def _pull(builder: ImageBuilder, name: str) -> LocalImage:
-    """Return the pulled base image. Raises UnavailableError if it cannot be pulled."""
-    _tell(f"pulling {name}")
-    builder.pull(name)
-    if (image := builder.find(name)) is None:
-        raise SandboxError(f"--base {name}: was pulled, but is not found; use the name in the engine's list of images")
-    return image
+def _add_openclaw(staging: Staging, version: str) -> str:
+    """Add OpenClaw and its Node, and return the version of Node.
+
+    Raises UnavailableError if Node cannot be downloaded, SandboxError if a step fails.
+    """
+    _tell(f"getting Node: {NODE}")
+    node, node_version = get_node(staging.folder / "wheel")
+    _tell(f"getting openclaw {version} with the npm of Node {node_version}")
+    openclaw = staging.folder / "openclaw"
+    openclaw.mkdir()
+    run_npm(node, ["install", "--prefix", str(openclaw), *_NPM_OPTIONS, f"openclaw@{version}"])
+    # Only Node: the agent gets no npm.
+    staging.add(node, "opt/node/bin/node")
+    staging.add(openclaw, "opt/openclaw", NOT_NEEDED)
+    with as_file(_COMPILE) as script:
+        staging.add(script, "opt/openclaw/compile.mjs")
+    return node_version
 
 
-def _read_version(builder: ImageBuilder, name: str) -> str:
+def _read_version(images: LocalImages, name: str) -> str:
     """Return the output of `openclaw --version` in a container like a run's. Raises SandboxError if it fails."""
-    code, output = builder.run(name, "openclaw", ["--version"])
+    code, output = images.run(name, "openclaw", ["--version"])
     if code:
         last = "\n".join(output.strip().splitlines()[-10:])
         raise SandboxError(
@@ -240,7 +214,6 @@ def _parse_tag(text: str) -> str:
     return text
 
 
-def describe_building(program: str) -> str:
-    """Return advice to build the image of OpenClaw on this machine, for containers of that program."""
-    engine = "" if program == "docker" else f" --engine {program}"
-    return f"build it with `agentbench openclaw image{engine}` if it is OpenClaw's"
+def describe_building(engine: str) -> str:
+    """Return advice to build the image of OpenClaw on this machine, for a container engine or a kind of sandbox."""
+    return f"build it with `agentbench openclaw image{engine_option(engine)}` if it is OpenClaw's"

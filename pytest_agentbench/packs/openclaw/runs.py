@@ -19,7 +19,6 @@ from pytest_agentbench.packs.openclaw.config import (
     ASSIGNMENTS,
     OPENCLAW,
     AgentFile,
-    OpenClawRunProfile,
     find_agent_file,
     find_assigned_agent,
 )
@@ -35,7 +34,6 @@ from pytest_agentbench.workspaces.workspace import Workspace
 if TYPE_CHECKING:
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
-_STOCK_CLI = "docker"  # called through its daemon, not the program
 _SECTION_EXAMPLE = "`openclaw: {agent_id: ..., image: name:tag, timeout_seconds: ...}`"
 
 
@@ -190,14 +188,7 @@ def make_openclaw_spec(sandboxes: Sandboxes, profile: RunProfile) -> SandboxSpec
     block = profile.section(OPENCLAW)
     if block is None:
         raise _make_no_block_error(profile)
-    return sandboxes.container(block.image, profile.sandbox_settings, get_engine(block))
-
-
-def get_engine(block: OpenClawRunProfile) -> str | None:
-    """Return the program that the containers are made by, None for docker's daemon."""
-    if block.docker_cli == _STOCK_CLI:
-        return None
-    return block.docker_cli
+    return sandboxes.container(block.image, profile.sandbox_settings, block.docker_cli)
 
 
 def _make_no_block_error(profile: RunProfile) -> UnavailableError:
@@ -214,8 +205,8 @@ def _list_containers(case: Case, profile: RunProfile, sandboxes: Sandboxes) -> I
 
 def _list_engines(profile: RunProfile) -> Iterator[str]:
     block = profile.section(OPENCLAW)
-    if block is not None and (engine := get_engine(block)) is not None:
-        yield engine
+    if block is not None:
+        yield block.docker_cli
 
 
 NEEDS = PackNeeds(_list_containers, _list_engines)

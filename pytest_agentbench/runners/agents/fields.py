@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 from pytest_agentbench.config.agent_file import Argument, Content, LaterArgument, Reading, check_names
 from pytest_agentbench.config.base import Problems, Scope, explain_error
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.extensions import CONTAINERS
 from pytest_agentbench.records.base import AtLeastOne, Record, SandboxKind, Seconds, Text, VariableName
 from pytest_agentbench.records.case import ApiName
 
@@ -61,14 +62,14 @@ class AgentFields(ProgramFields):
     """The adapter's name."""
     argv: tuple[Argument, ...] = ()
     """Further arguments, after the program's name and its own."""
-    sandbox: SandboxKind = "docker"
+    sandbox: SandboxKind = CONTAINERS
     """Sandbox: the adapter's image (`docker`, and a plugin's sandbox that takes images), or a program of the sandbox
     itself: of this machine for `bubblewrap` and `local`."""
     image: Text | None = None
     """Another image than the one that `agentbench agents image` makes."""
 
     @model_validator(mode="after")
-    def _image_needs_docker(self) -> Self:
+    def _image_is_used(self) -> Self:
         if self.image is not None and not takes_images(self.sandbox):
             raise Problems([(("image",), f"found an image with 'sandbox: {self.sandbox}', which uses no image")])
         return self

@@ -5,32 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-import tarfile
-import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.errors import ConfigError, SandboxError
 from pytest_agentbench.runners.agents.adapter import Adapter
-from pytest_agentbench.workspaces.containers.packages import (
+from pytest_agentbench.workspaces.packages import (
     NODE,
     NODE_PACKAGE,
     NOT_NEEDED,
     NPM_OPTIONS,
-    add_tree,
+    Staging,
     get_node,
     get_wheel,
     run_npm,
     run_step,
+    stage_files,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pytest_agentbench.workspaces.containers.builder import ImageBuilder, LocalImage
+    from pytest_agentbench.workspaces.sandboxes.images import LocalImage, LocalImages
 
 BASE = "debian:12.12-slim"
 BASE_IMAGE = "localhost/agentbench-agents"
@@ -74,17 +70,17 @@ _RECIPE = hashlib.sha256(
 Tell = Callable[[str], None]
 
 
-def build_image(builder: ImageBuilder, adapter: Adapter, base: str, tell: Tell, *, rebuild: bool = False) -> bool:
+def build_image(images: LocalImages, adapter: Adapter, base: str, tell: Tell, *, rebuild: bool = False) -> bool:
     """Build an agent's image unless it exists with the same parts. Return whether it was built.
 
     `tell` gets a line for each step. Raises UnavailableError if a requirement is missing, SandboxError if a step fails,
     ConfigError for an adapter without a lock file and for a foreign image of that name.
     """
     begun, name = time.monotonic(), adapter.image
-    on = _build_base(builder, base, tell)
+    on = _build_base(images, base, tell)
     # With the id of the base, so that a renewed base makes the agents' images outdated
     labels = {_LABEL: adapter.program.name, f"{_LABEL}.of": _hash_parts(adapter), f"{_LABEL}.base": on.image_id}
-    existing = builder.find(name)
+    existing = images.find(name)
     if existing is not None and not rebuild:
         if _LABEL not in existing.labels:
             raise ConfigError(f"there is an image {name} that this command did not make; replace it with --rebuild")
@@ -93,16 +89,14 @@ def build_image(builder: ImageBuilder, adapter: Adapter, base: str, tell: Tell, 
             return False
     if adapter.lock is None:
         raise ConfigError(f"{adapter.folder}: install.lock: missing; packages are installed only in pinned versions")
-    with _stage() as (folder, context, archive):
+    with stage_files() as staging:
         tell(f"getting {adapter.program.install.npm or adapter.program.install.pypi}")
         if adapter.program.install.npm is not None:
-            _add_npm(adapter, folder, archive)
+            _add_npm(adapter, staging)
         else:
-            _add_pypi(adapter, folder, archive, _ask_python(builder, base_name(base)))
-        archive.close()
-        (context / "Dockerfile").write_text(_AGENT_FILE.format(base=base_name(base)), encoding="utf-8")
+            _add_pypi(adapter, staging, _ask_python(images, base_name(base)))
         tell(f"building {name}")
-        builder.build(context, name, labels)
+        staging.build(images, name, _AGENT_FILE.format(base=base_name(base)), labels)
     tell(f"{name} is built, in {time.monotonic() - begun:.0f} s")
     return True
 
@@ -112,54 +106,31 @@ def base_name(base: str) -> str:
     return f"{BASE_IMAGE}:{hashlib.sha256(f'{base} {_RECIPE}'.encode()).hexdigest()[:12]}"
 
 
-def _build_base(builder: ImageBuilder, base: str, tell: Tell) -> LocalImage:
+def _build_base(images: LocalImages, base: str, tell: Tell) -> LocalImage:
     """Return the common base image. Build it if it is missing or its own base has changed."""
     name = base_name(base)
-    below = builder.find(base)
+    below = images.find(base)
     if below is None:
         tell(f"pulling {base}")
-        builder.pull(base)
-        below = builder.find(base)
-    existing = builder.find(name)
-    if existing is not None and below is not None and existing.labels.get(f"{_LABEL}.base") == below.image_id:
+        below = images.pull(base)
+    existing = images.find(name)
+    if existing is not None and existing.labels.get(f"{_LABEL}.base") == below.image_id:
         return existing
-    with _stage() as (folder, context, archive):
+    with stage_files() as staging:
         tell(f"getting {NODE} and {_UV}")
-        node, _ = get_node(folder / "node")
-        add_tree(archive, node, "opt/node/bin/node")
-        get_wheel(_UV, folder / "uv")
-        add_tree(archive, folder / "uv" / "bin" / "uv", "opt/node/bin/uv")
-        archive.close()
+        node, _ = get_node(staging.folder / "node")
+        staging.add(node, "opt/node/bin/node")
+        get_wheel(_UV, staging.folder / "uv")
+        staging.add(staging.folder / "uv" / "bin" / "uv", "opt/node/bin/uv")
         # Packages are installed only on the default base, which needs network. A user's base has its own.
         ours = base == BASE
         dockerfile = _BASE_FILE.format(base=base, apt=_APT if ours else "")
-        (context / "Dockerfile").write_text(dockerfile, encoding="utf-8")
         tell(f"building {name} on {base}")
-        builder.build(context, name, {f"{_LABEL}.base": below.image_id if below else ""}, network=ours)
-    image = builder.find(name)
+        staging.build(images, name, dockerfile, {f"{_LABEL}.base": below.image_id}, network=ours)
+    image = images.find(name)
     if image is None:
         raise SandboxError(f"{name}: was built, and is not here")
     return image
-
-
-@contextmanager
-def _stage() -> Iterator[tuple[Path, Path, tarfile.TarFile]]:
-    """Yield an empty folder, the build context in it, and a tar archive in the context.
-
-    One archive, because engines take long over many files.
-    """
-    with tempfile.TemporaryDirectory(prefix="agentbench-agents-") as name:
-        folder = Path(name)
-        context = folder / "context"
-        context.mkdir()
-        try:
-            with tarfile.open(context / "root.tar", "w") as archive:  # noqa: TID251 - it is written
-                yield folder, context, archive
-        except OSError as error:
-            raise SandboxError(
-                f"{folder}: cannot be filled ({error.strerror or error}): it needs 2 GB; set TMPDIR to a folder that "
-                "has it"
-            ) from error
 
 
 def _hash_parts(adapter: Adapter) -> str:
@@ -169,9 +140,10 @@ def _hash_parts(adapter: Adapter) -> str:
     return hashlib.sha256(b"\0".join((_RECIPE.encode(), install, lock))).hexdigest()[:16]
 
 
-def _add_npm(adapter: Adapter, folder: Path, archive: tarfile.TarFile) -> None:
+def _add_npm(adapter: Adapter, staging: Staging) -> None:
     assert adapter.lock is not None
-    install, target = adapter.program.install, folder / "agent"
+    install, folder = adapter.program.install, staging.folder
+    target = folder / "agent"
     target.mkdir()
     lock = adapter.lock.read_bytes()
     (target / "package-lock.json").write_bytes(lock)
@@ -180,7 +152,7 @@ def _add_npm(adapter: Adapter, folder: Path, archive: tarfile.TarFile) -> None:
     node, _ = get_node(folder / "node", f"{NODE_PACKAGE}{install.node}" if own else NODE)
     if own:
         # In front of the base's on PATH
-        add_tree(archive, node, "opt/agent/bin/node")
+        staging.add(node, "opt/agent/bin/node")
     # Not `ci`, which refuses a lock file without packages for other machines that a registry does not have
     run_npm(node, ["install", "--prefix", str(target), "--include=optional", *NPM_OPTIONS])
     _require_pinned(adapter.lock, target / "node_modules" / ".package-lock.json")
@@ -188,9 +160,9 @@ def _add_npm(adapter: Adapter, folder: Path, archive: tarfile.TarFile) -> None:
     program = install.program or f".bin/{name}"
     if not (target / "node_modules" / program).exists():
         raise SandboxError(f"{install.npm}: found no program {program} in its packages; see install.program")
-    add_tree(archive, target / "node_modules", "opt/agent/node_modules", (*NOT_NEEDED, *install.leave_out))
+    staging.add(target / "node_modules", "opt/agent/node_modules", (*NOT_NEEDED, *install.leave_out))
     (folder / name).symlink_to(f"../node_modules/{program}")
-    add_tree(archive, folder / name, f"opt/agent/bin/{name}")
+    staging.add(folder / name, f"opt/agent/bin/{name}")
 
 
 def _require_pinned(lock: Path, installed: Path) -> None:
@@ -201,9 +173,10 @@ def _require_pinned(lock: Path, installed: Path) -> None:
             raise SandboxError(f"{lock}: found no such {name} {package.get('version')}, which npm installed; renew it")
 
 
-def _add_pypi(adapter: Adapter, folder: Path, archive: tarfile.TarFile, python: str) -> None:
+def _add_pypi(adapter: Adapter, staging: Staging, python: str) -> None:
     assert adapter.lock is not None
-    install, target = adapter.program.install, folder / "lib"
+    install, folder = adapter.program.install, staging.folder
+    target = folder / "lib"
     get_wheel(_UV, folder / "uv")
     uv = [str(folder / "uv" / "bin" / "uv"), "pip", "install", "--quiet", "--target", str(target)]
     run_step([*uv, "--python-version", python, "--only-binary", ":all:", "--require-hashes", "-r", str(adapter.lock)])
@@ -215,13 +188,13 @@ def _add_pypi(adapter: Adapter, folder: Path, archive: tarfile.TarFile, python: 
     script = folder / name
     script.write_text(_SCRIPT.format(module=module, name=function), encoding="utf-8")
     script.chmod(0o755)
-    add_tree(archive, target, "opt/agent/lib", ("*/__pycache__", *install.leave_out))
-    add_tree(archive, script, f"opt/agent/bin/{name}")
+    staging.add(target, "opt/agent/lib", ("*/__pycache__", *install.leave_out))
+    staging.add(script, f"opt/agent/bin/{name}")
 
 
-def _ask_python(builder: ImageBuilder, image: str) -> str:
+def _ask_python(images: LocalImages, image: str) -> str:
     """Return the version of the image's Python, such as 3.11. Raises SandboxError if it has no Python."""
-    code, output = builder.run(image, "python3", ["-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+    code, output = images.run(image, "python3", ["-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
     if code:
         raise SandboxError(f"{image}: has no python3: {output.strip()[-200:]}; name another --base")
     return output.strip()

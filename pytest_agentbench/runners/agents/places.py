@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from pytest_agentbench.errors import SandboxError, UnavailableError
 from pytest_agentbench.runners.base import RunContext
 from pytest_agentbench.workspaces.confined import PathRefusedError
-from pytest_agentbench.workspaces.containers.container import user_of
 from pytest_agentbench.workspaces.sandboxes.base import (
     Connection,
     Mount,
@@ -175,10 +174,10 @@ def list_places(spec: SandboxSpec, sandbox: Sandbox) -> dict[str, str]:
 async def start_sandbox(context: RunContext, folder: Path) -> AsyncIterator[Sandbox]:
     """Yield the run's sandbox. In the end it is stopped, and then the program's HOME is removed."""
     mounts = [Mount(folder, CONTROL)]
-    is_container = provider_of(context.needs_sandbox().kind).local_containers
-    if is_container and context.prepared.program.adapter is not None:
+    has_images = provider_of(context.needs_sandbox().kind).images() is not None
+    if has_images and context.prepared.program.adapter is not None:
         # Some agents fail if their user has no name, and only the run knows the user's number
-        write_readable(folder, "passwd", _PASSWD.format(user_of(context.workspace).partition(":")[0]).encode())
+        write_readable(folder, "passwd", _PASSWD.format(context.workspace.uid).encode())
         mounts.append(Mount(folder / "passwd", "/etc/passwd"))
     try:
         yield await context.sandbox(tuple(mounts))

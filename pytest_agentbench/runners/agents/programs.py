@@ -26,7 +26,7 @@ def show_programs(program: Program) -> tuple[tuple[Mount, ...], tuple[str, ...]]
     A program in the workspace needs none. Raises UnavailableError if the program is not installed, or if the sandbox
     does not show a file of its arguments.
     """
-    from pytest_agentbench.workspaces.sandboxes.bubblewrap import show_program
+    from pytest_agentbench.workspaces.sandboxes.shown import show_program
 
     name = _fill_root(program.argv[0], program)
     mounts: tuple[Mount, ...] = ()
@@ -46,7 +46,7 @@ def require_program(program: Program) -> None:
     name = _fill_root(program.argv[0], program)
     if _is_of_workspace(name) or "PATH" in program.env or shutil.which(name) is not None:
         return
-    from pytest_agentbench.workspaces.sandboxes.bubblewrap import explain_missing
+    from pytest_agentbench.workspaces.sandboxes.shown import explain_missing
 
     raise UnavailableError(f"{explain_missing(name, os.environ.get('PATH'))}; install it, or name another sandbox")
 

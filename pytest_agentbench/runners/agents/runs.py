@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,12 @@ from pytest_agentbench.runners.agents.programs import list_root_mounts, require_
 from pytest_agentbench.runners.agents.turns import PreparedProgram
 from pytest_agentbench.runners.kinds import Prepared, RunnerSession, RunRequest
 from pytest_agentbench.workspaces.sandboxes.base import Mount, SandboxSpec, programs_of, provider_of
+from pytest_agentbench.workspaces.sandboxes.images import engine_option
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import RunProfile
     from pytest_agentbench.config.roots import ConfigRoot
+    from pytest_agentbench.records.base import SandboxKind
     from pytest_agentbench.records.case import Case
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
@@ -37,7 +40,7 @@ class ProgramRuns(RunnerSession):
 
     def __init__(self, sandboxes: Sandboxes) -> None:
         self.sandboxes = sandboxes
-        self._image_ids: dict[str, str | None] = {}
+        self._image_ids: dict[tuple[SandboxKind, str], str | None] = {}
 
     def prepare(self, request: RunRequest) -> Prepared:
         """Return the preparation of a run, as `prepare_case`."""
@@ -78,33 +81,32 @@ class ProgramRuns(RunnerSession):
                 raise ConfigError(f"{case.path}:{case.line}:1: runner.image: {problem}")
             needs = SandboxNeeds(image=image)
             identity["image"] = {"name": image}
-            if provider_of(fields.sandbox).local_containers:  # the id, too, because a rebuilt image keeps its name
-                identity["image"]["id"] = self._find_image(image)
+            if provider_of(fields.sandbox).images() is not None:  # the id, too, because a rebuilt image keeps its name
+                identity["image"]["id"] = self._find_image(fields.sandbox, image)
         spec = partial(self._make_spec, change_type(settings, fields.sandbox), needs, adapter)
         return _prepared(settings, make_agent(fields, adapter), fields, fields.sandbox, spec, identity)
 
     def _make_spec(self, settings: SandboxSettings, needs: SandboxNeeds | None, adapter: Adapter) -> SandboxSpec:
         spec = self.sandboxes.spec(settings, needs)
-        is_built_here = spec.image == adapter.image and provider_of(spec.kind).local_containers
-        if is_built_here and self._find_image(adapter.image) is None:
+        is_built_here = spec.image == adapter.image and provider_of(spec.kind).images() is not None
+        if is_built_here and self._find_image(spec.kind, adapter.image) is None:
             name = adapter.program.name
-            raise UnavailableError(f"there is no image of {name} here; build it: agentbench agents image {name}")
+            command = f"agentbench agents image {name}{engine_option(spec.kind)}"
+            raise UnavailableError(f"there is no image of {name} here; build it: {command}")
         return spec
 
-    def _find_image(self, name: str) -> str | None:
-        """Return the id of an image, or None if it is unavailable."""
-        if name not in self._image_ids:
-            from contextlib import closing
-
-            from pytest_agentbench.workspaces.containers.builder import image_builder
+    def _find_image(self, kind: SandboxKind, name: str) -> str | None:
+        """Return the id of an image for sandboxes of that kind, or None if it is unavailable."""
+        if (kind, name) not in self._image_ids:
+            from pytest_agentbench.workspaces.sandboxes.choice import open_images
 
             try:
-                with closing(image_builder()) as builder:
-                    image = builder.find(name)
+                with closing(open_images(kind)) as images:
+                    image = images.find(name)
             except AgentbenchError:
                 image = None
-            self._image_ids[name] = None if image is None else image.image_id
-        return self._image_ids[name]
+            self._image_ids[kind, name] = None if image is None else image.image_id
+        return self._image_ids[kind, name]
 
 
 def _read_fields(model: type[F], case: Case) -> F:

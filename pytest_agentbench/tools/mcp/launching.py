@@ -25,8 +25,8 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     programs_of,
     provider_of,
 )
-from pytest_agentbench.workspaces.sandboxes.bubblewrap import ShownProgram, show_program
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sandboxes.shown import ShownProgram, show_program
 from pytest_agentbench.workspaces.workspace import WORKSPACE, Workspace
 
 _IN_FOLDER = 'cd "$1" && shift && unset OLDPWD && exec "$@"'

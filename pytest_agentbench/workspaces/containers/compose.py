@@ -18,10 +18,10 @@ from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config.compose_file import ComposeBuild, ComposeFile, ComposeService, load_compose
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.containers.bounds import SERVICE, ServiceBounds
 from pytest_agentbench.workspaces.containers.commands import KEEP_ALIVE_SECONDS
+from pytest_agentbench.workspaces.containers.compose_file import ComposeBuild, ComposeFile, ComposeService, load_compose
 from pytest_agentbench.workspaces.containers.container import NO_RESOLVER, OWN_PROCESSES, security_options
 from pytest_agentbench.workspaces.containers.daemon import Daemon
 from pytest_agentbench.workspaces.containers.images import Image, Images, build_digest

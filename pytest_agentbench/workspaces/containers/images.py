@@ -9,20 +9,19 @@ import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config.compose_file import list_additions, list_downloads
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
-from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.workspaces.changes import digest_snapshot, take_snapshot
 from pytest_agentbench.workspaces.confined import open_file
 from pytest_agentbench.workspaces.containers.bounds import BuildBounds
+from pytest_agentbench.workspaces.containers.compose_file import list_additions, list_downloads
 from pytest_agentbench.workspaces.containers.daemon import Daemon
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits
+from pytest_agentbench.workspaces.sandboxes.images import is_local, not_built
 from pytest_agentbench.workspaces.workspace import TreeError, walk_tree
 
 if TYPE_CHECKING:
@@ -33,9 +32,6 @@ MADE_HERE = {"pytest-agentbench": "1"}
 
 BUILD_SECONDS = 1800
 """Maximum seconds of a pull or a build."""
-
-_LOCAL = "localhost/"
-"""Prefix of image names that are built on this machine and are in no registry."""
 
 _BUILD_BYTES = 4 * 2**30
 _PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")
@@ -54,36 +50,6 @@ class Image:
     name: str
     image_id: str
     volumes: tuple[str, ...]
-
-
-def is_local(name: str) -> bool:
-    """Return whether images of that name are built on this machine and never pulled."""
-    return name.startswith(_LOCAL)
-
-
-def not_built(name: str, program: str = "docker") -> UnavailableError:
-    """Return the error for a missing local image."""
-    builders: Iterable[Callable[[str], str]] = load_extensions("image").values()
-    ways = "".join(f"{tell(program)}, or " for tell in builders)
-    return UnavailableError(
-        f"{program} has no image {name!r}, and `{_LOCAL}` ones are never pulled: {ways}name another"
-    )
-
-
-def has_image(name: str) -> bool:
-    """Return whether docker has an image of that name. Nothing is pulled. Raises SandboxError if docker does not
-    answer.
-    """
-    from docker.errors import NotFound
-
-    daemon = Daemon()
-    try:
-        with daemon.errors(), suppress(NotFound):
-            daemon.client.images.get(name)
-            return True
-    finally:
-        daemon.close()
-    return False
 
 
 def pull_image(daemon: Daemon, name: str) -> None:

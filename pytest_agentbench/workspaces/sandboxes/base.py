@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pytest_agentbench.errors import ConfigError, SandboxError
 from pytest_agentbench.extensions import find_extension, ordered_names
@@ -16,6 +16,9 @@ from pytest_agentbench.records.base import AUTO, SandboxKind, SandboxType
 from pytest_agentbench.records.case import Case, SandboxNeeds, SandboxSettings
 from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.workspace import WORKSPACE, Entry, Workspace
+
+if TYPE_CHECKING:
+    from pytest_agentbench.workspaces.sandboxes.images import LocalImages
 
 Killed = Literal["time-out", "output", "memory", "disk", "processes"]
 Stderr = Literal["merged", "apart"]
@@ -352,13 +355,6 @@ class SandboxProvider:
     to.
     """
 
-    local_containers: bool = False
-    """Its sandboxes are containers of this machine's docker daemon.
-
-    `agentbench agents image` builds their images, whose ids are in fingerprints. Their commands run as the run's user,
-    for which an image has no name.
-    """
-
     @property
     def programs(self) -> Programs:
         """Return where commands find their programs, by `isolation`: a provider may declare another value."""
@@ -391,6 +387,17 @@ class SandboxProvider:
         if self.isolation == "none":
             return "commands of agents run without isolation, as far as its provider says"
         return None
+
+    def images(self) -> LocalImages | None:
+        """Return the images of this machine that its sandboxes run; None if nothing here can find and build them.
+
+        With them `agentbench agents image NAME --engine KIND` builds images, whose ids are in fingerprints. Commands
+        run as the owner of the workspace, for whom these images have no name. It must not start or send anything.
+        """
+        return None
+
+    def check_files(self, needs: SandboxNeeds) -> None:
+        """Raise ConfigError for files of a case that no sandbox of this kind can use. Called when the case is read."""
 
     def open(self) -> SandboxSession:
         """Return the session's state. Called once a session. `SandboxSession.close` ends it."""

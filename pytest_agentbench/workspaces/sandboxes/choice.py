@@ -8,9 +8,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.errors import ConfigError, UnavailableError
+from pytest_agentbench.extensions import CONTAINERS, extension_names, load_extensions
 from pytest_agentbench.records.base import AUTO, SandboxKind, SandboxType
-from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
+from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings, change_type
 from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.sandboxes.base import (
     RemoteFiles,
@@ -22,11 +23,12 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     SandboxSpec,
     provider_of,
 )
-from pytest_agentbench.workspaces.sandboxes.kinds import OwnProvider
+from pytest_agentbench.workspaces.sandboxes.kinds import OwnProvider, engine_images
 
 if TYPE_CHECKING:
     from pytest_agentbench.records.case import Case
     from pytest_agentbench.workspaces.sandboxes.copies import WorkspaceCopies
+    from pytest_agentbench.workspaces.sandboxes.images import LocalImages
     from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
     from pytest_agentbench.workspaces.sessions import Workspaces
     from pytest_agentbench.workspaces.workspace import Workspace
@@ -63,9 +65,7 @@ class Sandboxes:
         """
         needs = needs or _NO_NEEDS
         kind = _choose_kind(settings, needs)
-        spec = SandboxSpec(kind, network=settings.network == "allow", limits=_limits(settings))
-        if type(settings) is not SandboxSettings:
-            spec = replace(spec, settings=settings)
+        spec = _make_spec(kind, settings)
         taken = provider_of(kind).takes
         if not taken:
             return spec
@@ -79,29 +79,21 @@ class Sandboxes:
             build_network=settings.build_network == "allow",
         )
 
-    def container(self, image: str, settings: SandboxSettings, cli: str | None = None) -> SandboxSpec:
+    def container(self, image: str, settings: SandboxSettings, engine: str = CONTAINERS) -> SandboxSpec:
         """Return a container of that image with the network and the limits of the settings, regardless of their type.
 
-        `cli` is as in SandboxSpec. Raises UnavailableError with the remedy if the engine is unavailable.
+        `engine` is a kind of sandbox that takes images, or the program of a container engine, such as podman. Raises
+        UnavailableError with the remedy if it is unavailable.
         """
-        from pytest_agentbench.workspaces.containers.daemon import docker_problem
-
-        problem = docker_problem() if cli is None else self._engine_problem(cli)
-        if problem is not None:
+        if (problem := find_engine_problem(engine, starts=self._starts_engines)) is not None:
             raise UnavailableError(f"the case needs a container, and no engine for containers is available: {problem}")
-        network = settings.network == "allow"
-        return SandboxSpec("docker", image=image, network=network, limits=_limits(settings), cli=cli)
+        if engine in extension_names("sandbox"):
+            return replace(_make_spec(engine, change_type(settings, engine)), image=image)
+        return replace(_make_spec(CONTAINERS, change_type(settings, CONTAINERS)), image=image, cli=engine)
 
     def may_ask(self, spec: SandboxSpec) -> bool:
         """Return whether the spec's engine may be queried: docker's daemon, and others with `starts_engines`."""
         return spec.cli is None or self._starts_engines
-
-    def _engine_problem(self, cli: str) -> str | None:
-        from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
-
-        if self._starts_engines:
-            return engine_problem(cli)
-        return missing_engine(cli)
 
     async def prepare(self, spec: SandboxSpec) -> None:
         """Pull or build the image before any paid request.
@@ -209,6 +201,45 @@ def kinds_of(sandbox: SandboxType) -> tuple[SandboxKind, ...]:
     if sandbox == AUTO:
         return _AUTOMATIC
     return (sandbox,)
+
+
+def open_images(engine: str) -> LocalImages:
+    """Return the images of a kind of sandbox, or of a container engine by its program, such as podman. Close them.
+
+    Raises ConfigError for a kind that has no images.
+    """
+    if engine not in extension_names("sandbox"):
+        return engine_images(engine)
+    if (images := provider_of(engine).images()) is not None:
+        return images
+    kinds = [name for name, provider in load_extensions("sandbox").items() if provider.images() is not None]
+    raise ConfigError(
+        f"found the sandbox {engine!r}, for which no images can be built here, expected {', '.join(kinds)}, or the "
+        "program of another container engine, such as podman"
+    )
+
+
+def find_engine_problem(engine: str, *, starts: bool) -> str | None:
+    """Return why there are no containers of a kind of sandbox, or of an engine's program, and the remedy, or None.
+
+    Without `starts` the program is not started.
+    """
+    if engine in extension_names("sandbox"):
+        provider = provider_of(engine)
+        if "image" not in provider.takes:
+            return f"the sandbox {engine} runs no images"
+        return provider.problem()
+    from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
+
+    if starts:
+        return engine_problem(engine)
+    return missing_engine(engine)
+
+
+def _make_spec(kind: SandboxKind, settings: SandboxSettings) -> SandboxSpec:
+    """Return a sandbox by settings of its kind, or of `auto`, without an image."""
+    own = None if type(settings) is SandboxSettings else settings
+    return SandboxSpec(kind, network=settings.network == "allow", limits=_limits(settings), settings=own)
 
 
 def _limits(settings: SandboxSettings) -> ResourceLimits:

@@ -21,8 +21,16 @@ from pytest_agentbench.workspaces.sandboxes.base import (
 from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Workspace
 
 if TYPE_CHECKING:
+    from pytest_agentbench.workspaces.sandboxes.images import LocalImages
     from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
     from pytest_agentbench.workspaces.sessions import Workspaces
+
+
+def engine_images(program: str | None = None) -> LocalImages:
+    """Return the images of docker's daemon, or of a container engine by its program, such as podman."""
+    from pytest_agentbench.workspaces.containers.builder import ImageBuilder
+
+    return ImageBuilder(program)
 
 
 class OwnProvider(SandboxProvider):
@@ -38,7 +46,6 @@ class Docker(OwnProvider):
 
     isolation = "container"
     takes = frozenset(get_args(Need))
-    local_containers = True
     switches_users = True
 
     def problem(self) -> str | None:
@@ -56,6 +63,17 @@ class Docker(OwnProvider):
         from pytest_agentbench.workspaces.containers.compose import compose_problem
 
         return compose_problem()
+
+    def images(self) -> LocalImages:
+        """Return the images of docker's daemon."""
+        return engine_images()
+
+    def check_files(self, needs: SandboxNeeds) -> None:
+        """Raise ConfigError for a wrong compose file."""
+        if needs.compose is not None:
+            from pytest_agentbench.workspaces.containers.compose_file import load_compose
+
+            load_compose(needs.compose)
 
     def open_here(self, engine: str | None, workspaces: Workspaces, watchdog: Watchdog) -> SandboxSession:
         """Return the containers of an engine."""

