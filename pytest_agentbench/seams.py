@@ -202,7 +202,8 @@ _ALL = (
         of_users=True,
         renamed={
             "isolates_like": "write `isolation` instead: 'container' for 'docker', 'process' for 'bubblewrap', 'none' "
-            "for 'local'"
+            "for 'local'",
+            "local_containers": "write a method `images` instead, which returns LocalImages",
         },
     ),
     Seam(

@@ -109,6 +109,8 @@ class CheckContext(NamedTuple):
 
     `workspace` is None if the run has no workspace; `compat` is the profile's, for metrics.
 
+    `turn` is the number of the turn that is looked at, None for the whole run.
+
     `in_thread` runs slow functions off the event loop that all runs share. `decide` returns the verdict of another
     declarative check, without raising.
     """
@@ -120,6 +122,7 @@ class CheckContext(NamedTuple):
     compat: Compat | None = None
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = _run_in_thread
     decide: Callable[[Any], Awaitable[Verdict]] | None = None
+    turn: int | None = None
 
 
 class Verdict(NamedTuple):

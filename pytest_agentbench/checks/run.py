@@ -46,6 +46,7 @@ from pytest_agentbench.records.check_specs import (
     MetricAtLeast,
     RegexMatch,
     TurnChoice,
+    reads_file,
 )
 from pytest_agentbench.records.evaluation import CheckResult
 from pytest_agentbench.records.run import (
@@ -481,7 +482,17 @@ def _is_known(check: Check, context: CheckContext) -> bool:
     return not _beyond_answers(check)
 
 
+async def decide_own(check: Check, context: CheckContext) -> Verdict:
+    """Return the verdict of a check of a kind of ours, without raising."""
+    return await _decide(check, context, SecurityPolicy(), BUILTIN_CHECKS)
+
+
 async def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, CheckKind]) -> Verdict:
+    if context.turn is not None and reads_file(check.declarative):
+        from pytest_agentbench.checks.turns import find_turn_verdict
+
+        if (verdict_then := find_turn_verdict(check, context.artifact, context.turn)) is not None:
+            return verdict_then
     kind, spec = kinds.get(check.kind), typed_spec(check)
     if spec is None and isinstance(kind, type):  # it was read where its class was not known
         fields = {} if check.declarative is None else check.declarative.model_dump()

@@ -16,13 +16,19 @@ from pytest_agentbench.config.base import (
 )
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.records.base import Later
-from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check, CustomCheck, Declarative, MetricAtLeast
+from pytest_agentbench.records.check_specs import (
+    BUILTIN_KINDS,
+    Check,
+    CustomCheck,
+    Declarative,
+    MetricAtLeast,
+    reads_file,
+)
 
 if TYPE_CHECKING:
     from pytest_agentbench.records.case import Expectations
 
 
-_OF_FILES = frozenset({"file_exists", "path_exists", "file_contains"})
 _OF_RUNS = frozenset({"status_is", "output_artifact_present", "max_cost_usd"})
 """Kinds that have no turn: a run keeps one workspace, one status and one cost."""
 
@@ -43,7 +49,9 @@ def _find_turnless(check: Check) -> Iterator[tuple[Loc, str]]:
     """Yield why a check, or a check that it combines, cannot look at one turn, each with its place."""
     for place, leaf in check.leaves:
         spec = leaf.declarative
-        if leaf.kind in _OF_FILES or getattr(spec, "path", None) is not None or getattr(spec, "looks_at", None):
+        if reads_file(spec):
+            continue
+        if getattr(spec, "path", None) is not None or getattr(spec, "looks_at", None):
             yield place, f"{leaf.kind} looks at files as they are at the end of the run, not after one turn"
         elif leaf.kind in _OF_RUNS:
             yield place, f"{leaf.kind} looks at the whole run, not at one turn"

@@ -64,6 +64,7 @@ from pytest_agentbench.records.run import (
     MCP_PROTOCOL,
     SERVERS_NOTE,
     STEADY_ENDS,
+    TURN_FILES,
     TURN_GRADES,
     WORKSPACE_NOTE,
     RunArtifact,
@@ -329,12 +330,17 @@ def _counts(attempt: Attempt, artifact: RunArtifact) -> bool:
 
     It is if it succeeded, ended as the case or a grader accepts, or would fail in the same way again. Other runs are
     made again, unless the run profile has `reuse_unsuccessful`. A run without a grade that only its own sandbox could
-    give is made again, too.
+    give, or without a verdict on files after a turn, is made again, too.
     """
     if attempt.live_graders:
         from pytest_agentbench.engine.live_grading import has_live_grades
 
         if not has_live_grades(attempt, artifact):
+            return False
+    if any(check.turn is not None for check in attempt.case.checks):
+        from pytest_agentbench.checks.turns import has_turn_files
+
+        if not has_turn_files(attempt.case, artifact):
             return False
     return (
         (artifact.status == "failed" and artifact.end_reason in STEADY_ENDS)
@@ -500,7 +506,7 @@ def _runner_of(attempt: Attempt) -> Runner:
     return make_conversing(attempt)
 
 
-_OUR_METADATA = (WORKSPACE_NOTE, SERVERS_NOTE, MCP_PROTOCOL, LIVE_GRADES, TURN_GRADES)
+_OUR_METADATA = (WORKSPACE_NOTE, SERVERS_NOTE, MCP_PROTOCOL, LIVE_GRADES, TURN_GRADES, TURN_FILES)
 
 
 def _artifact(attempt: Attempt, ended: _Ended, kept_files: KeptFiles, run_id: str) -> RunArtifact:
@@ -543,6 +549,7 @@ def _artifact(attempt: Attempt, ended: _Ended, kept_files: KeptFiles, run_id: st
             **kept_files.metadata,
             **_servers_note(attempt, ended.context.servers),
             **_note_turn_grades(attempt, ended.context),
+            **({} if ended.context.turn_files is None else {TURN_FILES: ended.context.turn_files}),
         },
     )
 

@@ -207,6 +207,12 @@ BUILTIN_KINDS: frozenset[str] = frozenset(kind.__metadata__[-1].tag for kind in 
 }
 
 
+def reads_file(spec: Any) -> bool:
+    """Return whether a check is of ours and reads the file `path`, and nothing else of the run."""
+    is_own = spec is not None and spec.kind in BUILTIN_KINDS and spec.kind != "metric"
+    return is_own and getattr(spec, "path", None) is not None
+
+
 class PythonHook(Record):
     """A callable of the case's author that checks a run. It runs only if the evaluation profile allows it."""
 

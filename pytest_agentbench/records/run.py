@@ -270,6 +270,10 @@ TURN_GRADES = "agentbench.turn_grades"
 """In a run's metadata: the grades that were made of its turns, by the names of their graders."""
 
 
+TURN_FILES = "agentbench.turn_files"
+"""In a run's metadata: the verdicts of checks of files after each turn that succeeded, by number and check."""
+
+
 class RunError(Record):
     """The reason why a run's status is not success."""
 

@@ -305,6 +305,7 @@ class RunContext:
     - `open_gateway`: called at the first use of `gateway`. `listen_for`: for a runner with its own Gateway.
     - `variables`: the context variables of the run's task, for code that answers its requests in other tasks.
     - `turn_grades`: the grades of the run's turns, by the names of their graders.
+    - `turn_files`: the verdicts of checks of files after the run's turns, by number; None: no such checks.
     - `user`: the user's side of the conversation, None if the case has no turns.
 
     Agents may call the properties in any thread. `_opening` guards the gateway. The sandbox belongs to the event loop.
@@ -336,6 +337,7 @@ class RunContext:
     listen_for: Callable[[Any], OpenGateway] | None = None
     variables: contextvars.Context | None = None
     turn_grades: dict[str, Any] = field(default_factory=dict)
+    turn_files: dict[str, Any] | None = None
     user: UserTurns | None = None
     opened_gateway: OpenGateway | None = None
     asking: Asking = field(default_factory=Asking)

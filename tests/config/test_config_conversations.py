@@ -119,16 +119,12 @@ def add_check(fields: str, kind: str = "kind: final_response_present") -> str:
         (add_check("turn: -2, "), "11:44: deterministic_checks[0].turn: found -2, expected the number of a turn from"),
         (add_check("turn: last, "), "11:44: deterministic_checks[0].turn: found 'last', expected the number of a turn"),
         (
-            add_check("turn: 1, ", "kind: file_exists, path: a.txt"),
-            "11:60: deterministic_checks[0].declarative: file_exists looks at files as they are at the end of the run",
+            add_check("turn: 1, ", "kind: metric, name: exact_match, reference: x, path: a.txt"),
+            "11:60: deterministic_checks[0].declarative: metric looks at files as they are at the end of the run",
         ),
         (
             add_check("turn: 1, ", "kind: any_of, checks: [{kind: status_is, status: failed}]"),
             "11:84: deterministic_checks[0].declarative.checks[0]: status_is looks at the whole run, not at one turn;",
-        ),
-        (
-            add_check("turn: 1, ", "kind: contains, text: x, path: a.txt"),
-            "11:60: deterministic_checks[0].declarative: contains looks at files as they are at the end of the run",
         ),
         (
             "input: Hi\n" + add_check("turn: any, ").removeprefix(TURNS),

@@ -109,3 +109,60 @@ def test_only_limits_that_are_set_need_a_new_run(bench: Bench) -> None:
     assert (row["reused"], row["outcome"]) == (True, "passed")
     write_case(bench, check("rome", kind="contains", text="Rome"), conversation={"turn_timeout_seconds": 30})
     assert run(bench).runs["one[demo]"]["reused"] is False
+
+
+STEPS = [
+    {
+        "when": "Write it.",
+        "steps": [
+            {"tool_calls": [{"name": "sh", "arguments": {"command": "echo Paris > out.txt"}}]},
+            {"content": "Written."},
+        ],
+    },
+    {
+        "when": "What is in it?",
+        "steps": [{"tool_calls": [{"name": "sh", "arguments": {"command": "rm out.txt"}}]}, {"content": "Gone."}],
+    },
+]
+PARIS = {"kind": "file_contains", "path": "out.txt", "text": "Paris"}
+
+
+def write_files_case(bench: Bench, *checks: Any, first: tuple[Any, ...] = (), **fields: Any) -> None:
+    write_case(bench, *checks, turns=({"checks": [*first]}, {}), **fields)
+    bench.write("cases/one/demo.yaml", {"schema_version": 1, "replies": STEPS})
+
+
+def test_checks_of_files_look_at_them_as_they_are_after_their_turn(bench: Bench) -> None:
+    absent = {"kind": "not", "check": {"kind": "path_exists", "path": "out.txt"}}
+    both = {"kind": "all_of", "checks": [PARIS, {"kind": "contains", "text": "Written"}]}
+    write_files_case(
+        bench,
+        check("removed", **absent) | {"turn": 2},
+        check("at-the-end", **absent) | {"turn": -1},
+        check("some", **PARIS) | {"turn": "any"},
+        check("every", **PARIS) | {"turn": "each"},
+        first=(check("written", **both),),
+    )
+    row = run(bench).runs["one[demo]"]
+    outcomes = {each["check_id"]: each["outcome"] for each in row["checks"]}
+    assert outcomes == dict.fromkeys(("removed", "at-the-end", "some", "written"), "passed") | {"every": "failed"}
+    [every] = [each for each in row["checks"] if each["check_id"] == "every"]
+    assert (
+        every["message"] == "1 of 2 turns failed: turn 2: out.txt does not exist in the workspace or in the case folder"
+    )
+    assert run(bench).runs["one[demo]"]["reused"]
+
+
+def test_a_new_check_of_a_file_after_a_turn_needs_a_new_run(bench: Bench) -> None:
+    write_files_case(bench, first=(check("written", **PARIS),))
+    assert run(bench).runs["one[demo]"]["outcome"] == "passed"
+    write_files_case(bench, first=(check("written", **PARIS | {"text": "Rome"}),))
+    row = run(bench).runs["one[demo]"]
+    assert (row["reused"], row["outcome"]) == (False, "failed")
+
+
+def test_a_turn_that_ended_the_run_has_the_files_of_its_end(bench: Bench) -> None:
+    write_case(bench, turns=({"content": "exit 7", "checks": [check("agent", kind="file_exists", path="agent.py")]},))
+    row = run(bench).runs["one[demo]"]
+    assert row["status"] == "failed"
+    assert [each["message"] for each in row["checks"]] == ["turn 1: agent.py in the workspace is a regular file"]
