@@ -488,11 +488,6 @@ async def decide_own(check: Check, context: CheckContext) -> Verdict:
 
 
 async def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, CheckKind]) -> Verdict:
-    if context.turn is not None and reads_file(check.declarative):
-        from pytest_agentbench.checks.turns import find_turn_verdict
-
-        if (verdict_then := find_turn_verdict(check, context.artifact, context.turn)) is not None:
-            return verdict_then
     kind, spec = kinds.get(check.kind), typed_spec(check)
     if spec is None and isinstance(kind, type):  # it was read where its class was not known
         fields = {} if check.declarative is None else check.declarative.model_dump()
@@ -502,6 +497,11 @@ async def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, 
     # An error instead of a failure: unrecorded events do not rate the agent.
     if context.artifact.runner_type == "predictions" and not _is_known(check, context):
         return Verdict("error", "predictions contain only answers: their tool calls, files, time and cost are unknown")
+    if context.turn is not None and reads_file(check.declarative):
+        from pytest_agentbench.checks.turns import find_turn_verdict
+
+        if (verdict_then := find_turn_verdict(check, context.artifact, context.turn)) is not None:
+            return verdict_then
     check_verdict = spec.check(context) if spec is not None else cast(CheckFunction, kind)(check.declarative, context)
     if inspect.isawaitable(check_verdict):
         check_verdict = await check_verdict

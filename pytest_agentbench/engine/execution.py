@@ -337,7 +337,7 @@ def _counts(attempt: Attempt, artifact: RunArtifact) -> bool:
 
         if not has_live_grades(attempt, artifact):
             return False
-    if any(check.turn is not None for check in attempt.case.checks):
+    if attempt.plan.predictions is None and any(check.turn is not None for check in attempt.case.checks):
         from pytest_agentbench.checks.turns import has_turn_files
 
         if not has_turn_files(attempt.case, artifact):
