@@ -239,6 +239,7 @@ class Grader(ABC):
 
         The grade is stored with the verdict, which is used again as long as the run and the identity stay the same.
         """
+        return Grade()
 
 
 class FreeGrader(Grader):
@@ -265,8 +266,8 @@ class TurnGrader(Grader):
         """
 
     async def grade(self, request: GradeRequest) -> Grade:
-        """Return an empty grade: the turns alone decide."""
-        return Grade()
+        """Return the grade by the next class that it derives from, such as FreeGrader; empty if turns alone decide."""
+        return await super().grade(request)
 
 
 class AskingGrader(Grader):

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 from support.tool_use_runs import evaluated, judgement, run, task, use
 
-from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest, graders_of
+from pytest_agentbench.engine.grading import (
+    FreeGrader,
+    Grade,
+    Grader,
+    GradeRequest,
+    MeasuredRun,
+    TurnGrader,
+    graders_of,
+)
 from pytest_agentbench.packs.mcp_bench.records import McpTask, ToolUse
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import Evaluation
@@ -69,3 +79,16 @@ def test_graders_are_those_of_the_parts_and_those_that_apply():
 def test_a_grader_with_a_method_that_nothing_calls_is_refused(name: str, value: object, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         type("Late", (Grader,), {name: value})
+
+
+def test_a_grader_of_turns_also_grades_the_run_as_its_other_class_does() -> None:
+    class Both(TurnGrader, FreeGrader):
+        async def after_turn(self, case: Case, sandbox: Any, turn: Any) -> None:
+            return None
+
+        def compute(self, run: MeasuredRun) -> Grade:
+            return Grade(failures=(run.case.case_id,))
+
+    session: Any = None
+    request = GradeRequest(case=task("A"), artifact=run(), services=session, job=session)
+    assert asyncio.run(Both().grade(request)).failures == ("t",)
