@@ -7,13 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.sessions import bench
 
 import pytest_agentbench as ab
 from pytest_agentbench import extensions
 from pytest_agentbench.testing.samples import sample_case
-
-__all__ = ["bench"]
 
 SAMPLE = Path(__file__).parents[1] / "sample_plugin"
 

@@ -11,9 +11,14 @@ from support.bench import Bench, Finished
 from support.cassette_sessions import gone
 from support.docker_here import IMAGE, needs_docker
 from support.fault_endpoint import FaultEndpoint
+from support.sessions import bench, import_rooms
 
 import pytest_agentbench as ab
 from pytest_agentbench.cli import main
+
+__all__ = ["bench"]
+
+import_rooms()
 
 AGENT_PRICES = {"input_per_1m": 0, "output_per_1m": 40_000}
 """0.2 USD for each reply of the endpoint, which has 5 output tokens."""
