@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,10 @@ from pytest_agentbench.tools.mcp.connection import Connection
 
 pytestmark = pytest.mark.slow
 PROGRAM = Path(__file__).parents[1] / "support" / "mcp_http_server.py"
-LOST = {
+LOST = (
     "Test ended before it had answered; the next call starts it again",
     "SSE stream ended without a response",
-}
+)
 FORMS = [(), ("sessions",), ("sessions", "json")]
 
 
@@ -68,6 +69,9 @@ def talk(
 
 @pytest.mark.parametrize("options", FORMS)
 def test_lists_and_calls_side_by_side(options: tuple[str, ...], caplog: pytest.LogCaptureFixture) -> None:
+    # Before 2.3 the library has a bound of its own for events
+    reads_long_events = tuple(map(int, version("mcp").split(".")[:2])) >= (2, 3)
+
     async def scene(connection: Connection) -> None:
         listing = await connection.listing()
         assert (listing.server_name, listing.server_version) == ("over-http", "2.0")
@@ -79,9 +83,12 @@ def test_lists_and_calls_side_by_side(options: tuple[str, ...], caplog: pytest.L
         unknown = await connection.call("no_such_tool", {})
         assert (unknown.text, unknown.is_error) == ("Unknown tool: no_such_tool", True)
         assert await failure(connection, "slow", 0.2, delay=30) == "Test did not answer within 0.2 s"
-        assert len((await connection.call("huge", {"megabytes": 5})).text) == 5 * 2**20
+        if reads_long_events or options != ("sessions",):
+            assert len((await connection.call("huge", {"megabytes": 5})).text) == 5 * 2**20
+        else:
+            assert "install mcp>=2.3" in await failure(connection, "huge", megabytes=5)
         told = await failure(connection, "huge", megabytes=17)
-        assert "longer than 16 MiB" in told or "exceeded the 16777216 byte limit" in told
+        assert any(text in told for text in ("longer than 16 MiB", "exceeded the 16777216 byte limit", "mcp>=2.3"))
         assert (await connection.call("add", {"a": 1, "b": 2})).text == "3"
         assert connection.starts == 0
 
@@ -110,7 +117,7 @@ def test_a_server_that_goes_away_fails_what_waits_and_is_found_again(options: tu
             assert (await connection.call("slow", {"delay": 0.1})).text == "done"
             first.kill()
             begun = time.monotonic()
-            assert {await task for task in waiting} <= LOST
+            assert all([(await task).startswith(LOST) for task in waiting])
             assert time.monotonic() - begun < 10
         with serving(port, *options):
             with suppress(McpCallError):  # a session that the new server does not know

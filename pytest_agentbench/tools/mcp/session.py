@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import re
 import sys
@@ -39,6 +40,12 @@ _DENIED = (401, 403)
 _UNKNOWN = 404
 _SESSION = "mcp-session-id"
 
+_EVENT_BOUND: dict[str, Any] = {"max_sse_event_size": MAX_MESSAGE_BYTES}
+_CUT_HINT = ""
+if "max_sse_event_size" not in inspect.signature(streamable_http_client).parameters:
+    # Before 2.3 the library reads events with the bound of httpx2, and its error does not name it
+    _EVENT_BOUND, _CUT_HINT = {}, "; if its result is longer than 1 MiB, install mcp>=2.3"
+
 
 @asynccontextmanager
 async def open_http_streams(
@@ -56,7 +63,7 @@ async def open_http_streams(
             verify=tls_context(),
             event_hooks={"response": [partial(_check_response, ended)]},
         ) as client,
-        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as (reads, writes),
+        streamable_http_client(url, http_client=client, **_EVENT_BOUND) as (reads, writes),
     ):
         yield Messages(reads, ended), writes
 
@@ -194,7 +201,8 @@ class ServerSession:
         except MCPError as error:
             if self.ended.is_set():
                 raise McpServerError("it ended") from error
-            raise McpCallError(error.message) from error
+            hint = _CUT_HINT if error.message.startswith("SSE stream ended") else ""
+            raise McpCallError(f"{error.message}{hint}") from error
         if not isinstance(result, CallToolResult):
             raise McpCallError(f"{self._way.name} requests input from a user, and a run has no user")
         return read_call_result(result)
