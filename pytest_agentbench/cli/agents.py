@@ -1,4 +1,4 @@
-"""`agentbench agents list|image|doctor|show|init`: command-line agents that cases may run, and their images."""
+"""`agentbench agents ...`: command-line agents that cases may run, and their images."""
 
 from __future__ import annotations
 
@@ -53,6 +53,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default=CONTAINERS,
         help="where (default: %(default)s, its image)",
     )
+    outdated = chosen.add_parser("outdated", help="ask npm and PyPI for newer versions of agents' packages")
+    outdated.add_argument("names", nargs="*", metavar="NAME", help="an agent (default: all)")
     show = chosen.add_parser("show", help="print argv, variables and files as a run has them")
     show.add_argument("name", metavar="NAME", help="an agent")
     init = chosen.add_parser("init", help="begin an adapter in agents/NAME/agent.yaml of the root in use")
@@ -64,8 +66,15 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.cli.places import session_roots
 
     root = session_roots([Path.cwd()]).main
-    code: int = {"list": _list, "image": _build, "doctor": _try, "show": _show, "init": _begin}[args.chosen](args, root)
-    return code
+    commands = {
+        "list": _list,
+        "image": _build,
+        "doctor": _try,
+        "outdated": _compare_versions,
+        "show": _show,
+        "init": _begin,
+    }
+    return commands[args.chosen](args, root)
 
 
 def _list(args: argparse.Namespace, root: ConfigRoot) -> int:
@@ -78,10 +87,14 @@ def _list(args: argparse.Namespace, root: ConfigRoot) -> int:
             continue
         facts = (program.name, program.install.version, " ".join(program.dialects), program.licence)
         rows.append((*facts, _look_for_image(adapter), verified))
+    _print_table(rows)
+    return 0
+
+
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print(printable("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()))
-    return 0
 
 
 def _every_adapter(root: ConfigRoot) -> Iterator[Adapter]:
@@ -105,6 +118,7 @@ def _look_for_image(adapter: Adapter) -> str:
 
 
 def _build(args: argparse.Namespace, root: ConfigRoot) -> int:
+    from pytest_agentbench.config.agent_file import PROPRIETARY
     from pytest_agentbench.runners.agents.adapter import find_adapter
     from pytest_agentbench.runners.agents.image import BASE, build_image
     from pytest_agentbench.workspaces.sandboxes.choice import open_images
@@ -112,7 +126,11 @@ def _build(args: argparse.Namespace, root: ConfigRoot) -> int:
     if args.names == ["all"]:
         # Agents without a verified version, and those whose terms the user must accept, are built only by
         # name.
-        adapters = [adapter for adapter in _every_adapter(root) if adapter.program.verified is not None]
+        adapters = [
+            adapter
+            for adapter in _every_adapter(root)
+            if adapter.program.verified is not None and adapter.program.licence != PROPRIETARY
+        ]
     else:
         adapters = [find_adapter(name, root) for name in args.names]
     with closing(open_images(args.engine)) as images:
@@ -137,6 +155,26 @@ def _try(args: argparse.Namespace, root: ConfigRoot) -> int:
     for number, problem in enumerate(found.problems, start=1):
         print(printable(f"  {number}. {problem}"))
     return 1
+
+
+def _compare_versions(args: argparse.Namespace, root: ConfigRoot) -> int:
+    import asyncio
+
+    from pytest_agentbench.runners.agents.adapter import find_adapter
+    from pytest_agentbench.runners.agents.registries import find_newest, find_package, is_older, list_hosts
+
+    adapters = [find_adapter(name, root) for name in args.names] or [*_every_adapter(root)]
+    packages = [find_package(adapter.program.install) for adapter in adapters]
+    _tell(f"asking {' and '.join(list_hosts(packages))} for the versions of {count_text(len(packages), 'package')}")
+    newest = asyncio.run(find_newest(packages))
+    rows: list[tuple[str, ...]] = [("agent", "package", "pinned", "newest", "")]
+    for adapter, package, found in zip(adapters, packages, newest, strict=True):
+        state = found.problem or ""
+        if found.version is not None and is_older(package.pinned, found.version):
+            state = "outdated"
+        rows.append((adapter.program.name, package.name, package.pinned, found.version or "-", state))
+    _print_table(rows)
+    return int(any(row[-1] for row in rows))
 
 
 def _show(args: argparse.Namespace, root: ConfigRoot) -> int:

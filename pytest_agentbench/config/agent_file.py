@@ -86,6 +86,9 @@ LaterArgument = Annotated[str, check_names({*TURN_NAMES, "session"})]
 Content = Annotated[str | dict[str, Any], _OF_TURN]
 """A text, or a mapping that is written as JSON."""
 
+PROPRIETARY = "proprietary"
+"""The licence of a program whose terms each user has to accept."""
+
 Source = Literal["stdout", "stdout_json", "stdout_jsonl", "stderr_json", "file", "reply"]
 
 
@@ -235,7 +238,7 @@ class AgentProgram(ConfigFile):
     title: Text
     """For people."""
     licence: Text
-    """SPDX id, or `proprietary`."""
+    """SPDX id, or `proprietary`: its image is built only if it is named."""
     install: Install
     """The package."""
     dialects: Annotated[tuple[ApiName, ...], Field(min_length=1)]
