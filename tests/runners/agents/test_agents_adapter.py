@@ -179,9 +179,10 @@ def test_commands(bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch:
     assert main(["agents", "list"]) == 0
     shown = capsys.readouterr().out
     assert "codex" in shown
-    assert "claude_code" not in shown
     assert main(["agents", "init", "mine"]) == 0
     assert main(["validate", "agents"]) == 0
+    assert main(["agents", "list"]) == 0
+    assert capsys.readouterr().out.splitlines()[-len(shown.splitlines()) :] == shown.splitlines()
     assert main(["agents", "list", "--all"]) == 0
     assert "mine" in capsys.readouterr().out
     assert main(["agents", "show", "mine"]) == 0

@@ -13,12 +13,17 @@ from support.agents_here import agent_lacks
 from support.bench import Bench, Finished, check
 from support.fault_endpoint import FaultEndpoint, in_order
 
+from pytest_agentbench.config.agent_file import fill
 from pytest_agentbench.runners.agents.adapter import find_adapter
 
-AGENTS = ("codex", "gemini_cli", "qwen_code", "opencode", "mini_swe_agent")
-WITH_SESSIONS = AGENTS[:4]
+AGENTS = ("codex", "gemini_cli", "qwen_code", "opencode", "cn", "gptme", "mini_swe_agent", "cline")
+"""The agents with tools."""
+WITH_SESSIONS = (*AGENTS[:6], "aider")
+ALL = (*AGENTS, "aider")
+REPORTING = ("codex", "gemini_cli", "qwen_code", "opencode", "cline")
+"""The agents that report their own counts of tokens."""
 DIALECTS = {"codex": "responses", "gemini_cli": "gemini"}
-LACKS = "; ".join(dict.fromkeys(lacks for name in AGENTS if (lacks := agent_lacks(name)) is not None))
+LACKS = "; ".join(dict.fromkeys(lacks for name in ALL if (lacks := agent_lacks(name)) is not None))
 pytestmark = [pytest.mark.full, pytest.mark.skipif(bool(LACKS), reason=LACKS)]
 
 USAGE = {"input_tokens": 11, "cached_tokens": 2, "output_tokens": 3, "reasoning_tokens": 1}
@@ -61,7 +66,7 @@ def events(run: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [each["data"] for each in run["trace"] if each["type"] == "runner" and each["name"] == name]
 
 
-def test_one_script_for_five_agents(bench: Bench) -> None:
+def test_one_script_for_all_agents_with_tools(bench: Bench) -> None:
     wrote = check("wrote", kind="regex_match", path="bird.txt", pattern="^kingfisher$")
     shell = check("shell", kind="tool_called", portable="shell")
     answer = check("answer", kind="regex_match", pattern="It's a kingfisher\\.")
@@ -77,6 +82,9 @@ def test_one_script_for_five_agents(bench: Bench) -> None:
         assert f"{name}+demo" in finished.text
         assert {field: found["usage"][field] for field in USAGE} == {field: 3 * n for field, n in USAGE.items()}, name
         assert not events(found, "usage_mismatch"), name
+        if name in REPORTING:
+            [turn] = events(found, "turn")
+            assert turn["agent_reported"]["output"] == 9, name
         assert found["provider"]["usage_source"] == "gateway"
         dialect = {"dialect": DIALECTS.get(name, "chat"), "wire": "chat"}
         [way] = found["provider"]["gateway"]["dialects"]
@@ -97,7 +105,7 @@ def ask_of(name: str) -> list[str]:
 def projects(bench: Bench, endpoint: FaultEndpoint, **runner: Any) -> None:
     """A case for each agent: its name in the texts tells the endpoint who asks."""
     bench.models({"model_id": "real", "base_url": endpoint.base_url, "api_key_env": "none"})
-    for name in AGENTS:
+    for name in ALL:
         case(bench, name, *ask_of(name), agent=name, workspace="ws", runner=runner)
         bench.write(f"cases/{name}/ws/bird.txt", "a kingfisher")
 
@@ -106,21 +114,26 @@ def call_shell(body: dict[str, Any], command: str) -> dict[str, Any]:
     """A call of the shell of whoever asks, under an id that is another one each time."""
     said = json.dumps(body["messages"])
     tool = find_adapter(next(name for name in AGENTS if f"({name})" in said)).program.tools["shell"]
-    arguments = json.dumps({**tool.arguments, "command" if "command" in tool.arguments else "cmd": command})
-    function = {"name": tool.name, "arguments": arguments}
-    return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": f"call_{uuid.uuid4().hex}", "type": "function", "function": function}],
-    }
+    return call_tool(tool.name, fill(tool.arguments, {"command": command}))
+
+
+def call_tool(name: str, arguments: dict[str, Any], content: str | None = None) -> dict[str, Any]:
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    call = {"id": f"call_{uuid.uuid4().hex}", "type": "function", "function": function}
+    return {"role": "assistant", "content": content, "tool_calls": [call]}
 
 
 def look_and_say(body: dict[str, Any]) -> dict[str, Any]:
+    text, answer = json.dumps(body["messages"]), f"A kingfisher, {uuid.uuid4().hex}"
+    if "(aider)" in text:  # it offers no tools
+        return {"role": "assistant", "content": answer}
     if body["messages"][-1]["role"] != "tool":
         return call_shell(body, "cat bird.txt")
-    if "(mini_swe_agent)" in json.dumps(body["messages"]):
+    if "(mini_swe_agent)" in text:
         return call_shell(body, "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; cat bird.txt")
-    return {"role": "assistant", "content": f"A kingfisher, {uuid.uuid4().hex}"}
+    if "(gptme)" in text:
+        return call_tool("complete", {}, answer)
+    return {"role": "assistant", "content": answer}
 
 
 def tell(run: dict[str, Any]) -> str:
@@ -142,23 +155,25 @@ def test_recordings_are_replayed_on_another_day(bench: Bench) -> None:
     with FaultEndpoint(answer=look_and_say) as endpoint:
         projects(bench, endpoint, env={"TZ": "Etc/GMT+12"})
         finished = run(bench, "real", (), "--agentbench-cassettes", "record")
-        assert finished.outcomes == {f"{name}[real]": "passed" for name in AGENTS}, finished.text
+        assert finished.outcomes == {f"{name}[real]": "passed" for name in ALL}, finished.text
     recorded = artifacts(bench)
-    for name in AGENTS:
+    for name in ALL:
         asked = [each.body["messages"] for each in endpoint.requests if f"({name})" in json.dumps(each.body)]
-        assert len(asked) == 2 * len(ask_of(name)), name
+        per_turn = 1 if name == "aider" else 2
+        assert len(asked) == per_turn * len(ask_of(name)), name
         reported = [each["agent_reported"] for each in events(recorded[name], "turn")]
         if name in WITH_SESSIONS:
             first, second = ask_of(name)
             # The second turn's request holds the first turn and its answer
-            text = json.dumps(asked[2])
+            text = json.dumps(asked[per_turn])
             assert text.index(first) < text.index("A kingfisher, ") < text.index(second), name
-            assert [(each["input"], each["output"]) for each in reported] == [(20, 10)] * 2, name
+        if name in REPORTING:
+            assert [(each["input"], each["output"]) for each in reported] == [(20, 10)] * len(ask_of(name)), name
         assert not events(recorded[name], "usage_mismatch"), name
     # 26 hours from there it is always another day
     projects(bench, endpoint, env={"TZ": "Etc/GMT-14"})
     finished = run(bench, "real", (), "--agentbench-cassettes", "replay")
-    assert finished.outcomes == {f"{name}[real]": "passed" for name in AGENTS}, finished.text
+    assert finished.outcomes == {f"{name}[real]": "passed" for name in ALL}, finished.text
     for name, found in artifacts(bench).items():
         assert tell(found) == tell(recorded[name]), name
     case(bench, "codex", "What is in fish.txt? (codex)", "And now? (codex)", workspace="ws")
@@ -170,15 +185,19 @@ def test_recordings_are_replayed_on_another_day(bench: Bench) -> None:
 
 
 def test_an_outage_ends_each_agent(bench: Bench) -> None:
+    def look_again(body: dict[str, Any]) -> dict[str, Any]:
+        return look_and_say(body) if "(aider)" in json.dumps(body) else call_shell(body, "cat bird.txt")
+
     fails = in_order("ok", "ok", *["500"] * 40)
-    with FaultEndpoint(fails, answer=lambda body: call_shell(body, "cat bird.txt")) as endpoint:
+    with FaultEndpoint(fails, answer=look_again) as endpoint:
         projects(bench, endpoint, retries=0)
+        case(bench, "aider", *("(aider)" for _ in range(3)), agent="aider", runner={"retries": 0})
         finished = run(bench, "real")
-    assert finished.outcomes == {f"{name}[real]": "error" for name in AGENTS}, finished.text
+    assert finished.outcomes == {f"{name}[real]": "error" for name in ALL}, finished.text
     for name, found in artifacts(bench).items():
         assert (found["status"], found["error"]["code"]) == ("provider_error", "server_error"), name
         asked = [each for each in found["trace"] if each.get("name") == "request"]
-        [turn] = [each for each in found["trace"] if each.get("name") == "turn"]
+        turn = [each for each in found["trace"] if each.get("name") == "turn"][-1]
         assert len(asked) == 3, name
         assert turn["at"] - asked[-1]["at"] < 10, name
         assert found["provider"]["gateway"].get("asked_after_outage", 0) <= 2, name
