@@ -150,6 +150,23 @@ def test_output_of_claude_code_is_read() -> None:
     assert said("claude_code", stdout) == Answer("Done.", None, "c")
 
 
+def test_output_of_cline_is_read() -> None:
+    usage = {"inputTokens": 33, "outputTokens": 9, "cacheReadTokens": 6, "cacheWriteTokens": 0, "totalCost": 0}
+    stdout = lines(
+        {"type": "agent_event", "event": {"type": "done", "text": "Not this."}},
+        {"type": "run_result", "finishReason": "completed", "usage": usage, "text": "Done."},
+    )
+    assert said("cline", stdout) == Answer("Done.")
+    reported = find_adapter("cline").program.reported
+    assert reported is not None
+    counts = {"input": 33, "cached": 6, "output": 9}
+    assert read_usage(reported, "stdout_jsonl", ProgramOutput(stdout)) == counts
+
+
+def test_an_error_of_continue_is_read() -> None:
+    assert said("cn", "", '{"status":"error","message":"400 no_answer"}\n').error == "400 no_answer"
+
+
 def test_every_adapter_is_sound() -> None:
     for name in list_adapters():
         adapter = find_adapter(name)
