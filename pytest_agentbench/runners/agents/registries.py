@@ -100,8 +100,9 @@ def _read_version(reply: Any) -> str | None:
         return None
     if isinstance(latest := reply.get("latest"), str):
         return latest
-    versions = reply.get("versions")
-    releases = [text for text in versions if isinstance(text, str) and _RELEASE.fullmatch(text)] if versions else []
+    if not isinstance(versions := reply.get("versions"), list):
+        return None
+    releases = (text for text in versions if isinstance(text, str) and _RELEASE.fullmatch(text))
     return max(releases, key=_parts, default=None)
 
 

@@ -74,9 +74,10 @@ def test_newer_versions_are_named(
         ("<html>", "the reply is no JSON"),
         ("[" * 100_000, "the reply is no JSON"),
         ('{"versions": ["1.0rc1", 3]}', "the reply names no version"),
+        ('{"versions": 3}', "the reply names no version"),
         ('{"latest": 3}', "the reply names no version"),
     ],
-    ids=["missing", "html", "deep", "versions", "latest"],
+    ids=["missing", "html", "deep", "versions", "number", "latest"],
 )
 def test_a_registry_without_an_answer_is_reported(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reply: str, problem: str
