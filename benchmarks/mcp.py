@@ -89,6 +89,79 @@ async def main(server, tasks, calls, concurrency):
 asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:])))
 """
 
+ENDPOINT = """
+import asyncio, json, os, sys, time
+from statistics import median
+from urllib.parse import urlsplit
+
+from pytest_agentbench.config.sections import RunnerSettings
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.records.case import McpServer, Model, SandboxSettings
+from pytest_agentbench.runners.base import Recorder
+from pytest_agentbench.runners.chat import Requests
+from pytest_agentbench.runners.gateway.gateway import Gateway
+from pytest_agentbench.runners.gateway.listener import Listener
+from pytest_agentbench.runners.gateway.mcp_names import ServedTools
+from pytest_agentbench.tools.base import ToolContext
+from pytest_agentbench.tools.mcp.connection import Connection
+from pytest_agentbench.tools.mcp.launching import launch_server as launch
+from pytest_agentbench.tools.mcp.servers import list_servers
+from pytest_agentbench.tools.toolbox import Toolbox
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
+
+ARGUMENTS = {"station": "BSL", "to": "ZRH"}
+
+async def ended():
+    pass
+
+async def post(url, token):
+    # As little of a client as there can be: an agent's own is not measured
+    params = {"name": "departures", "arguments": ARGUMENTS}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    head = f"POST /r/{token}/mcp/Timetable HTTP/1.1\\r\\nhost: a\\r\\ncontent-type: application/json\\r\\n"
+    reader, writer = await asyncio.open_connection(urlsplit(url).hostname, urlsplit(url).port)
+    writer.write(f"{head}content-length: {len(body)}\\r\\n\\r\\n".encode() + body)
+    reply = await reader.read(-1)
+    writer.close()
+    assert b'"isError": false' in reply, reply
+
+async def main(server, calls):
+    workspaces = Workspaces()
+    sandboxes = Sandboxes(workspaces)
+    spec = sandboxes.spec(SandboxSettings(type="local"))
+    declared = McpServer(command=sys.executable, args=(server, "timetable"))
+    sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "case"))
+    connection = Connection("Timetable", declared, lambda: launch(declared, sandbox), environ=os.environ)
+    servers = await list_servers({"Timetable": connection}, ended)
+    model, trace = Model(model_id="demo", requested_model="demo", base_url="demo", api_key_env=None), Recorder()
+    served = ServedTools(servers.as_tools(), servers.names)
+    requests = Requests("case", Endpoints().client(model), RunnerSettings(), trace)
+    gateway = Gateway(requests, model, trace, {}, served=served)
+    context = ToolContext(workspace=lambda: None, sandbox=ended, needs_sandbox=lambda: None)
+    gateway.serve(served, Toolbox(servers.as_tools(), context))
+    listener = Listener(asyncio.get_running_loop())
+    token = listener.add(gateway)
+    direct, through = [], []
+    with gateway.turn("Go."):
+        for number in range(calls + 20):
+            begun = time.perf_counter()
+            await connection.call("departures", ARGUMENTS)
+            between = time.perf_counter()
+            await post(listener.url, token)
+            if number >= 20:
+                direct.append(between - begun)
+                through.append(time.perf_counter() - between)
+    await listener.close()
+    await connection.close()
+    await sandbox.stop()
+    await sandboxes.close()
+    workspaces.close()
+    print(json.dumps([median(direct), median(through)]))
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+"""
+
 AGENT = """
 import pytest
 
@@ -109,13 +182,14 @@ def main() -> None:
     """Measures, and prints the table of docs/performance.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer tasks and rounds: for a look, not for the page")
-    parser.add_argument("--only", choices=["starts", "calls", "schemas"])
+    parser.add_argument("--only", choices=["starts", "calls", "endpoint", "schemas"])
     parser.add_argument("--data", type=Path, metavar="FOLDER")
     given = parser.parse_args()
     tasks, rounds = (20, 1) if given.quick else (200, 3)
     sections = {
         "starts": Section(starts),
         "calls": Section(lambda: calls(tasks, rounds)),
+        "endpoint": Section(lambda: endpoint(10 * tasks // 2)),
         "schemas": Section(lambda: schemas(4_000, given.data)),
     }
     print_table(sections, given.only, more="more per call")
@@ -159,6 +233,16 @@ def calls(tasks: int, rounds: int) -> Iterator[Measured]:
     yield Measured(what, f"{min(connected):.2f} s", peer, f"{more:.1f} ms", "< 3 ms", more < 3)
     more = 1000 * (min(whole) - min(bare)) / (tasks * CALLS)
     yield Measured(f"{what}, a whole session of pytest", f"{min(whole):.2f} s", peer, f"{more:.1f} ms", "", True)
+
+
+def endpoint(count: int) -> Iterator[Measured]:
+    """Calls of an agent program through its run's MCP endpoint, and directly, by turns."""
+    with tempfile.TemporaryDirectory(prefix="mcp-benchmark-") as name:
+        output = printed([sys.executable, "-c", ENDPOINT, str(SERVER), str(count)], Path(name))
+    direct, through = (1000 * seconds for seconds in json.loads(output))
+    more = through - direct
+    what, peer = f"{count:,} calls through a run's MCP endpoint, median", f"{direct:.2f} ms (directly)"
+    yield Measured(what, f"{through:.2f} ms", peer, f"{more:.2f} ms", "< 2 ms", more < 2)
 
 
 def schemas(count: int, data: Path | None) -> Iterator[Measured]:

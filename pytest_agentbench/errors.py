@@ -91,6 +91,10 @@ class McpCallError(AgentbenchError):
     """One call of an MCP server's tool failed: the agent gets the error, and its run goes on."""
 
 
+class McpServerDiedError(McpCallError):
+    """A call failed because its server ended before it had answered."""
+
+
 class JudgeError(InfrastructureError):
     """No judge run gave a verdict that keeps the contract."""
 

@@ -232,9 +232,14 @@ def tool_called(spec: ToolCalled, context: CheckContext) -> Verdict:
     from pytest_agentbench.metrics.tool_use import calls_of
 
     called, name, of_tool = calls_of(context.artifact), *_tool_of(spec, context.artifact)
+    unmade = [call.reason or "unknown" for call, _ in called if of_tool(call) and not call.executed]
     broke = sum(result is not None and result.broken for call, result in called if of_tool(call))
-    refused = sum(_is_refused(call, result) for call, result in called if of_tool(call))
-    calls = [call for call, result in called if not (_is_refused(call, result) or (result and result.broken))]
+    refused = sum(_is_refused(call, result) for call, result in called if of_tool(call) and call.executed)
+    calls = [
+        call
+        for call, result in called
+        if call.executed and not (_is_refused(call, result) or (result and result.broken))
+    ]
     if spec.after is not None:
         # Where `after` was never called nothing comes after it: an empty list, not all calls
         first = next((at for at, call in enumerate(calls) if call.name == spec.after), len(calls))
@@ -246,6 +251,9 @@ def tool_called(spec: ToolCalled, context: CheckContext) -> Verdict:
         message += f"; the tool itself broke in {broke} further calls, which do not count"
     if refused:
         message += f"; {refused} further calls, which do not count, were refused for their name or arguments"
+    if unmade:
+        reasons = "; ".join(dict.fromkeys(unmade))
+        message += f"; the agent did not make {len(unmade)} further calls, which do not count: {reasons}"
     expected = f"{_described(name, spec.arguments)}{order}"
     return verdict(len(hits) >= spec.min_count, message, expected, _summary(context.artifact.tool_calls, of_tool))
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pytest_agentbench.cli.additions import AGENT, SERVERS
 from pytest_agentbench.config.base import YAML_SUFFIXES, ConfigFile
+from pytest_agentbench.config.case_file import refuses_tools
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.case_rules import CaseRules
@@ -18,7 +19,6 @@ from pytest_agentbench.engine.servers import list_servers
 from pytest_agentbench.engine.services import Registry
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.runners.kinds import RunnerKind
 from pytest_agentbench.sources.case_source import OpenedSource, SourceCase
 from pytest_agentbench.workspaces.sandboxes.needs import refuse_floating_images
 from pytest_agentbench.workspaces.template import template_digest
@@ -50,7 +50,7 @@ class Obstacles:
     def find(self, case: Case, opened: OpenedSource, row: SourceCase) -> Iterator[Obstacle]:
         """Yield the obstacles of a row's case."""
         runner = self._registry.runners.get(case.runner.type)
-        own_tools = isinstance(runner, RunnerKind) and runner.own_tools
+        takes_none = refuses_tools(runner)
         if any(part.is_answered for part in case.case_parts):
             runner = None  # nothing is run
         elif runner is not None:
@@ -58,7 +58,7 @@ class Obstacles:
                 yield Obstacle(problem, frozenset({AGENT}))
             if (folder := case.workspace) is not None and (problem := _refusal(partial(template_digest, folder))):
                 yield Obstacle(f"{case.path}:{case.line}:1: workspace: {problem}")
-        offers_tools = runner is not None and not own_tools
+        offers_tools = runner is not None and not takes_none
         if offers_tools and (
             problem := _under_all(self.run_profiles, lambda profile: list_servers(self._root, profile, case))
         ):

@@ -16,7 +16,7 @@ PLACE = re.compile(r"\{([a-z_]+)\}")
 """A name in a template. Braces around anything else are text, as in JSON."""
 
 TURN_NAMES = frozenset(
-    {"base", "key", "model", "message", "message_file", "workspace", "home", "root", "context_tokens"}
+    {"base", "key", "model", "message", "message_file", "workspace", "home", "root", "context_tokens", "mcp_relay"}
 )
 """Names that templates of argv, env and files may use; the argv of a later turn may use `session` too."""
 
@@ -46,7 +46,7 @@ def find_names(value: Any) -> Iterator[str]:
             yield from find_names(item)
 
 
-def fill(template: Any, values: Mapping[str, str | int]) -> Any:
+def fill(template: Any, values: Mapping[str, Any]) -> Any:
     """Return a template, or data with templates, with values in place of names.
 
     A text that is only a name becomes the value itself, so that JSON can have numbers. Values are not filled in again.
@@ -63,7 +63,7 @@ def fill(template: Any, values: Mapping[str, str | int]) -> Any:
     return template
 
 
-def fill_text(template: str | Mapping[str, Any], values: Mapping[str, str | int]) -> str:
+def fill_text(template: str | Mapping[str, Any], values: Mapping[str, Any]) -> str:
     """Return a filled template as text; data as JSON."""
     filled = fill(template, values)
     if isinstance(template, str):
@@ -201,6 +201,53 @@ class SkillsPlace(Record):
         return self
 
 
+_ServerEntry = Annotated[dict[str, Any], check_names({"name", "url", "token", "command", "args"})]
+
+
+class McpPlace(Record):
+    """The place of a case's tools and MCP servers in the agent's own configuration.
+
+    In entries, {name} is the server's name for the agent, {url} its address with {token}; {command} and {args} start a
+    relay to that address, for agents that take programs only.
+    """
+
+    file: Annotated[Text, check_names({"home", "workspace"})]
+    """The file, below {home} or {workspace}; the adapter's own file of this path gets the entries in addition."""
+    format: Literal["json", "toml", "yaml"] = "json"
+    """The form of the file."""
+    at: Text
+    """Path of the entries in the file: names with dots between."""
+    list_: bool = Field(default=False, alias="list")
+    """The entries are a list, and have their names themselves; false: they are a mapping by name."""
+    http: _ServerEntry | None = None
+    """The entry of a server with an address."""
+    stdio: _ServerEntry | None = None
+    """The entry of a server that is a program."""
+    transport: Literal["http", "stdio"] = "http"
+    """The entry that is written."""
+    names: Text
+    """The names of tools in the agent's requests, with {tool}, and {server} if the agent shows it."""
+    json_text: Literal["keep", "wrap"] = "keep"
+    """Wrap: results that are JSON but no object are sent as structured content, too."""
+    argv: tuple[Argument, ...] = ()
+    """Further arguments if there are servers, before the message."""
+
+    @model_validator(mode="after")
+    def _check_fields(self) -> Self:
+        problems: list[tuple[Loc, str]] = []
+        if (self.http if self.transport == "http" else self.stdio) is None:
+            problems.append(((self.transport,), f"missing, and 'transport' is {self.transport}; add the entry"))
+        known = {"server", "tool"}
+        problems += ((("names",), f"unknown name {{{name}}}") for name in find_names(self.names) if name not in known)
+        if "{tool}" not in self.names:
+            problems.append((("names",), f"found {self.names!r}, expected a template with {{tool}}"))
+        if self.format == "toml" and self.list_:
+            problems.append((("list",), "found true, and entries of TOML are tables by name"))
+        if problems:
+            raise Problems(problems)
+        return self
+
+
 class Helper(Record):
     """A request outside the conversation, such as for a title. A script answers it with a separate reply."""
 
@@ -283,6 +330,8 @@ class AgentProgram(ConfigFile):
     """The setting that turns telemetry off; null: unknown."""
     verified: Verified | None = None
     """When it was last seen to work; null: never."""
+    mcp: McpPlace | None = None
+    """Its MCP servers; null: it takes none, so cases with tools or servers are refused."""
 
     @field_validator("name")
     @classmethod

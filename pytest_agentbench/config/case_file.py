@@ -204,19 +204,22 @@ def refuse_request_field(runner: str) -> str:
 
 
 def tools_problems(runner: RunnerSpec | None, context: Mapping[str, Any], known: Known) -> list[tuple[Loc, str]]:
-    """Return the tools that a case offers to a runner with its own tools, by their place in the context."""
+    """Return the tools that a case offers to a runner that cannot take them, by their place in the context."""
     probe = context.get("llm_probe") or {}
-    if not _has_own_tools(runner, known):
-        return []
     message = f"{_own_tools(runner)}; leave these out, or take the runner llm_probe"
-    return [(("llm_probe", name), message) for name in ("tools", "functions") if probe.get(name)]
+    if _refuses_tools(runner, known):
+        return [(("llm_probe", name), message) for name in ("tools", "functions") if probe.get(name)]
+    if runner is not None and known.runner_says(runner.type, "own_tools") and probe.get("functions"):
+        # Functions have no code to run
+        return [(("llm_probe", "functions"), message)]
+    return []
 
 
 def _check_servers(servers: CaseServers, info: ValidationInfo) -> CaseServers:
     runner = info.data.get("runner")
-    if not _has_own_tools(runner, known_of(info)) or not servers:
+    if not _refuses_tools(runner, known_of(info)) or not servers:
         return servers
-    others = sorted(name for name, each in load_extensions("runner").items() if not getattr(each, "own_tools", False))
+    others = sorted(name for name, each in load_extensions("runner").items() if not refuses_tools(each))
     take = " or ".join(["llm_probe", *others])
     raise Problems([((), f"{_own_tools(runner)}; leave these out, or take the runner {take}")])
 
@@ -225,8 +228,13 @@ OfferedServers = Annotated[CaseServers, AfterValidator(_check_servers)]
 """MCP servers that a case offers to its runner, which has no built-in tools."""
 
 
-def _has_own_tools(runner: RunnerSpec | None, known: Known) -> bool:
-    return runner is not None and bool(known.runner_says(runner.type, "own_tools"))
+def refuses_tools(runner: Any) -> bool:
+    """Return whether a registered runner has its own tools, and cannot take those of a case."""
+    return bool(getattr(runner, "own_tools", False)) and not getattr(runner, "takes_tools", False)
+
+
+def _refuses_tools(runner: RunnerSpec | None, known: Known) -> bool:
+    return runner is not None and refuses_tools(known.find_runner(runner.type))
 
 
 def _own_tools(runner: RunnerSpec | None) -> str:

@@ -535,7 +535,7 @@ def _artifact(attempt: Attempt, ended: _Ended, kept_files: KeptFiles, run_id: st
         provider=trace.provider,
         usage=trace.usage,
         roles=_describe_roles(ended.context),
-        trace=_annotated(trace, offered, plan.model_store.warn),
+        trace=_annotated(run_plan.runner, trace, offered, plan.model_store.warn),
         output_artifacts=kept_files.outputs,
         error=ended.end.error,
         end_reason=reason_of(ended.end, trace),
@@ -583,13 +583,17 @@ def _servers_note(attempt: Attempt, servers: RunServers | None) -> dict[str, Any
     return note
 
 
-def _annotated(trace: Recorder, offered: Sequence[Tool], warn: Callable[[str], None]) -> tuple[TraceEvent, ...]:
+def _annotated(
+    runner: Runner, trace: Recorder, offered: Sequence[Tool], warn: Callable[[str], None]
+) -> tuple[TraceEvent, ...]:
     """Return the trace, with annotations for calls of the offered tools."""
     if not offered:
         return trace.events
     from pytest_agentbench.tools.toolbox import annotate_calls
 
-    return annotate_calls(trace.events, offered, warn)
+    # An agent with its own tools has more than those of the run
+    complete = not getattr(runner, "own_tools", False)
+    return annotate_calls(trace.events, offered, warn, complete=complete)
 
 
 def _request(attempt: Attempt, trace: Recorder, offered: Sequence[Tool]) -> dict[str, Any]:

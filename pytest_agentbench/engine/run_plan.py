@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.checks.base import CheckContext
-from pytest_agentbench.config.case_file import refuse_request_field
+from pytest_agentbench.config.case_file import refuse_request_field, refuses_tools
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, merge_runner_settings
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import RUN_SETTINGS, find_high_temperature
@@ -88,7 +88,9 @@ async def expected_sandbox(attempt: Attempt) -> SandboxSpec | None:
     if plan.predictions is not None and not all(verifier.answer_file for verifier in case.verify):
         return None
     has_hooks = plan.predictions is None and case.has_hooks
-    if not (case.verify or has_hooks or (plan.predictions is None and _runs_commands(attempt))):
+    # A runner's own sandbox is that of the case's tools, too
+    runs_commands = _runs_commands if run_plan.prepared.sandbox is None else _needs_sandbox
+    if not (case.verify or has_hooks or (plan.predictions is None and runs_commands(attempt))):
         return None
     try:
         spec = sandbox_spec(attempt)
@@ -129,8 +131,13 @@ def sandbox_part(attempt: Attempt) -> dict[str, Any]:
     return found | describe_needs(needs, network=settings.build_network == "allow")
 
 
+def _needs_sandbox(attempt: Attempt) -> bool:
+    """Return whether the case itself needs a sandbox, whatever its tools."""
+    return attempt.case.setup is not None or bool(attempt.sandbox_graders)
+
+
 def _runs_commands(attempt: Attempt) -> bool:
-    if attempt.case.setup is not None or attempt.sandbox_graders:
+    if _needs_sandbox(attempt):
         return True
     if not attempt.case.tools:
         return False
@@ -362,7 +369,7 @@ def plan_run(attempt: Attempt) -> RunPlan:
         request = RunRequest(case, model, settings, plan.root, plan.run_profile, plan.suite)
         prepared = attempt.services.runner_session(runner).prepare(request)
         extra |= prepared.identity
-    if not (isinstance(runner, RunnerKind) and runner.own_tools):
+    if not refuses_tools(runner):
         servers, identity = _servers(attempt, attempt.values.servers)
         if servers:
             extra["mcp_servers"] = identity

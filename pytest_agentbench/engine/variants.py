@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
+from pytest_agentbench.config.case_file import refuses_tools
 from pytest_agentbench.config.check_list import find_turn_problems
 from pytest_agentbench.config.documents import Loc, make_located_error
 from pytest_agentbench.config.sections import find_settings_problems, map_servers
@@ -177,7 +178,7 @@ class Variant:
             if fields.parts.servers:
                 servers = {**fields.parts.servers, **(case.mcp_servers if servers is None else servers)}
         if servers is not None:
-            if servers and _runner_attribute(runner_type, "own_tools", default=False):
+            if servers and refuses_tools(find_extension("runner", runner_type)):
                 raise UnavailableError(
                     f"variant {self.name}: the runner {runner_type} has its own tools and cannot get MCP servers"
                 )

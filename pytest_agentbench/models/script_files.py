@@ -79,8 +79,17 @@ _SECONDS = 1.0
 """How long a pattern may be looked for in one message."""
 
 
-PORTABLE = "portable:"
-"""Prefix of a portable tool's name on its way to the agent's runner, which maps it to the agent's own tool."""
+PORTABLE, MCP = "portable:", "mcp"
+"""Prefix of a portable tool's name on its way to the agent's runner, which maps it to the agent's own tool. The name of
+a tool of the case begins with the second one, and a colon.
+"""
+
+
+class McpTool(Record):
+    """A tool of the case's MCP servers, or of the case itself, for agents that get it by MCP."""
+
+    mcp: Annotated[str, Field(min_length=1)]
+    """`Server:tool`, or the name of a tool of the case."""
 
 
 class ScriptedToolCall(Record):
@@ -88,8 +97,10 @@ class ScriptedToolCall(Record):
 
     name: Annotated[str, Field(min_length=1)] = ""
     """The tool."""
-    portable: PortableName | None = None
-    """Replaces `name` for agents with their own tools: the agent's tool for this purpose."""
+    portable: PortableName | McpTool | None = None
+    """Replaces `name` for agents with their own tools: the agent's tool for this purpose, or its name of a tool that it
+    gets by MCP.
+    """
     arguments: dict[str, Any] | str = Field(default_factory=dict)
     """Arguments of the call; a text is sent unchanged."""
 
@@ -97,7 +108,7 @@ class ScriptedToolCall(Record):
     def _one_name(self) -> Self:
         if bool(self.name) == (self.portable is not None):
             raise ValueError("expected exactly one of 'name' and 'portable'")
-        if self.portable is not None:
+        if isinstance(self.portable, str):
             wanted = PORTABLE_ARGUMENTS[self.portable]
             if not isinstance(self.arguments, dict) or self.arguments.keys() != wanted:
                 raise Problems([(("arguments",), f"expected {' and '.join(sorted(wanted))} of {self.portable!r}")])
@@ -113,6 +124,8 @@ class ScriptedToolCall(Record):
         """Return the name by which the model calls it."""
         if self.portable is None:
             return self.name
+        if isinstance(self.portable, McpTool):
+            return f"{PORTABLE}{MCP}:{self.portable.mcp}"
         return f"{PORTABLE}{self.portable}"
 
 

@@ -36,6 +36,10 @@ class ToolCallEvent(Event):
 
     `offered` is whether the run had a tool of that name, None if unknown. `schema_valid` is whether the arguments
     satisfy the tool's schema, None if they cannot be checked: no such tool, or a broken schema.
+
+    A program that gets the run's tools by MCP: `agent_name` is its own name of the tool. `recorded_by` is `mcp` if the
+    run's MCP endpoint got the call. `executed` False: the program did not make the call of its model, for the `reason`.
+    `asked_by_model` False: the program made the call itself.
     """
 
     type: Literal["tool_call"] = "tool_call"
@@ -45,13 +49,19 @@ class ToolCallEvent(Event):
     raw: str | None = None
     offered: bool | None = None
     schema_valid: bool | None = None
+    agent_name: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    recorded_by: Literal["mcp"] | None = Field(default=None, exclude_if=lambda value: value is None)
+    executed: bool = Field(default=True, exclude_if=lambda value: value)
+    reason: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    asked_by_model: bool = Field(default=True, exclude_if=lambda value: value)
 
 
 class ToolResultEvent(Event):
     """A tool's answer. `is_error` marks a call that failed; `duration_seconds` is the duration of the tool's execution.
 
     `broken` marks a failure of the tool's code, which does not count against the agent. `refused` marks a call that
-    never reached the tool: there is no such tool, or it does not accept the arguments.
+    never reached the tool: there is no such tool, it does not accept the arguments, or a program did not make the call.
+    `shown` is the text that a program showed its model instead of the result, None if they are equal.
     """
 
     type: Literal["tool_result"] = "tool_result"
@@ -62,6 +72,7 @@ class ToolResultEvent(Event):
     broken: bool = False
     refused: bool = Field(default=False, exclude_if=lambda value: not value)
     duration_seconds: float | None = None
+    shown: str | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class RunnerEvent(Event):

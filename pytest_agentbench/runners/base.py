@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
@@ -102,22 +102,16 @@ class Recorder:
         self._add(MessageEvent, role=role, content=clean(content), name=clean(name))
 
     def tool_call(
-        self,
-        call_id: str,
-        name: str,
-        arguments: dict[str, Any] | None,
-        raw: str | None = None,
-        *,
-        offered: bool | None = None,
+        self, call_id: str, name: str, arguments: dict[str, Any] | None, raw: str | None = None, **facts: Any
     ) -> None:
         """Record a tool call of the agent. `raw` is the text of its arguments, recorded only if `arguments` is None.
 
-        `offered`: whether the model's request had the tool, None if unknown.
+        `facts` are further fields of the event.
         """
         if arguments is not None:
             raw = None
-        texts = {"call_id": clean(call_id), "name": clean(name), "raw": clean(raw)}
-        self._add(ToolCallEvent, arguments=clean(arguments), offered=offered, **texts)
+        fields = {"call_id": call_id, "name": name, "arguments": arguments, "raw": raw, **facts}
+        self._add(ToolCallEvent, **clean(fields))
 
     def tool_result(
         self,
@@ -129,8 +123,12 @@ class Recorder:
         broken: bool = False,
         refused: bool = False,
         duration_seconds: float | None = None,
+        shown: str | None = None,
     ) -> None:
-        """Record the result of a tool. `broken`: the tool's own code failed; `refused`: it was not called."""
+        """Record the result of a tool. `broken`: the tool's own code failed; `refused`: it was not called.
+
+        `shown` is the text that the agent's model got instead.
+        """
         self._add(
             ToolResultEvent,
             call_id=clean(call_id),
@@ -140,7 +138,18 @@ class Recorder:
             broken=broken,
             refused=refused,
             duration_seconds=duration_seconds,
+            shown=clean(shown),
         )
+
+    def amend(self, kind: type[ToolCallEvent | ToolResultEvent], call_id: str, **fields: Any) -> None:
+        """Set fields of the event that a call has of this kind, which must exist."""
+        with self._lock:
+            place = next(
+                number
+                for number in reversed(range(len(self._events)))
+                if isinstance(event := self._events[number], kind) and event.call_id == call_id
+            )
+            self._events[place] = self._events[place].model_copy(update=clean(fields))
 
     def event(self, name: str, /, **data: Any) -> None:
         """Record an action of the runner; `data` is JSON-like, with any names, `name` too."""
@@ -450,14 +459,8 @@ class RunContext:
 
     @property
     def offered(self) -> list[Tool]:
-        """Return the case's known and canned tools, then those of its servers and skills, then declared functions."""
-        offered = [self.tools[name] for name in self.case.tools if name in self.tools]
-        if canned := canned_tools_of(self.case.context):
-            from pytest_agentbench.tools.canned import make_canned_tool
-
-            offered += map(make_canned_tool, canned)
-        if self.servers is not None:
-            offered += self.servers.as_tools()
+        """Return the tools of `runnable`, then those of the case's skills, then declared functions."""
+        offered = self.runnable
         if self.case.skills:
             from pytest_agentbench.tools.skills import make_skill_tool
 
@@ -468,8 +471,22 @@ class RunContext:
             offered += map(declare_tool, functions)
         return offered
 
-    def toolbox(self) -> Toolbox:
-        """Return a toolbox of all offered tools. Raises UnavailableError if a tool cannot work here."""
+    @property
+    def runnable(self) -> list[Tool]:
+        """Return the case's known and canned tools, then those of its servers."""
+        tools = [self.tools[name] for name in self.case.tools if name in self.tools]
+        if canned := canned_tools_of(self.case.context):
+            from pytest_agentbench.tools.canned import make_canned_tool
+
+            tools += map(make_canned_tool, canned)
+        if self.servers is not None:
+            tools += self.servers.as_tools()
+        return tools
+
+    def toolbox(self, tools: Iterable[Tool] | None = None) -> Toolbox:
+        """Return a toolbox of the tools, by default of all that are offered. Raises UnavailableError if a tool cannot
+        work here.
+        """
         from pytest_agentbench.tools.base import ToolContext
         from pytest_agentbench.tools.toolbox import Toolbox
 
@@ -486,7 +503,7 @@ class RunContext:
             note=self.trace.event,
             state=self._tool_state,
         )
-        return Toolbox(self.offered, context)
+        return Toolbox(self.offered if tools is None else tools, context)
 
 
 RUN: contextvars.ContextVar[RunContext | None] = contextvars.ContextVar("agentbench_run", default=None)

@@ -88,7 +88,9 @@ class RunnerKind(RunnerSession):
     run_seconds: float | None = None
     """Seconds that a whole run may take if the run profile sets no limit."""
     own_tools: bool = False
-    """It brings its own tools: a case that offers it tools or MCP servers is refused."""
+    """It brings its own tools: a case that offers it tools or MCP servers is refused, unless it `takes_tools`."""
+    takes_tools: bool = False
+    """It gives its agent the case's tools and MCP servers in addition to the agent's own tools."""
     has_turns: bool = False
     """A case may have `turns`: the runner has a method `converse` of type Converse, or goes through them itself."""
     limits_itself: bool = False

@@ -28,6 +28,7 @@ from pytest_agentbench.config.case_file import (
     CaseVerifier,
     TestCaseFile,
     named_verifiers,
+    refuses_tools,
 )
 from pytest_agentbench.config.case_messages import MessageSource, MessageSpec, find_call_problems
 from pytest_agentbench.config.documents import (
@@ -142,7 +143,7 @@ def _resolve_parts(path: Path, file: TestCaseFile, scope: Scope) -> AgentParts |
     from pytest_agentbench.config.agent_parts import resolve_parts
 
     parts = resolve_parts(file.skills, file.plugins, scope)
-    if parts.servers and getattr(find_extension("runner", file.runner.type), "own_tools", False):
+    if parts.servers and refuses_tools(find_extension("runner", file.runner.type)):
         message = (
             f"found a plugin with MCP servers ({', '.join(parts.servers)}), and the runner {file.runner.type} has its "
             "own tools and cannot get others; name the plugin's skills by `skills`"

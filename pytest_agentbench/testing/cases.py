@@ -245,7 +245,7 @@ def check_runner(
 
 
 def _check_kind(runner: RunnerKind) -> None:
-    for flag in ("own_tools", "has_turns", "answers_with_files"):
+    for flag in ("own_tools", "takes_tools", "has_turns", "answers_with_files"):
         expect(isinstance(getattr(runner, flag), bool), f"{flag}: found {getattr(runner, flag)!r}, expected a bool")
     seconds = runner.run_seconds
     expect(seconds is None or seconds > 0, f"run_seconds: found {seconds!r}, expected seconds or None")

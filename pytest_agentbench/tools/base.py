@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +94,8 @@ class ToolOutput:
     """A tool's output for the model. `is_error` marks a failed call; `seconds` is the tool's own time.
 
     `broken`: the tool's own code failed, so it is an error of the benchmark and not of the agent. `refused`: the call
-    never reached the tool, because there is no such tool or because of the arguments.
+    never reached the tool, because there is no such tool or because of the arguments. `sent` is the result of an MCP
+    server in its own form if it is more than one text, for agents that speak MCP themselves.
     """
 
     content: str
@@ -102,6 +103,7 @@ class ToolOutput:
     seconds: float = 0.0
     broken: bool = False
     refused: bool = False
+    sent: Mapping[str, Any] | None = None
 
 
 def always_available(context: ToolContext) -> None:

@@ -58,9 +58,10 @@ def _name_by_hash(tool_id: str, simple_name: str, taken: set[str]) -> str:
 
 
 def annotate_calls(
-    events: Sequence[TraceEvent], tools: Iterable[Tool], warn: Callable[[str], None]
+    events: Sequence[TraceEvent], tools: Iterable[Tool], warn: Callable[[str], None], *, complete: bool = True
 ) -> tuple[TraceEvent, ...]:
     """Return the events with `offered` and `schema_valid` at calls. `tools` are the tools of the run, at least one.
+    Calls of other tools were not offered if these tools are `complete`, else they stay as they are.
 
     Wire names, which an agent may report, become ids. `warn` is called for each tool whose calls cannot be checked,
     with the reason. A call whose `offered` is known already, from the request of an agent program, stays.
@@ -74,6 +75,8 @@ def annotate_calls(
         changed: dict[str, Any] = {"name": ids.get(event.name, event.name)}
         if isinstance(event, ToolCallEvent) and event.offered is None:
             tool = by_id.get(changed["name"])
+            if tool is None and not complete:
+                return event
             changed |= {"offered": tool is not None, "schema_valid": tool and _is_valid(event, tool, warn)}
         return event.model_copy(update=changed)
 

@@ -6,13 +6,21 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config.agent_file import AgentProgram, Content, Reading, SkillsPlace, ToolCall, UsageReading
+from pytest_agentbench.config.agent_file import (
+    AgentProgram,
+    Content,
+    McpPlace,
+    Reading,
+    SkillsPlace,
+    ToolCall,
+    UsageReading,
+)
 from pytest_agentbench.config.base import load, suggest
 from pytest_agentbench.config.source_imports import source_spec
 from pytest_agentbench.errors import ConfigError
@@ -65,10 +73,9 @@ class Adapter:
 
     def identity(self) -> dict[str, Any]:
         """Return hashes of the adapter's parts that can change a run."""
-        # Without texts for people, and without `skills`, which changes only runs with skills
-        fields = self.program.model_dump(
-            mode="json", exclude={"metadata", "title", "licence", "verified", "retries_off", "telemetry_off", "skills"}
-        )
+        # Without texts for people, and without `skills` and `mcp`, which change only runs with skills and tools
+        texts = {"metadata", "title", "licence", "verified", "retries_off", "telemetry_off"}
+        fields = self.program.model_dump(mode="json", exclude={*texts, "skills", "mcp"})
         parts = {"adapter": json.dumps(fields, sort_keys=True).encode()}
         parts |= {path.name: path.read_bytes() for path in (self.lock, self.folder / READER) if path and path.is_file()}
         return {name: hashlib.sha256(content).hexdigest()[:16] for name, content in parts.items()}
@@ -141,6 +148,7 @@ class Program:
     skills: SkillsPlace | None = None
     adapter: Adapter | None = None
     dialects: tuple[ApiName, ...] = ()
+    mcp: McpPlace | None = None
     root: str = ""
     """Value of `{root}`: the config root of its file."""
 
@@ -203,8 +211,15 @@ def make_agent(fields: AgentFields, adapter: Adapter) -> Program:
         spec.finish,
         spec.skills,
         adapter,
+        mcp=spec.mcp,
         root=adapter.root,
     )
+
+
+def add_arguments(program: Program, arguments: tuple[str, ...]) -> Program:
+    """Return the program with further arguments in the commands of all turns, before the message."""
+    resume = None if program.resume is None else _insert(program.resume, arguments)
+    return replace(program, argv=_insert(program.argv, arguments), resume=resume)
 
 
 def _insert(argv: tuple[str, ...], further: tuple[str, ...]) -> tuple[str, ...]:

@@ -101,3 +101,9 @@ def find_field_problems(
 def no_turns(agent: str, turns: int) -> str:
     """Return the message for several turns with an agent without sessions."""
     return f"found {turns} turns, and {agent} cannot continue a session; use one turn, or another agent"
+
+
+def refuse_tools(agent: str, field: str) -> str:
+    """Return the message for a case's field with tools or MCP servers, and an agent that takes none."""
+    what = field.replace("mcp_servers", "MCP servers")
+    return f"agent {agent!r} takes no {what} (its adapter has no `mcp`); remove {field} or choose another agent"

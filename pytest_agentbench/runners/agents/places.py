@@ -49,6 +49,13 @@ START = 'if command -v python3 >/dev/null 2>&1; then exec python3 "$0/relay.py" 
 _PASSWD = f"root:x:0:0::/root:/bin/sh\nagent:x:{{0}}:{{0}}::{HOME}:/bin/sh\n"
 
 
+def find_control(sandbox: Sandbox, folder: Path) -> str:
+    """Return the path of the control folder inside the sandbox."""
+    if programs_of(sandbox.kind) == "machine":
+        return str(folder)
+    return CONTROL
+
+
 @contextmanager
 def control_folder(sandboxes: Sandboxes) -> Iterator[Path]:
     """Yield a fresh folder below the session's own, which others cannot enter. Raises SandboxError."""
@@ -203,4 +210,5 @@ def show_values() -> dict[str, str | int]:
         "root": "ROOT",
         "workspace": WORKSPACE,
         "home": HOME,
+        "mcp_relay": f"{CONTROL}/agentbench-mcp",
     }

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import posixpath
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.agent_file import ABSOLUTE, ToolCall, fill, find_names
 from pytest_agentbench.config.documents import read_document
@@ -16,11 +16,14 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.apis.base import make_call
 from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.messages import ToolCall as Called
-from pytest_agentbench.models.script_files import PORTABLE
+from pytest_agentbench.models.script_files import MCP, PORTABLE
 from pytest_agentbench.records.base import PortableName
 from pytest_agentbench.runners.agents.adapter import FILE, Program
 from pytest_agentbench.runners.chat import Requests
 from pytest_agentbench.runners.gateway.offers import OfferedTool, describe_offer, read_offer
+
+if TYPE_CHECKING:
+    from pytest_agentbench.runners.gateway.mcp_names import ServedTools
 
 _BY_SHELL = {"write": 'mkdir -p -- "$(dirname -- {path})" && printf %s {content} > {path}', "read": "cat -- {path}"}
 """Shell commands in place of tools that an agent lacks."""
@@ -32,6 +35,8 @@ class PortableRequests(Requests):
     program: Program
     workspace: str
     """Path of the workspace inside the sandbox."""
+    served: ServedTools | None = None
+    """The run's tools that the agent gets by MCP."""
 
     async def send(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = (), *args: Any, **kwargs: Any
@@ -40,6 +45,9 @@ class PortableRequests(Requests):
         reply = await super().send(messages, tools, *args, **kwargs)
         if not self._client.model.scripted:
             return reply
+        if self.served is not None:
+            offered = [tool["function"]["name"] for tool in tools]
+            reply = _replace_calls(reply, tuple(_name_served(call, self.served, offered) for call in reply.tool_calls))
         adapted = adapt_reply(reply, self.program, self.workspace)
         require_offered(reply, adapted, self.program, read_offer(tools))
         return adapted
@@ -112,10 +120,22 @@ def adapt_reply(reply: ChatReply, program: Program, workspace: str) -> ChatReply
         calls = (Called("call_finish", name, arguments, json.dumps(arguments, ensure_ascii=False)),)
         is_wrapped = "content" in find_names(program.finish.arguments)
         reply = replace(reply, content=None if is_wrapped else reply.content, finish_reason="tool_calls", end=None)
+    return _replace_calls(reply, calls)
+
+
+def _replace_calls(reply: ChatReply, calls: tuple[Called, ...]) -> ChatReply:
     if calls == reply.tool_calls:
         return reply
     sent = [make_call(call.id, call.name, call.raw) for call in calls]
     return replace(reply, tool_calls=calls, message={**reply.message, "content": reply.content, "tool_calls": sent})
+
+
+def _name_served(call: Called, served: ServedTools, offered: Collection[str]) -> Called:
+    """Return the call; one of a tool of the run gets the agent's name of the tool."""
+    tool_id = call.name.removeprefix(f"{PORTABLE}{MCP}:")
+    if tool_id == call.name:
+        return call
+    return replace(call, name=served.name_for_agent(tool_id, offered))
 
 
 def _adapt(call: Called, tools: Mapping[PortableName, ToolCall], workspace: str) -> Called:

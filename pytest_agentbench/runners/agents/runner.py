@@ -15,6 +15,7 @@ from pytest_agentbench.runners.agents.fields import (
     ProgramFields,
     find_field_problems,
     no_turns,
+    refuse_tools,
 )
 from pytest_agentbench.runners.kinds import RunnerKind
 
@@ -33,6 +34,7 @@ class ProgramRunner(RunnerKind):
     """A runner that starts a program, with its model behind a gateway."""
 
     own_tools = True
+    takes_tools = True
     takes_system_text = False
     has_turns = True
     limits_itself = True
@@ -118,7 +120,8 @@ class AgentRunner(ProgramRunner):
             yield "image", f"the image {settings['image']!r}"
 
     def file_problems(self, file: TestCaseFile) -> Iterator[tuple[Loc, str]]:
-        """Yield an error for several turns with an agent that cannot continue a session.
+        """Yield an error for several turns with an agent that cannot continue a session, and for tools and MCP servers
+        with one that takes none.
 
         Unknown agents are no error here, because a config root may define more. The session reports unknown names.
         """
@@ -130,6 +133,13 @@ class AgentRunner(ProgramRunner):
             return
         if len(file.input.turns) > 1 and adapter.program.resume_argv is None:
             yield ("input", "turns"), no_turns(adapter.program.name, len(file.input.turns))
+        if adapter.program.mcp is not None:
+            return
+        if file.mcp_servers:
+            yield ("mcp_servers",), refuse_tools(adapter.program.name, "mcp_servers")
+        probe = file.input.context.get("llm_probe") or {}
+        if probe.get("tools"):
+            yield ("input", "context", "llm_probe", "tools"), refuse_tools(adapter.program.name, "tools")
 
 
 COMMAND, AGENT = CommandRunner(), AgentRunner()

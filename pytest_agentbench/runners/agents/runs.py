@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.config.functions import canned_tools_of
 from pytest_agentbench.config.profiles import pinning_problem
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings, change_type
@@ -19,6 +20,7 @@ from pytest_agentbench.runners.agents.fields import (
     find_field_problems,
     no_turns,
     read_fields,
+    refuse_tools,
     takes_images,
 )
 from pytest_agentbench.runners.agents.programs import list_root_mounts, require_program, show_programs
@@ -54,14 +56,15 @@ class ProgramRuns(RunnerSession):
         """
         settings = profile.sandbox_settings
         if case.runner.type == "agent":
-            return self._prepare_agent(case, root, settings)
+            return self._prepare_agent(case, root, profile)
         fields = _read_fields(CommandFields, case)
         program = make_command(fields, "the command", str(root.path))
         kind = fields.sandbox or settings.type
         spec = partial(self.sandboxes.spec, change_type(settings, kind), case.sandbox)
         return _prepared(settings, program, fields, kind, spec, {})
 
-    def _prepare_agent(self, case: Case, root: ConfigRoot, settings: SandboxSettings) -> Prepared:
+    def _prepare_agent(self, case: Case, root: ConfigRoot, profile: RunProfile) -> Prepared:
+        settings = profile.sandbox_settings
         fields = _read_fields(AgentFields, case)
         try:
             adapter = find_adapter(fields.agent, root)
@@ -71,6 +74,10 @@ class ProgramRuns(RunnerSession):
             raise ConfigError(f"{case.path}:{case.line}:1: input.turns: {no_turns(fields.agent, len(case.turns))}")
         image = fields.image or adapter.image
         identity: dict[str, Any] = {"agent": adapter.identity()}
+        if field := _name_tools_field(case, profile):
+            if adapter.program.mcp is None:
+                raise ConfigError(f"{case.path}:{case.line}:1: {refuse_tools(adapter.program.name, field)}")
+            identity["mcp"] = adapter.program.mcp.model_dump(mode="json")
         if case.skills:
             if adapter.program.skills is None:
                 raise UnavailableError(f"the agent {fields.agent} has no skills: its agent.yaml has no `skills`")
@@ -107,6 +114,15 @@ class ProgramRuns(RunnerSession):
                 image = None
             self._image_ids[kind, name] = None if image is None else image.image_id
         return self._image_ids[kind, name]
+
+
+def _name_tools_field(case: Case, profile: RunProfile) -> str | None:
+    """Return the field that gives the run tools or MCP servers, None without any. A fixture's servers are unknown."""
+    if case.mcp_servers or profile.mcp_servers:
+        return "mcp_servers"
+    if case.tools or canned_tools_of(case.context):
+        return "tools"
+    return None
 
 
 def _read_fields(model: type[F], case: Case) -> F:

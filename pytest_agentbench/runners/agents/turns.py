@@ -17,12 +17,13 @@ from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
 from pytest_agentbench.records.case import Case, Message, Model
 from pytest_agentbench.runners.agents.adapter import READER, Program
 from pytest_agentbench.runners.agents.fields import ProgramFields
+from pytest_agentbench.runners.agents.mcp import RELAY, add_servers, list_entries, serve_tools, write_relay
 from pytest_agentbench.runners.agents.places import (
-    CONTROL,
     HOME,
     PORT,
     START,
     control_folder,
+    find_control,
     find_workspace,
     list_places,
     name_message,
@@ -38,13 +39,14 @@ from pytest_agentbench.runners.base import RunContext, RunEnd, clean, compare_us
 from pytest_agentbench.runners.chat import render_first, with_attachments
 from pytest_agentbench.runners.conversation import AgentConversation, TurnOutput, name_turn
 from pytest_agentbench.workspaces.confined import PathRefusedError
-from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, programs_of, provider_of
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, provider_of
 from pytest_agentbench.workspaces.workspace import WORKSPACE
 
 if TYPE_CHECKING:
     from pytest_agentbench.runners.agents.evidence import Evidence
     from pytest_agentbench.runners.gateway.address import GatewayAddress
     from pytest_agentbench.runners.gateway.gateway import Gateway, UsageSource
+    from pytest_agentbench.runners.gateway.mcp_names import ServedTools
     from pytest_agentbench.runners.skills import SkillWatch
 
 _MOST_OUTPUT, _MOST_FILE = 40 * 2**20, 16 * 2**20
@@ -125,7 +127,8 @@ async def open_program(case: Case, context: RunContext, texts: Sequence[str]) ->
     # Nothing on another machine reaches the session's listener
     relayed = alone or not provider.shares_files
     watch = _watch_skills(case, context, prepared.program)
-    gateway = _make_gateway(case, context, context.model, prepared, watch, alone=alone)
+    served = serve_tools(case, context, prepared.program)
+    gateway = _make_gateway(case, context, context.model, prepared, watch, served, alone=alone)
     context.trace.request.update(
         model=context.model.requested_model,
         agent=prepared.program.name,
@@ -136,18 +139,25 @@ async def open_program(case: Case, context: RunContext, texts: Sequence[str]) ->
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(control_folder(context.sandboxes))
         write_inputs(folder, texts)
+        if served is not None:
+            write_relay(folder)
         address = await stack.enter_async_context(open_way(gateway, context, folder, relayed=relayed))
         sandbox = await stack.enter_async_context(start_sandbox(context, folder))
         socket = await stack.enter_async_context(open_socket(sandbox, folder))
+        control = find_control(sandbox, folder)
         values: dict[str, str | int] = {
             "base": address.base_url,
             "key": address.key,
             "model": address.model,
             "session": f"{slug(case.case_id)}-{context.repetition}",
             "context_tokens": prepared.fields.context_tokens,
+            "mcp_relay": f"{control}/{RELAY}",
             "root": prepared.program.root,
             **list_places(spec, sandbox),
         }
+        if served is not None:
+            entries = list_entries(served, address.base_url, address.key, control)
+            prepared = replace(prepared, program=add_servers(prepared.program, entries))
         relay = _Relay(PORT if relayed else 0, socket)
         conversation = ProgramConversation(
             case, context, texts, prepared, gateway, address, relay, sandbox, folder, values, watch
@@ -171,7 +181,14 @@ def _watch_skills(case: Case, context: RunContext, program: Program) -> SkillWat
 
 
 def _make_gateway(
-    case: Case, context: RunContext, model: Model, prepared: PreparedProgram, watch: SkillWatch | None, *, alone: bool
+    case: Case,
+    context: RunContext,
+    model: Model,
+    prepared: PreparedProgram,
+    watch: SkillWatch | None,
+    served: ServedTools | None,
+    *,
+    alone: bool,
 ) -> Gateway:
     # Collecting a case imports no web framework
     from pytest_agentbench.runners.agents.portable import PortableRequests, name_tools
@@ -183,7 +200,7 @@ def _make_gateway(
     settings = RunnerSettings.model_validate({"timeout_seconds": fields.timeout_seconds, **request_fields})
     assert context.client is not None
     requests = PortableRequests(case.case_id, context.client, settings, context.trace, request_fields)
-    requests.program, requests.workspace = program, find_workspace(context)
+    requests.program, requests.workspace, requests.served = program, find_workspace(context), served
     if tools := name_tools(program):
         context.trace.request["portable"] = tools
     policy = replace(
@@ -194,14 +211,20 @@ def _make_gateway(
     source: UsageSource = "gateway" if alone else "gateway_partial"
     parameters, over_budget = settings.request_parameters, context.over_budget
     if prepared.evidence is None:
-        return Gateway(requests, model, context.trace, parameters, over_budget, policy, source)
-    from pytest_agentbench.runners.agents.evidence import WatchedGateway
+        gateway = Gateway(requests, model, context.trace, parameters, over_budget, policy, source, served=served)
+    else:
+        from pytest_agentbench.runners.agents.evidence import WatchedGateway
 
-    # A trial answers what a run would refuse, so that one trial shows all causes
-    policy = replace(policy, dialects=(), pin="rewrite")
-    watched = WatchedGateway(requests, model, context.trace, parameters, over_budget, policy, source)
-    watched.evidence = prepared.evidence
-    return watched
+        # A trial answers what a run would refuse, so that one trial shows all causes
+        policy = replace(policy, dialects=(), pin="rewrite")
+        gateway = watched = WatchedGateway(
+            requests, model, context.trace, parameters, over_budget, policy, source, served=served
+        )
+        watched.evidence = prepared.evidence
+    if served is not None:
+        wraps_json = program.mcp is not None and program.mcp.json_text == "wrap"
+        gateway.serve(served, context.toolbox(context.runnable), wraps_json=wraps_json)
+    return gateway
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +335,7 @@ class ProgramConversation(AgentConversation):
 
     async def _start(self, number: int, text: str) -> tuple[ExecResult, str]:
         program = self.prepared.program
-        control = str(self.folder) if programs_of(self.sandbox.kind) == "machine" else CONTROL
+        control = find_control(self.sandbox, self.folder)
         values = {
             **self.values,
             "message": clean(text).replace("\0", ""),  # an argument of a program contains no NUL

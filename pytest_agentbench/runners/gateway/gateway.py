@@ -45,14 +45,18 @@ from pytest_agentbench.runners.gateway.address import NO_KEY, list_keys, name_pa
 from pytest_agentbench.runners.gateway.answering import LastText, ReplyStream, canned_reply, count_tokens
 from pytest_agentbench.runners.gateway.bounds import Pace, RequestSlots, is_deep, is_plain
 from pytest_agentbench.runners.gateway.conversations import Conversations, KeptThoughts, holds_turn
+from pytest_agentbench.runners.gateway.mcp import McpEndpoint, find_server
+from pytest_agentbench.runners.gateway.mcp_names import ServedTools
 from pytest_agentbench.runners.gateway.offers import describe_offer, list_offered_names, read_offer
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
-from pytest_agentbench.runners.gateway.server import listening
+from pytest_agentbench.runners.gateway.server import listening, wait_until_gone
 from pytest_agentbench.runners.gateway.trace import GatewayFacts, ToolTrace, restore_case_words
 from pytest_agentbench.terminal_text import count_text
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
+
+    from pytest_agentbench.tools.toolbox import Toolbox
 
 UsageSource = Literal["gateway", "gateway_partial"]
 
@@ -97,12 +101,13 @@ class Gateway:
         policy: GatewayPolicy = GatewayPolicy(),  # noqa: B008 - frozen
         usage_source: UsageSource = "gateway",
         variables: contextvars.Context | None = None,
+        served: ServedTools | None = None,
     ) -> None:
         """Merge the run's fields `parameters` into every request. They have precedence over the agent's fields.
 
         `over_budget` returns the reason why a run with such a usage may not call its model again, or None.
         `usage_source` is `gateway_partial` if the agent can reach models elsewhere, too. `variables` are the run's
-        context variables, by default the caller's.
+        context variables, by default the caller's. `served` are the tools that the agent gets by MCP: `serve`.
         """
         # For cassettes: one request may contain another time and host name in each run
         requests.compare_by(lambda request: policy.drop_moments(request, self._turns), policy.make_alike)
@@ -110,7 +115,8 @@ class Gateway:
         self._requests = requests
         self._model = model
         self._trace = trace
-        self._tools = ToolTrace(trace, policy)
+        self._tools = ToolTrace(trace, policy, served)
+        self._endpoint: McpEndpoint | None = None
         self._conversations, self._thoughts, self._signatures = Conversations(), KeptThoughts(), CallSignatures()
         self._parameters = parameters
         self._turns: list[str] = []
@@ -139,6 +145,20 @@ class Gateway:
         self._facts = GatewayFacts(trace, self._conversations)
         trace.provider.update(usage_source=usage_source)
 
+    def serve(self, served: ServedTools, toolbox: Toolbox, *, wraps_json: bool = False) -> None:
+        """Serve the tools by MCP, too: `McpEndpoint`."""
+
+        def note_wrapped() -> None:
+            self._facts.note(json_text="wrap")
+
+        self._endpoint = McpEndpoint(
+            served, toolbox, self._tools, self._fail, self._variables, wraps_json=note_wrapped if wraps_json else None
+        )
+
+    def _fail(self, failure: BaseException) -> None:
+        """End the run with an error of one of its tools."""
+        self.failure = failure
+
     @contextlib.asynccontextmanager
     async def serving(self, socket: Path) -> AsyncIterator[None]:
         """Listen at `socket` inside the block. Cancel requests in flight at its end. Raises OSError."""
@@ -163,10 +183,14 @@ class Gateway:
         self.failure = self.refused = self._server_tool = None
         self._last_text, self._skipped_steps, self._offers_tools = LastText(), 0, False
         self._in_turn = True
+        if self._endpoint is not None:
+            self._endpoint.in_turn = True
         try:
             yield
         finally:
             self._in_turn = False
+            if self._endpoint is not None:
+                self._endpoint.end_turn()
             for task in self._asking:
                 # Processes that the agent left running would go on sending paid requests.
                 task.cancel()
@@ -224,6 +248,9 @@ class Gateway:
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as an ASGI app."""
+        if self._endpoint is not None and (slug := find_server(scope["path"])) is not None:
+            await self._endpoint.app(slug, scope, receive, send)
+            return
         request = Request(scope, receive)
         query = scope.get("query_string", b"").decode("latin-1")
         target = f"{scope['path']}?{query}" if query else scope["path"]
@@ -359,7 +386,7 @@ class Gateway:
         variables = self._variables.copy()
         variables.run(METER.set, self._meter)
         asking = asyncio.create_task(self._ask(incoming, passed), context=variables)
-        gone = asyncio.ensure_future(_wait_until_gone(receive))
+        gone = asyncio.ensure_future(wait_until_gone(receive))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         try:
@@ -513,12 +540,6 @@ class _Incoming:
     document: dict[str, Any]
     headers: Mapping[str, str]
     passes: bool
-
-
-async def _wait_until_gone(receive: Receive) -> None:
-    """Wait until the client disconnects. After the body, `receive` returns for no other reason."""
-    with contextlib.suppress(ConnectionError):
-        await receive()
 
 
 def _parse(body: bytes) -> dict[str, Any]:

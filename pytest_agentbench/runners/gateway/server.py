@@ -17,7 +17,7 @@ from pytest_agentbench.runners.chat import settled
 from pytest_agentbench.runners.gateway.exchange import MOST_HEAD, Exchange, MalformedError
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive
 
 
 _BACKLOG = 128
@@ -187,6 +187,12 @@ class Server:
             self._tell(f"answering a request failed: {type(error).__name__}: {error}")
             _logger.exception("answering an agent's request failed")
             await exchange.send_status(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+async def wait_until_gone(receive: Receive) -> None:
+    """Wait until the client disconnects. After the body, `receive` returns for no other reason."""
+    with contextlib.suppress(ConnectionError):
+        await receive()
 
 
 async def _accept_one(bound: socket.socket) -> socket.socket:

@@ -10,10 +10,13 @@ from typing import Any
 
 from pytest_agentbench.models.messages import ChatReply
 from pytest_agentbench.models.prompts import message_text
+from pytest_agentbench.records.run import ToolCallEvent, ToolResultEvent
 from pytest_agentbench.runners.base import Recorder
 from pytest_agentbench.runners.gateway.bounds import is_deep
 from pytest_agentbench.runners.gateway.conversations import Conversations
+from pytest_agentbench.runners.gateway.mcp_names import ServedTools
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
+from pytest_agentbench.tools.base import ToolOutput
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -95,10 +98,16 @@ class GatewayFacts:
         return {"dialects": [*self._dialects.values()], **self._notes, **self._conversations.describe()}
 
 
+_MOST_OF_A_REASON = 300
+
+
 @dataclass(slots=True)
 class _Call:
     """A tool call as the model made it, `at` seconds into the run. `call_id` (unique) and `tool` are its names in
     the trace.
+
+    A call is open until a request shows its result. `is_served`: it is for a tool of the run's MCP endpoint. `served`
+    is that endpoint's record of the call, None until the call arrives there.
     """
 
     sent_id: str
@@ -109,6 +118,22 @@ class _Call:
     at: float
     offered: bool | None = None
     is_open: bool = True
+    is_served: bool = False
+    served: ServedCall | None = None
+
+
+@dataclass(slots=True)
+class ServedCall:
+    """A call at the run's MCP endpoint. `result` is None until it has ended.
+
+    `shown` is the result that a request showed before. `given_up`: the agent does not wait for the result any more.
+    """
+
+    call_id: str
+    tool: str
+    result: str | None = None
+    shown: str | None = None
+    given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +167,20 @@ class ToolTrace:
     An agent sends its history with every request. It may change the ids of calls there, shorten the history, and have
     several conversations at a time. So messages with tool calls are matched with replies in the order of both, from
     the end. If several replies have the same tools, ids, arguments and the conversation's opening decide.
+
+    Calls of the run's own tools, `served`, arrive at its MCP endpoint, too. Both are one call in the trace, with the
+    endpoint's result: `begin_served` and `end_served`.
     """
 
-    def __init__(self, trace: Recorder, policy: GatewayPolicy = GatewayPolicy()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        trace: Recorder,
+        policy: GatewayPolicy = GatewayPolicy(),  # noqa: B008 - frozen
+        served: ServedTools | None = None,
+    ) -> None:
         self._trace = trace
         self._policy = policy
+        self._served = served
         self._replies: list[_Reply] = []
         self._ids: set[str] = set()
         self._room = _MOST_RESULTS
@@ -171,13 +205,19 @@ class ToolTrace:
         for call in reply.tool_calls:
             call_id, (tool, arguments) = self._unique_id(call.id), self._policy.unwrap(call)
             is_offered = None if offered is None else call.name in offered
+            served_id = None if self._served is None else self._served.find_called(call.name)
             written = _parse_arguments(call.raw)
-            calls.append(_Call(call.id, call_id, call.name, written, tool, self._trace.seconds, is_offered))
+            made = _Call(call.id, call_id, call.name, written, served_id or tool, self._trace.seconds, is_offered)
+            made.is_served = served_id is not None
+            calls.append(made)
             if tool != call.name:
                 self._trace.event("wrapped_call", call_id=call_id, by=call.name, id=(call.arguments or {}).get("id"))
             if conversation is not None:
                 self._trace.event("side_call", call_id=call_id, conversation=conversation)
-            self._trace.tool_call(call_id, tool, arguments, call.raw, offered=is_offered)
+            facts = {"agent_name": call.name} if made.is_served else {}
+            if self._served is not None and self._served.has(made.tool):
+                is_offered = None  # the run's own list of tools decides
+            self._trace.tool_call(call_id, made.tool, arguments, call.raw, offered=is_offered, **facts)
         self._replies.append(_Reply(tuple(calls), _find_opening(messages)))
 
     def requested(self, messages: Messages, failed: str | None = None, turns: Sequence[str] = ()) -> None:
@@ -202,16 +242,91 @@ class ToolTrace:
             marked = failed is not None and content.startswith(failed)
             if failed is not None:
                 content = content.removeprefix(failed)
+            if call.served is not None:
+                self._show(call.served, content)
+                continue
+            if call.is_served:
+                self._note_unmade(call, content)
             self._trace.tool_result(
                 call.call_id,
                 call.tool,
                 self._shorten(content),
-                is_error=marked or self._policy.is_error(content, call.name),
-                # The agent has no such tool, so the result is its rejection
-                refused=call.offered is False,
+                is_error=marked or call.is_served or self._policy.is_error(content, call.name),
+                # The agent has no such tool or did not make the call, so the result is its rejection
+                refused=call.is_served or call.offered is False,
                 # Observed between two requests, so it includes the agent's own work
                 duration_seconds=self._trace.seconds - call.at,
             )
+
+    def begin_served(self, tool: str, arguments: dict[str, Any] | None, ids: Collection[str]) -> ServedCall:
+        """Record a call at the MCP endpoint, and return it.
+
+        It is the call of the model with one of these ids, else the oldest one of the same tool with equal arguments
+        that no other call has answered. Without such a call the agent has made it by itself.
+        """
+        candidates = [call for reply in self._replies for call in reply.calls if self._may_be(call, tool)]
+        made = next((call for call in candidates if call.sent_id in ids), None)
+        if made is None:
+            made = next((call for call in candidates if (call.arguments or {}) == (arguments or {})), None)
+        if made is None:
+            call_id = self._unique_id(f"mcp_{len(self._ids) + 1}")
+            self._trace.tool_call(call_id, tool, arguments, recorded_by="mcp", asked_by_model=False)
+            return ServedCall(call_id, tool)
+        self._trace.amend(
+            ToolCallEvent, made.call_id, name=tool, agent_name=made.name, arguments=arguments, recorded_by="mcp"
+        )
+        made.served = ServedCall(made.call_id, tool)
+        return made.served
+
+    def end_served(self, call: ServedCall, output: ToolOutput) -> None:
+        """Record the result of a call at the MCP endpoint."""
+        call.result = output.content
+        self._trace.tool_result(
+            call.call_id,
+            call.tool,
+            self._shorten(output.content),
+            is_error=output.is_error,
+            broken=output.broken,
+            refused=output.refused,
+            duration_seconds=output.seconds,
+            shown=call.shown,
+        )
+
+    def give_up(self, call: ServedCall) -> None:
+        """Record once that the agent does not wait for the result of a call at the MCP endpoint."""
+        if not call.given_up:
+            call.given_up = True
+            self._trace.event("agent_gave_up", call_id=call.call_id)
+
+    def end_turn(self) -> None:
+        """Mark the calls of served tools that the agent has not made."""
+        for reply in self._replies:
+            for call in reply.calls:
+                if call.is_served and call.served is None and call.is_open:
+                    call.is_open = False
+                    self._note_unmade(call, "the agent's turn ended before it made the call")
+
+    def _may_be(self, call: _Call, tool: str) -> bool:
+        """Return whether the model's call may be the one that arrives at the endpoint for this tool."""
+        if call.served is not None or not call.is_open:
+            return False
+        if call.is_served:
+            return call.tool == tool
+        return self._served is not None and self._served.may_call(call.name, tool)
+
+    def _show(self, call: ServedCall, content: str) -> None:
+        """Keep the text that a request shows as the result of a call at the endpoint, if it is another one."""
+        if call.result is None:
+            call.shown = self._shorten(content)
+            self.give_up(call)
+        elif content != call.result:
+            self._trace.amend(ToolResultEvent, call.call_id, shown=self._shorten(content))
+
+    def _note_unmade(self, call: _Call, reason: str) -> None:
+        assert self._served is not None
+        if not self._served.has(call.tool):
+            reason = f"the run has no tool {call.tool!r}"
+        self._trace.amend(ToolCallEvent, call.call_id, executed=False, reason=reason[:_MOST_OF_A_REASON])
 
     def _place(self, message: _CallMessage, opening: str, end: int) -> int | None:
         """Return the index, below `end`, of the reply that the message repeats, or None."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.errors import AgentbenchError, McpCallError, McpServerError
+from pytest_agentbench.errors import AgentbenchError, McpCallError, McpServerDiedError, McpServerError
 from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.tools.mcp.launching import collect_secrets, expand_headers
@@ -102,7 +102,7 @@ class Connection:
             return await session.call(tool, dict(arguments), limit)
         except McpServerError as error:
             self._deaths.add(session)
-            raise McpCallError(self._describe_ending()) from error
+            raise McpServerDiedError(self._describe_ending()) from error
 
     async def close(self) -> None:
         """Stop the server unless it is shared. Waiting calls fail. Never raises; may be called twice."""

@@ -10,7 +10,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from pytest_agentbench.errors import ConfigError, McpCallError, McpServerError, SandboxError, UnavailableError
+from pytest_agentbench.errors import (
+    ConfigError,
+    McpCallError,
+    McpServerDiedError,
+    McpServerError,
+    SandboxError,
+    UnavailableError,
+)
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.records.base import Record
@@ -49,10 +56,14 @@ class Listing(Record):
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """The result of a call, as text for a model to read. `is_error` is the server's own flag."""
+    """The result of a call, as text for a model to read. `is_error` is the server's own flag.
+
+    `sent` are the server's `content` and `structuredContent` if they are more than one text, else None.
+    """
 
     text: str
     is_error: bool = False
+    sent: Mapping[str, Any] | None = None
 
 
 class ToolServer(Protocol):
@@ -138,6 +149,11 @@ class RunServers:
         self._servers = servers
         self._ended = ended
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the servers that are offered, also of those without tools."""
+        return [name for name in self._servers if name not in self.left_out]
+
     def as_tools(self) -> list[Tool]:
         """Return the tools in the form for agents. The server checks the arguments, and the agent reads its errors."""
         return [
@@ -145,7 +161,7 @@ class RunServers:
                 tool.tool_id,
                 tool.description,
                 tool.input_schema,
-                partial(_call_tool, self._servers[tool.server], tool.name),
+                partial(_call_tool, self._servers[tool.server], tool),
                 # A server may be stricter or laxer than its own schema, so its reply decides
                 checks_arguments=False,
                 reads_only=tool.reads_only,
@@ -198,12 +214,16 @@ async def list_servers(
     return RunServers(servers, tools, ended, optional, failed, protocols)
 
 
-async def _call_tool(server: ToolServer, tool: str, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+async def _call_tool(
+    server: ToolServer, tool: ServerTool, arguments: dict[str, Any], context: ToolContext
+) -> ToolOutput:
     try:
-        result = await server.call(tool, arguments)
+        result = await server.call(tool.name, arguments)
     except (McpCallError, McpServerError) as error:
+        if isinstance(error, McpServerDiedError):
+            context.note("mcp_server_died", server=tool.server, tool=tool.name, reason=str(error))
         return ToolOutput(f"error: {error}", is_error=True)
-    return ToolOutput(result.text, is_error=result.is_error)
+    return ToolOutput(result.text, is_error=result.is_error, sent=result.sent)
 
 
 def cassette_server_name(name: str) -> str:
@@ -273,12 +293,14 @@ def _write_listing(listing: Listing) -> Answer:
 
 
 def _write_call(result: CallResult) -> Answer:
-    return Answer(results=({"text": result.text, "is_error": str(result.is_error).lower()},))
+    sent = {} if result.sent is None else {"sent": json.dumps(result.sent)}
+    return Answer(results=({"text": result.text, "is_error": str(result.is_error).lower(), **sent},))
 
 
 def _read_call(answer: Answer, seconds: float) -> CallResult:
     result = (answer.results or ({},))[0]
-    return CallResult(result.get("text", ""), is_error=result.get("is_error") == "true")
+    sent = json.loads(result["sent"]) if "sent" in result else None
+    return CallResult(result.get("text", ""), is_error=result.get("is_error") == "true", sent=sent)
 
 
 def _keep_refusal(error: Exception) -> Refusal | None:

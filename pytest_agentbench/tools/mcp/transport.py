@@ -317,7 +317,12 @@ def read_call_result(result: CallToolResult) -> CallResult:
     text = "\n".join(map(_render_block, result.content))
     if not result.content and result.structured_content is not None:
         text = json.dumps(result.structured_content, ensure_ascii=False)
-    return CallResult(text, is_error=result.is_error or False)
+    sent = None
+    if result.structured_content is not None or [block.type for block in result.content] != ["text"]:
+        sent = result.model_dump(
+            mode="json", by_alias=True, exclude_none=True, include={"content", "structured_content"}
+        )
+    return CallResult(text, is_error=result.is_error or False, sent=sent)
 
 
 def _render_block(block: ContentBlock) -> str:
