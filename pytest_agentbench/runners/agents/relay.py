@@ -5,18 +5,25 @@ for images without Python. This file runs in any Python 3 and imports nothing of
 
 The program's stderr passes through immediately. Its stdout follows at the end in one piece after a line MARK, so that
 no log line can be part of it. The exit code is the program's, 128 + n after signal n, and 127 if it cannot be started.
+
+With `streams` as MARK stdin and stdout pass through while the program runs. At the end of stdin the program's stdin is
+closed. If the program does not exit, it gets SIGTERM and then SIGKILL. The last line of stderr is the exit status.
 """
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from typing import IO
 
 HELD_OPEN_SECONDS = 1.0  # time for processes that outlive the program and hold its stdout open
 MOST_BYTES = 16 * 2**20  # of stdout; its end is kept
 CHUNK = 65536
+STREAMS = "streams"
+PATIENCE_SECONDS = 2.0  # between the end of stdin, SIGTERM and SIGKILL
 
 
 def pump(source: socket.socket, target: socket.socket) -> None:
@@ -59,12 +66,62 @@ def keep(stream: IO[bytes], written: bytearray) -> None:
             del written[:-MOST_BYTES]
 
 
+def copy(source: int, target: int) -> None:
+    """Write the data of one descriptor to the other until its end, or until the target is closed."""
+    try:
+        while True:
+            data = os.read(source, CHUNK)
+            if not data:
+                return
+            while data:
+                data = data[os.write(target, data) :]
+    except OSError:
+        return
+
+
+def feed(child: "subprocess.Popen[bytes]") -> None:
+    """Forward stdin to the program. At its end close the program's stdin, and end the program with its group."""
+    assert child.stdin is not None
+    copy(0, child.stdin.fileno())
+    child.stdin.close()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        time.sleep(PATIENCE_SECONDS)
+        try:
+            os.killpg(child.pid, number)
+        except OSError:
+            return
+
+
+def run_with_streams(argv: "tuple[str, ...]") -> int:
+    """Run the program with stdin and stdout passed through, and return its exit code."""
+    try:
+        # In a session, so that signals reach the processes that it has started, too
+        child = subprocess.Popen(argv, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    except OSError as error:
+        print(f"relay: {argv[0]}: {error.strerror}", file=sys.stderr)
+        return 127
+    assert child.stdout is not None
+    reader = threading.Thread(target=copy, args=(child.stdout.fileno(), 1), daemon=True)
+    reader.start()
+    threading.Thread(target=feed, args=(child,), daemon=True).start()
+    code = child.wait()
+    reader.join(HELD_OPEN_SECONDS)
+    if code < 0:
+        code = 128 - code
+    print(f"relay: {argv[0]} ended with status {code}", file=sys.stderr)
+    return code
+
+
 def main(port: str, path: str, mark: str, *argv: str) -> None:
     """Run the program, and exit with its status."""
     os.makedirs(os.environ["HOME"], exist_ok=True)
     if port != "0":
         listener = socket.create_server(("127.0.0.1", int(port)))
         threading.Thread(target=serve, args=(listener, path), daemon=True).start()
+    if mark == STREAMS:
+        code = run_with_streams(argv)
+        sys.stderr.flush()
+        os._exit(code)
     written, code = bytearray(), 127
     try:
         child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
