@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         MaxTurns,
         OutputArtifactPresent,
         PathExists,
+        PermissionAsked,
         SkillUsed,
         StatusIs,
         ToolCallCount,
@@ -273,6 +274,13 @@ def tool_not_called(spec: ToolNotCalled, context: CheckContext) -> Verdict:
     return verdict(not hits, message, f"no {_described(name, spec.arguments)}", _summary(calls, of_tool))
 
 
+def permission_asked(spec: PermissionAsked, context: CheckContext) -> Verdict:
+    """Pass if the agent asked for such a permission, and got the answer."""
+    from pytest_agentbench.checks.permissions import decide_permission
+
+    return decide_permission(spec, context)
+
+
 def max_turns(spec: MaxTurns, context: CheckContext) -> Verdict:
     """Pass if the runner made few enough requests to the model; if it records none, count the assistant's messages."""
     trace = context.artifact.trace
@@ -354,6 +362,7 @@ BUILTIN_CHECKS: Mapping[str, CheckFunction] = MappingProxyType(
         "tool_called": tool_called,
         "tool_not_called": tool_not_called,
         "skill_used": skill_used,
+        "permission_asked": permission_asked,
         "max_turns": max_turns,
         "max_cost_usd": max_cost_usd,
         "max_seconds": max_seconds,
@@ -373,6 +382,7 @@ DEFAULT_DIMENSIONS: Mapping[str, tuple[Dimension, ...]] = MappingProxyType(
         "tool_called": ("process",),
         "tool_not_called": ("process",),
         "skill_used": ("process",),
+        "permission_asked": ("process",),
         "max_turns": ("efficiency",),
         "max_cost_usd": ("efficiency",),
         "max_seconds": ("efficiency",),
@@ -387,6 +397,7 @@ BEYOND_ANSWERS = frozenset(
     {
         *_OF_CALLS,
         "skill_used",
+        "permission_asked",
         "max_turns",
         "max_cost_usd",
         "max_seconds",

@@ -16,7 +16,10 @@ PLACE = re.compile(r"\{([a-z_]+)\}")
 """A name in a template. Braces around anything else are text, as in JSON."""
 
 TURN_NAMES = frozenset(
-    {"base", "key", "model", "message", "message_file", "workspace", "home", "root", "context_tokens", "mcp_relay"}
+    {
+        *("base", "key", "model", "message", "message_file", "workspace", "home", "root", "context_tokens"),
+        *("mcp_relay", "permission"),
+    }
 )
 """Names that templates of argv, env and files may use; the argv of a later turn may use `session` too."""
 
@@ -277,6 +280,45 @@ class Verified(Record):
     """The day, as 2026-11-26."""
 
 
+class SessionMode(Record):
+    """Modes of an ACP agent, by the run's policy for permissions."""
+
+    config: Text | None = None
+    """Id of the configuration option with the modes; null: the session's modes."""
+    allow: Text | None = None
+    """The mode that asks for no permission; null: the agent's default."""
+    ask: Text | None = None
+    """The mode that asks for permissions; null: the agent's default."""
+
+
+class McpNames(Record):
+    """The treatment of MCP servers that an ACP agent gets by the protocol."""
+
+    names: Text
+    """The names of tools in the agent's requests, with {tool}, and {server} if the agent shows it."""
+    json_text: Literal["keep", "wrap"] = "keep"
+    """Wrap: results that are JSON but no object are sent as structured content, too."""
+
+
+class AcpForm(Record):
+    """The agent's command for the Agent Client Protocol, in addition to the adapter's other fields."""
+
+    argv: Annotated[tuple[Argument, ...], Field(min_length=1)]
+    """The program with its arguments; names in braces are replaced, there is no shell."""
+    env: dict[VariableName, Content] = Field(default_factory=dict)
+    """Variables in addition to the adapter's, with precedence over them."""
+    files: dict[Annotated[str, check_names({"home", "workspace"})], Content] = Field(default_factory=dict)
+    """Files in addition to the adapter's, with precedence over them."""
+    mode: SessionMode = SessionMode()
+    """Its modes."""
+    auth: Text | None = None
+    """Id of the authentication method that it needs before a session; null: none."""
+    mcp: McpNames | None = None
+    """The names of its MCP tools; null: those of the adapter's `mcp`, and without both it takes no tools."""
+    verified: Verified | None = None
+    """When it was last seen to work with the protocol; null: never."""
+
+
 class AgentProgram(ConfigFile):
     """A command-line agent: data by which the runner `agent` starts it and reads its output."""
 
@@ -290,16 +332,18 @@ class AgentProgram(ConfigFile):
     """The package."""
     dialects: Annotated[tuple[ApiName, ...], Field(min_length=1)]
     """How it asks its model; in any other way it is refused."""
-    argv: Annotated[tuple[Argument, ...], Field(min_length=1)]
-    """The program with its arguments for the first turn; names in braces are replaced, there is no shell."""
+    argv: tuple[Argument, ...] = ()
+    """The program with its arguments for the first turn; names in braces are replaced, there is no shell. Without it
+    the agent has `acp` only.
+    """
     resume_argv: tuple[LaterArgument, ...] | None = None
     """The same for the next turns of a session; null: it has none, so cases with several turns are refused."""
     env: dict[VariableName, Content] = Field(default_factory=dict)
     """Variables in addition to the gateway's."""
     files: dict[Annotated[str, check_names({"home", "workspace"})], Content] = Field(default_factory=dict)
     """Files that it finds, below {home} or {workspace}."""
-    answer: Reading
-    """The place of its answer."""
+    answer: Reading = Reading()
+    """The place of its answer; required with `argv`."""
     error: Reading | None = None
     """The place of an error outside the answer."""
     session: Reading | None = None
@@ -332,6 +376,14 @@ class AgentProgram(ConfigFile):
     """When it was last seen to work; null: never."""
     mcp: McpPlace | None = None
     """Its MCP servers; null: it takes none, so cases with tools or servers are refused."""
+    acp: AcpForm | None = None
+    """Its command for the Agent Client Protocol, for the runner `acp`; null: it has none."""
+
+    @property
+    def executable(self) -> str:
+        """Return the name of its program."""
+        argv = self.argv if self.acp is None else self.argv or self.acp.argv
+        return argv[0]
 
     @field_validator("name")
     @classmethod
@@ -344,6 +396,10 @@ class AgentProgram(ConfigFile):
     @model_validator(mode="after")
     def _check_names(self) -> Self:
         problems = [*_find_tool_problems(self.tools)]
+        if not self.argv and self.acp is None:
+            problems.append((("argv",), "missing; add it, or `acp` for an agent that speaks the protocol only"))
+        if self.argv and "answer" not in self.model_fields_set:
+            problems.append((("answer",), "missing; add it"))
         if "shell" not in self.tools and self.tools:
             problems.append((("tools",), "found no 'shell', which replaces the tools that the agent lacks; add it"))
         problems += (

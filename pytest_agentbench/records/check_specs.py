@@ -190,6 +190,7 @@ _Spec = Annotated[
     | Annotated[Later["pytest_agentbench.records.run_checks.ToolCalled"], Tag("tool_called")]
     | Annotated[Later["pytest_agentbench.records.run_checks.ToolNotCalled"], Tag("tool_not_called")]
     | Annotated[Later["pytest_agentbench.records.run_checks.SkillUsed"], Tag("skill_used")]
+    | Annotated[Later["pytest_agentbench.records.run_checks.PermissionAsked"], Tag("permission_asked")]
     | Annotated[Later["pytest_agentbench.records.run_checks.MaxTurns"], Tag("max_turns")]
     | Annotated[Later["pytest_agentbench.records.run_checks.MaxCostUsd"], Tag("max_cost_usd")]
     | Annotated[Later["pytest_agentbench.records.run_checks.MaxSeconds"], Tag("max_seconds")]

@@ -153,6 +153,24 @@ class SkillUsed(Record):
         return self
 
 
+class PermissionAsked(Record):
+    """The agent asked for a permission, as agents by ACP do."""
+
+    kind: Literal["permission_asked"]
+    title: Text | None = None
+    """A pattern with `*`, for the title that the agent shows or the tool's name."""
+    tool_kind: Text | None = None
+    """The kind of the call, in place of `title`: read, edit, delete, move, search, execute, think, fetch, other."""
+    answer: Literal["allow", "deny"] | None = None
+    """The answer that it got; default: any."""
+
+    @model_validator(mode="after")
+    def _one_call(self) -> Self:
+        if (self.title is None) == (self.tool_kind is None):
+            raise ValueError("expected exactly one of 'title' and 'tool_kind'")
+        return self
+
+
 class MaxTurns(Record):
     """The model was asked at most `count` times."""
 

@@ -1,4 +1,4 @@
-"""Agents that are programs: the runners `agent` and `command`, which the room `runners.agents` implements.
+"""Agents that are programs: the runners `agent`, `command` and `acp`, which the room `runners` implements.
 
 Others use: nothing
 """
@@ -6,4 +6,11 @@ Others use: nothing
 from pytest_agentbench.pack import Pack
 
 _RUNNER = "pytest_agentbench.runners.agents.runner"
-PACK = Pack("agents", runners={"agent": f"{_RUNNER}:AGENT", "command": f"{_RUNNER}:COMMAND"})
+PACK = Pack(
+    "agents",
+    runners={
+        "agent": f"{_RUNNER}:AGENT",
+        "command": f"{_RUNNER}:COMMAND",
+        "acp": "pytest_agentbench.runners.acp.runner:ACP",
+    },
+)

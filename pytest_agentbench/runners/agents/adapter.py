@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.config.agent_file import (
     AgentProgram,
     Content,
+    McpNames,
     McpPlace,
     Reading,
     SkillsPlace,
@@ -27,6 +28,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import extension_names, find_extension
 from pytest_agentbench.records.base import PortableName
 from pytest_agentbench.records.case import ApiName
+from pytest_agentbench.runners.acp.fields import AcpFields
 from pytest_agentbench.runners.agents.fields import AgentFields, CommandFields
 
 if TYPE_CHECKING:
@@ -43,6 +45,9 @@ READER = "read.py"
 """
 
 IMAGE = "localhost/agentbench-agent"
+_ONLY_COMMAND = frozenset({"argv", "resume_argv", "answer", "error", "session", "reported"})
+"""Fields of an adapter that no run by ACP uses."""
+
 _DATA = files("pytest_agentbench.runners.agents") / "data"
 Read = Callable[[str, str, int], object]
 
@@ -71,11 +76,12 @@ class Adapter:
         """Return the name of the image that `agentbench agents image` makes."""
         return f"{IMAGE}-{self.program.name}:{self.program.install.version}"
 
-    def identity(self) -> dict[str, Any]:
-        """Return hashes of the adapter's parts that can change a run."""
+    def identity(self, *, acp: bool = False) -> dict[str, Any]:
+        """Return hashes of the adapter's parts that can change a run, by ACP or by its command."""
         # Without texts for people, and without `skills` and `mcp`, which change only runs with skills and tools
         texts = {"metadata", "title", "licence", "verified", "retries_off", "telemetry_off"}
-        fields = self.program.model_dump(mode="json", exclude={*texts, "skills", "mcp"})
+        other = _ONLY_COMMAND if acp else {"acp"}
+        fields = self.program.model_dump(mode="json", exclude={*texts, "skills", "mcp", *other})
         parts = {"adapter": json.dumps(fields, sort_keys=True).encode()}
         parts |= {path.name: path.read_bytes() for path in (self.lock, self.folder / READER) if path and path.is_file()}
         return {name: hashlib.sha256(content).hexdigest()[:16] for name, content in parts.items()}
@@ -148,7 +154,7 @@ class Program:
     skills: SkillsPlace | None = None
     adapter: Adapter | None = None
     dialects: tuple[ApiName, ...] = ()
-    mcp: McpPlace | None = None
+    mcp: McpPlace | McpNames | None = None
     root: str = ""
     """Value of `{root}`: the config root of its file."""
 
@@ -161,7 +167,7 @@ class Program:
         spec = self.adapter.program
         marks = [re.compile(pattern) for pattern in spec.error_results]
         return GatewayPolicy(
-            dialects=spec.dialects,
+            dialects=self.dialects or spec.dialects,
             pin=spec.pin,
             server_tools=spec.server_tools,
             volatile=tuple(Volatile(text.where or "any", re.compile(text.pattern), text.as_) for text in spec.volatile),
@@ -220,6 +226,31 @@ def add_arguments(program: Program, arguments: tuple[str, ...]) -> Program:
     """Return the program with further arguments in the commands of all turns, before the message."""
     resume = None if program.resume is None else _insert(program.resume, arguments)
     return replace(program, argv=_insert(program.argv, arguments), resume=resume)
+
+
+def make_acp(fields: AcpFields, adapter: Adapter | None) -> Program:
+    """Return the program of a case's `runner: {type: acp}`, of its command or of the adapter's form for ACP."""
+    if adapter is None:
+        assert fields.command is not None
+        program = Program("the agent", fields.command, None, Reading(), fields.env, fields.files)
+        return replace(program, context_tokens=fields.context_tokens, dialects=fields.dialects or ())
+    form = adapter.program.acp
+    assert form is not None
+    spec = adapter.program
+    return Program(
+        spec.name,
+        (*form.argv, *fields.argv),
+        None,
+        Reading(),
+        {**spec.env, **form.env, **fields.env},
+        {**spec.files, **form.files, **fields.files},
+        context_tokens=fields.context_tokens,
+        tools=spec.tools,
+        skills=spec.skills,
+        adapter=adapter,
+        dialects=fields.dialects or spec.dialects,
+        mcp=form.mcp or spec.mcp,
+    )
 
 
 def _insert(argv: tuple[str, ...], further: tuple[str, ...]) -> tuple[str, ...]:

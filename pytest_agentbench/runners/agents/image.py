@@ -156,7 +156,7 @@ def _add_npm(adapter: Adapter, staging: Staging) -> None:
     # Not `ci`, which refuses a lock file without packages for other machines that a registry does not have
     run_npm(node, ["install", "--prefix", str(target), "--include=optional", *NPM_OPTIONS])
     _require_pinned(adapter.lock, target / "node_modules" / ".package-lock.json")
-    name = adapter.program.argv[0]
+    name = adapter.program.executable
     program = install.program or f".bin/{name}"
     if not (target / "node_modules" / program).exists():
         raise SandboxError(f"{install.npm}: found no program {program} in its packages; see install.program")
@@ -180,7 +180,7 @@ def _add_pypi(adapter: Adapter, staging: Staging, python: str) -> None:
     get_wheel(_UV, folder / "uv")
     uv = [str(folder / "uv" / "bin" / "uv"), "pip", "install", "--quiet", "--target", str(target)]
     run_step([*uv, "--python-version", python, "--only-binary", ":all:", "--require-hashes", "-r", str(adapter.lock)])
-    name = adapter.program.argv[0]
+    name = adapter.program.executable
     value = run_step([sys.executable, "-c", _CONSOLE, str(target), name]).strip()
     if not value:
         raise SandboxError(f"{install.pypi}: found no program {name} in its packages")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -80,19 +80,19 @@ def list_entries(served: ServedTools, base: str, token: str, control: str) -> li
     return [McpServerEntry(slug, f"{base}/mcp/{slug}", token, f"{control}/{RELAY}") for slug in served.servers]
 
 
-def add_servers(program: Program, entries: list[McpServerEntry]) -> Program:
+def add_servers(program: Program, entries: Sequence[McpServerEntry]) -> Program:
     """Return the program with the servers in its files and its arguments. A program without an adapter stays as it
     is: its case names the addresses.
     """
     place = program.mcp
-    if place is None:
+    if not isinstance(place, McpPlace):
         return program
     content = _add_to_file(program.files.get(place.file), place, entries)
     program = replace(program, files={**program.files, place.file: content})
     return add_arguments(program, place.argv) if place.argv else program
 
 
-def _add_to_file(content: Content | None, place: McpPlace, entries: list[McpServerEntry]) -> Content:
+def _add_to_file(content: Content | None, place: McpPlace, entries: Sequence[McpServerEntry]) -> Content:
     """Return a file's content with entries for the servers. Raises ConfigError if the file has another form."""
     template = place.http if place.transport == "http" else place.stdio
     assert template is not None

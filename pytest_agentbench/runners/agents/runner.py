@@ -50,14 +50,21 @@ class ProgramRunner(RunnerKind):
         from pytest_agentbench.runners.conversation import answer_once
 
         texts = list_turn_texts(case, f"the runner {case.runner.type}")
-        return await answer_once(await open_program(case, context, texts), case.messages[-1], context)
+        conversation = await open_program(case, context, texts, self.form(context))
+        return await answer_once(conversation, case.messages[-1], context)
 
     async def converse(self, case: Case, context: RunContext) -> ProgramConversation:
         """Begin a conversation with the program: `open_program`."""
         from pytest_agentbench.runners.agents.turns import list_turn_texts, open_program
 
         texts = list_turn_texts(case, f"the runner {case.runner.type}") if case.turns else []
-        return await open_program(case, context, texts)
+        return await open_program(case, context, texts, self.form(context))
+
+    def form(self, context: RunContext) -> type[ProgramConversation]:
+        """Return the class of the conversation with the prepared program."""
+        from pytest_agentbench.runners.agents.turns import ProgramConversation
+
+        return ProgramConversation
 
     def open(self, parts: SessionParts) -> ProgramRuns:
         """Return the state that runs of programs share."""
@@ -131,7 +138,7 @@ class AgentRunner(ProgramRunner):
             adapter = find_adapter(str(file.runner.overrides.get("agent")))
         except ConfigError:
             return
-        if len(file.input.turns) > 1 and adapter.program.resume_argv is None:
+        if len(file.input.turns) > 1 and adapter.program.argv and adapter.program.resume_argv is None:
             yield ("input", "turns"), no_turns(adapter.program.name, len(file.input.turns))
         if adapter.program.mcp is not None:
             return
@@ -140,6 +147,16 @@ class AgentRunner(ProgramRunner):
         probe = file.input.context.get("llm_probe") or {}
         if probe.get("tools"):
             yield ("input", "context", "llm_probe", "tools"), refuse_tools(adapter.program.name, "tools")
+
+    def form(self, context: RunContext) -> type[ProgramConversation]:
+        """Return the class of the conversation: by ACP if the adapter has no other command."""
+        from pytest_agentbench.runners.acp.fields import AcpFields
+
+        if not isinstance(context.prepared.fields, AcpFields):
+            return super().form(context)
+        from pytest_agentbench.runners.acp.conversation import AcpConversation
+
+        return AcpConversation
 
 
 COMMAND, AGENT = CommandRunner(), AgentRunner()

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.config.functions import canned_tools_of
 from pytest_agentbench.config.profiles import pinning_problem
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
+from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings, change_type
-from pytest_agentbench.runners.agents.adapter import Adapter, Program, find_adapter, make_agent, make_command
+from pytest_agentbench.runners.acp.fields import AcpFields
+from pytest_agentbench.runners.agents.adapter import Adapter, Program, find_adapter, make_acp, make_agent, make_command
 from pytest_agentbench.runners.agents.fields import (
     AgentFields,
     CommandFields,
@@ -55,6 +57,8 @@ class ProgramRuns(RunnerSession):
         program is missing.
         """
         settings = profile.sandbox_settings
+        if case.runner.type == "acp":
+            return self._prepare_acp(case, root, profile, _read_fields(AcpFields, case))
         if case.runner.type == "agent":
             return self._prepare_agent(case, root, profile)
         fields = _read_fields(CommandFields, case)
@@ -64,34 +68,62 @@ class ProgramRuns(RunnerSession):
         return _prepared(settings, program, fields, kind, spec, {})
 
     def _prepare_agent(self, case: Case, root: ConfigRoot, profile: RunProfile) -> Prepared:
-        settings = profile.sandbox_settings
         fields = _read_fields(AgentFields, case)
-        try:
-            adapter = find_adapter(fields.agent, root)
-        except ConfigError as error:
-            raise ConfigError(f"{case.path}:{case.line}:1: runner.agent: {error}") from None
+        adapter = _find_adapter(fields.agent, case, root)
+        if not adapter.program.argv:
+            return self._prepare_acp(case, root, profile, AcpFields.model_validate(fields.model_dump()))
         if len(case.turns) > 1 and adapter.program.resume_argv is None:
             raise ConfigError(f"{case.path}:{case.line}:1: input.turns: {no_turns(fields.agent, len(case.turns))}")
+        program = make_agent(fields, adapter)
+        return self._prepare_adapter(case, profile, program, fields, fields.sandbox, adapter.identity())
+
+    def _prepare_acp(self, case: Case, root: ConfigRoot, profile: RunProfile, fields: AcpFields) -> Prepared:
+        settings = profile.sandbox_settings
+        if fields.agent is None:
+            program = make_acp(fields, None)
+            kind = fields.sandbox or settings.type
+            spec = partial(self.sandboxes.spec, change_type(settings, kind), case.sandbox)
+            return _prepared(settings, program, fields, kind, spec, {})
+        adapter = _find_adapter(fields.agent, case, root)
+        if (form := adapter.program.acp) is None:
+            message = f"the agent {fields.agent} has no `acp` in its agent.yaml; use the runner agent, or another agent"
+            raise ConfigError(f"{case.path}:{case.line}:1: runner.agent: {message}")
+        own = {"mode": fields.mode or form.mode, "auth": fields.auth or form.auth}
+        program, kind = make_acp(fields, adapter), fields.sandbox or "docker"
+        fields = fields.model_copy(update=own)
+        return self._prepare_adapter(case, profile, program, fields, kind, adapter.identity(acp=True))
+
+    def _prepare_adapter(
+        self,
+        case: Case,
+        profile: RunProfile,
+        program: Program,
+        fields: AgentFields | AcpFields,
+        kind: SandboxKind,
+        hashes: Mapping[str, Any],
+    ) -> Prepared:
+        settings, adapter = profile.sandbox_settings, program.adapter
+        assert adapter is not None
         image = fields.image or adapter.image
-        identity: dict[str, Any] = {"agent": adapter.identity()}
+        identity: dict[str, Any] = {"agent": hashes}
         if field := _name_tools_field(case, profile):
-            if adapter.program.mcp is None:
-                raise ConfigError(f"{case.path}:{case.line}:1: {refuse_tools(adapter.program.name, field)}")
-            identity["mcp"] = adapter.program.mcp.model_dump(mode="json")
+            if program.mcp is None:
+                raise ConfigError(f"{case.path}:{case.line}:1: {refuse_tools(program.name, field)}")
+            identity["mcp"] = program.mcp.model_dump(mode="json")
         if case.skills:
             if adapter.program.skills is None:
                 raise UnavailableError(f"the agent {fields.agent} has no skills: its agent.yaml has no `skills`")
             identity["skills_place"] = adapter.program.skills.model_dump()
         needs = None
-        if takes_images(fields.sandbox):
+        if takes_images(kind):
             if problem := pinning_problem(image):
                 raise ConfigError(f"{case.path}:{case.line}:1: runner.image: {problem}")
             needs = SandboxNeeds(image=image)
             identity["image"] = {"name": image}
-            if provider_of(fields.sandbox).images() is not None:  # the id, too, because a rebuilt image keeps its name
-                identity["image"]["id"] = self._find_image(fields.sandbox, image)
-        spec = partial(self._make_spec, change_type(settings, fields.sandbox), needs, adapter)
-        return _prepared(settings, make_agent(fields, adapter), fields, fields.sandbox, spec, identity)
+            if provider_of(kind).images() is not None:  # the id, too, because a rebuilt image keeps its name
+                identity["image"]["id"] = self._find_image(kind, image)
+        spec = partial(self._make_spec, change_type(settings, kind), needs, adapter)
+        return _prepared(settings, program, fields, kind, spec, identity)
 
     def _make_spec(self, settings: SandboxSettings, needs: SandboxNeeds | None, adapter: Adapter) -> SandboxSpec:
         spec = self.sandboxes.spec(settings, needs)
@@ -125,6 +157,13 @@ def _name_tools_field(case: Case, profile: RunProfile) -> str | None:
     return None
 
 
+def _find_adapter(name: str, case: Case, root: ConfigRoot) -> Adapter:
+    try:
+        return find_adapter(name, root)
+    except ConfigError as error:
+        raise ConfigError(f"{case.path}:{case.line}:1: runner.agent: {error}") from None
+
+
 def _read_fields(model: type[F], case: Case) -> F:
     """Return the fields of the case's runner. Raises ConfigError: a source may have made the case, not a file."""
     settings = case.runner.overrides
@@ -138,6 +177,7 @@ def _prepared(
 ) -> Prepared:
     path: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
+    asks = isinstance(fields, AcpFields) and fields.permissions != "allow"
     if programs_of(kind) == "mounted":
         mounts, path = show_programs(program)
     elif programs_of(kind) == "machine":
@@ -152,7 +192,7 @@ def _prepared(
     return Prepared(
         identity={**identity, "sandbox": {**of_settings, "type": kind}},
         sandbox=spec,
-        data=PreparedProgram(program, fields, path),
+        data=PreparedProgram(program, fields, path, "ask" if asks else "allow"),
     )
 
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.config.agent_file import fill, fill_text
@@ -17,7 +17,14 @@ from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
 from pytest_agentbench.records.case import Case, Message, Model
 from pytest_agentbench.runners.agents.adapter import READER, Program
 from pytest_agentbench.runners.agents.fields import ProgramFields
-from pytest_agentbench.runners.agents.mcp import RELAY, add_servers, list_entries, serve_tools, write_relay
+from pytest_agentbench.runners.agents.mcp import (
+    RELAY,
+    McpServerEntry,
+    add_servers,
+    list_entries,
+    serve_tools,
+    write_relay,
+)
 from pytest_agentbench.runners.agents.places import (
     HOME,
     PORT,
@@ -62,13 +69,14 @@ class PreparedProgram:
     """A prepared run: its program, and the case's fields.
 
     `path` are folders of programs on this machine that a sandbox other than a container shows. `evidence` records what
-    the program does, for `agentbench agents doctor`.
+    the program does, for `agentbench agents doctor`. `permission` is the value of `{permission}`.
     """
 
     program: Program
     fields: ProgramFields
     path: tuple[str, ...] = ()
     evidence: Evidence | None = None
+    permission: Literal["allow", "ask"] = "allow"
 
 
 def list_turn_texts(case: Case, program: str) -> list[str]:
@@ -109,10 +117,13 @@ def _name_speaker(message: Mapping[str, Any]) -> str:
     return str(message["role"])
 
 
-async def open_program(case: Case, context: RunContext, texts: Sequence[str]) -> ProgramConversation:
+async def open_program(
+    case: Case, context: RunContext, texts: Sequence[str], form: type[ProgramConversation]
+) -> ProgramConversation:
     """Return a conversation with the program, whose sandbox and gateway are open until its `close`.
 
-    `texts` are the messages of the turns as the program gets them, if they are known: `list_turn_texts`.
+    `texts` are the messages of the turns as the program gets them, if they are known: `list_turn_texts`. `form` is the
+    conversation's class.
 
     The trace gets the tool calls of the program's model with their results. A runner event `turn` has the program's
     exit and its own token counts. Raises UnavailableError, ConfigError and SandboxError.
@@ -153,16 +164,15 @@ async def open_program(case: Case, context: RunContext, texts: Sequence[str]) ->
             "context_tokens": prepared.fields.context_tokens,
             "mcp_relay": f"{control}/{RELAY}",
             "root": prepared.program.root,
+            "permission": prepared.permission,
             **list_places(spec, sandbox),
         }
-        if served is not None:
-            entries = list_entries(served, address.base_url, address.key, control)
-            prepared = replace(prepared, program=add_servers(prepared.program, entries))
+        servers = [] if served is None else list_entries(served, address.base_url, address.key, control)
         relay = _Relay(PORT if relayed else 0, socket)
-        conversation = ProgramConversation(
-            case, context, texts, prepared, gateway, address, relay, sandbox, folder, values, watch
+        conversation = form(
+            case, context, texts, prepared, gateway, address, relay, sandbox, folder, values, watch, servers
         )
-        await conversation.write_files()
+        await conversation.begin()
         conversation.closing = stack.pop_all()
     return conversation
 
@@ -250,6 +260,7 @@ class ProgramConversation(AgentConversation):
     folder: Path
     values: dict[str, str | int]
     watch: SkillWatch | None
+    servers: Sequence[McpServerEntry]
     closing: AsyncExitStack = field(default_factory=AsyncExitStack)
     _turn_time: TurnTime = field(init=False)
     _reported: dict[str, int] = field(default_factory=dict)
@@ -305,6 +316,12 @@ class ProgramConversation(AgentConversation):
         """Stop the sandbox and close the gateway."""
         await self.closing.aclose()
 
+    async def begin(self) -> None:
+        """Write the program's own files, with the run's MCP servers, and the case's skills. Raises SandboxError."""
+        if self.servers:
+            self.prepared = replace(self.prepared, program=add_servers(self.prepared.program, self.servers))
+        await self.write_files()
+
     async def write_files(self) -> None:
         """Write the program's own files and the case's skills into the sandbox. Raises SandboxError."""
         program = self.prepared.program
@@ -335,11 +352,10 @@ class ProgramConversation(AgentConversation):
 
     async def _start(self, number: int, text: str) -> tuple[ExecResult, str]:
         program = self.prepared.program
-        control = find_control(self.sandbox, self.folder)
         values = {
             **self.values,
             "message": clean(text).replace("\0", ""),  # an argument of a program contains no NUL
-            "message_file": f"{control}/{name_message(number)}",
+            "message_file": f"{self.control}/{name_message(number)}",
         }
         template = program.argv if number == 1 or program.resume is None else program.resume
         argv = [str(fill(argument, values)) for argument in template]
@@ -354,13 +370,19 @@ class ProgramConversation(AgentConversation):
         mark = f"agentbench-{secrets.token_hex(16)}"
         done = await self._turn_time.exec(
             self.sandbox,
-            ["/bin/sh", "-c", START, control, str(self.relay.port), self.relay.socket, mark, *argv],
+            ["/bin/sh", "-c", START, self.control, str(self.relay.port), self.relay.socket, mark, *argv],
             output_limit=_MOST_OUTPUT,
-            environment=self._environment(values),
+            environment=self.environment(values),
         )
         return done, mark
 
-    def _environment(self, values: Mapping[str, str | int]) -> dict[str, str]:
+    @property
+    def control(self) -> str:
+        """Return the path of the run's control folder in the sandbox."""
+        return find_control(self.sandbox, self.folder)
+
+    def environment(self, values: Mapping[str, str | int]) -> dict[str, str]:
+        """Return the program's environment variables."""
         # In order of precedence, the highest last: the case's variables may replace the gateway's
         own = {name: fill_text(value, values) for name, value in self.prepared.program.env.items()}
         path = {"PATH": ":".join(self.prepared.path)} if self.prepared.path else {}

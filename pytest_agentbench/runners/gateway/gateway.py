@@ -85,8 +85,9 @@ class Gateway:
 
     Ownership: all methods run on the engine's event loop, so plain attributes need no lock. `app` runs in tasks of
     the server, which many runs share. Each model call gets a task with a copy of the run's context variables
-    (`_variables`). `turn` owns `_in_turn`, `failure`, `refused` and `_server_tool`: it resets them, and requests set
-    them. The slots of `_slots` belong to requests, and a request keeps its slots until its usage is booked.
+    (`_variables`). `turn` owns `_in_turn`, `failure`, `refused`, `reply_text` and `_server_tool`: it resets them,
+    and requests set them. `reply_text` is the text of the last reply in the main conversation, None if that request
+    failed. The slots of `_slots` belong to requests, and a request keeps its slots until its usage is booked.
     """
 
     key: str = NO_KEY
@@ -131,6 +132,7 @@ class Gateway:
         self._last_text = LastText()
         self._skipped_steps, self._offers_tools = 0, False
         self._server_tool: str | None = None
+        self.reply_text: str | None = None
         # Requests are handled in tasks of a listener that all runs share. Those tasks lack the run's context
         # variables, so they know neither its time limit nor its logs.
         self._variables = contextvars.copy_context() if variables is None else variables
@@ -180,7 +182,7 @@ class Gateway:
         beginning clears failures and refusals of the previous turn. After the block this turn's can be read.
         """
         self._turns += texts
-        self.failure = self.refused = self._server_tool = None
+        self.failure = self.refused = self._server_tool = self.reply_text = None
         self._last_text, self._skipped_steps, self._offers_tools = LastText(), 0, False
         self._in_turn = True
         if self._endpoint is not None:
@@ -481,6 +483,9 @@ class Gateway:
             messages = restore_case_words(messages, self._turns, self._policy.internal)
         parameters = self._parameters_of(asked.parameters)
         label = None if mode == "relay" else f"{incoming.dialect.name}, {mode}"
+        # An agent that offers no tools has no main conversation: each request may be the turn's
+        if self._conversations.main in (None, number):
+            self.reply_text = None
         try:
             reply = await self._requests.send(messages, asked.tools, parameters, passed=passed, way=label, **note)
         except asyncio.CancelledError:
@@ -494,6 +499,8 @@ class Gateway:
         self._offers_tools |= bool(asked.tools)
         is_main = number == self._conversations.main
         self._last_text.add(reply, is_main=is_main, offers_tools=bool(asked.tools), of_turn=self._is_of_turn(asked))
+        if is_main or self._conversations.main is None:
+            self.reply_text = reply.content
         offered = list_offered_names(asked)
         self._tools.replied(asked.messages, reply, None if is_main else number, offered)
         self._warn_of_calls(reply, asked, offered)
