@@ -144,7 +144,13 @@ REASONS = {"refusal", "max_tokens", "max_turn_requests", "cancelled", "bored"}
 def prompt(number, text):
     try:
         break_protocol()
-        reason = FAULT if FAULT in REASONS else take_turn(text)
+        if FAULT in REASONS:
+            reason = FAULT
+        elif FAULT.startswith("mcp"):
+            subprocess.run([sys.executable, "mcp_agent.py", text], check=True, stdout=subprocess.DEVNULL)
+            reason = "end_turn"
+        else:
+            reason = take_turn(text)
     except urllib.error.HTTPError as error:
         if FAULT != "hide":
             send(id=number, error={"code": -32603, "message": "Internal error", "data": {"details": f"{error.code}"}})
@@ -165,10 +171,20 @@ def answer(method, params, number):
         if FAULT == "exit early":
             print("cannot find its settings", file=sys.stderr)
             sys.exit(1)
-        about = {"agentCapabilities": {}, "agentInfo": {"name": "stub", "version": "1", "icon": "x"}, "authMethods": []}
+        capabilities = {"mcpCapabilities": {"http": FAULT == "mcp http"}}
+        about = {
+            "agentCapabilities": capabilities,
+            "agentInfo": {"name": "stub", "version": "1", "icon": "x"},
+            "authMethods": [],
+        }
         send(id=number, result={"protocolVersion": 2 if FAULT == "version 2" else 1, **about})
     elif method == "session/new":
         assert os.path.samefile(params["cwd"], os.getcwd()), params
+        # For mcp_agent.py, which takes the turns of an agent with MCP servers
+        servers = {entry["name"]: entry for entry in params["mcpServers"]}
+        os.makedirs(os.path.expanduser("~/.stub"), exist_ok=True)
+        with open(os.path.expanduser("~/.stub/mcp.json"), "w") as file:
+            json.dump({"mcpServers": servers}, file)
         if FAULT == "auth":
             send(id=number, error={"code": -32000, "message": "Authentication required"})
         elif FAULT == "no session":

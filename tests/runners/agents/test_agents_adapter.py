@@ -169,6 +169,8 @@ def test_turns_need_an_agent_with_sessions(bench: Bench) -> None:
 
 def test_a_cases_arguments_stand_before_the_message() -> None:
     for name in list_adapters():
+        if not find_adapter(name).program.argv:
+            continue  # messages of ACP are no arguments
         argv = make_agent(AgentFields(agent=name, argv=("--more",)), find_adapter(name)).argv
         assert "{message}" in argv[-1], name
         assert argv[argv.index("--more") + 1] in ("--", argv[-1]), name
