@@ -30,6 +30,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     chosen = parser.add_subparsers(dest="chosen", metavar="COMMAND", required=True)
     listing = chosen.add_parser("list", help="show the known agents")
     listing.add_argument("--all", action="store_true", help="include agents without a verified version")
+    registry = {"type": Path, "metavar": "FILE", "help": "the agents of a registry file of ACP agents that you have"}
+    listing.add_argument("--acp", **registry)
     image = chosen.add_parser("image", help="build an agent's image, from its lock file")
     image.add_argument("names", nargs="+", metavar="NAME", help="an agent, or all")
     image.add_argument(
@@ -59,6 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     show.add_argument("name", metavar="NAME", help="an agent")
     init = chosen.add_parser("init", help="begin an adapter in agents/NAME/agent.yaml of the root in use")
     init.add_argument("name", metavar="NAME", help="the name of the new adapter")
+    init.add_argument("--acp", **registry)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace, root: ConfigRoot) -> int:
+    if args.acp is not None:
+        return _list_registry(args.acp)
     rows = [("agent", "version", "dialects", "licence", "image", "verified")]
     for adapter in _every_adapter(root):
         program, verified = adapter.program, "never"
@@ -88,6 +93,19 @@ def _list(args: argparse.Namespace, root: ConfigRoot) -> int:
         facts = (program.name, program.install.version, " ".join(program.dialects), program.licence)
         rows.append((*facts, _look_for_image(adapter), verified))
     _print_table(rows)
+    return 0
+
+
+def _list_registry(path: Path) -> int:
+    from pytest_agentbench.runners.acp.registry import read_registry
+
+    agents = read_registry(path)
+    _print_table(
+        [
+            ("agent", "version", "licence", "kind"),
+            *((each.id, each.version, each.license, each.kinds) for each in agents),
+        ]
+    )
     return 0
 
 
@@ -185,7 +203,10 @@ def _show(args: argparse.Namespace, root: ConfigRoot) -> int:
     program, values = find_adapter(args.name, root).program, show_values()
     install = program.install
     print(printable(f"{program.title} {install.version} ({install.npm or install.pypi})"))
-    for title, argv in (("first turn", program.argv), ("next turns", program.resume_argv)):
+    commands = [("first turn", program.argv), ("next turns", program.resume_argv)] if program.argv else []
+    if program.acp is not None:
+        commands.append(("by ACP", program.acp.argv))
+    for title, argv in commands:
         _show_part(title, [str(fill(text, values)) for text in argv or ()])
     variables = [f"{name}={fill_text(value, values)}" for name, value in program.env.items()]
     _show_part("variables, in addition to the gateway's", variables)
@@ -218,9 +239,15 @@ def _begin(args: argparse.Namespace, root: ConfigRoot) -> int:
     path = root.path / FOLDER / args.name / FILE
     if os.path.lexists(path):  # a link that leads nowhere too
         raise ConfigError(f"{path}: is there already")
-    text = files("pytest_agentbench.runners.agents").joinpath("new_agent.yaml").read_text(encoding="utf-8")
+    if args.acp is None:
+        text = files("pytest_agentbench.runners.agents").joinpath("new_agent.yaml").read_text(encoding="utf-8")
+        text = text.replace("NAME", args.name)
+    else:
+        from pytest_agentbench.runners.acp.registry import find_agent, read_registry, write_adapter
+
+        text = write_adapter(find_agent(read_registry(args.acp), args.name, args.acp), args.name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(schema_line("agent_program", path) + text.replace("NAME", args.name), encoding="utf-8")
+    path.write_text(schema_line("agent_program", path) + text, encoding="utf-8")
     try:
         load(path, AgentProgram)  # a name that is no slug
     except ConfigError:

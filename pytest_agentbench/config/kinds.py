@@ -70,7 +70,7 @@ def kind_of(path: Path) -> type[ConfigFile] | None:
         return None
     if path.parent.name in OWN_KINDS:
         return OWN_KINDS[path.parent.name].model
-    if path.match("agents/*/agent.*") and _says(path, "argv"):
+    if path.match("agents/*/agent.*") and (_says(path, "argv") or _says(path, "acp")):
         return AgentProgram
     for folder in {path.parent.name, path.parent.parent.name} & added_folders():
         kind = added_kind(folder)

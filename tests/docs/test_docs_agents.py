@@ -26,4 +26,5 @@ def test_an_agents_page_names_what_is_installed(adapter: Adapter) -> None:
     assert ("Unverified" in page) == (said.verified is None)
     [row] = [line for line in OVERVIEW.splitlines() if f"(agents/{file})" in line and f"| `{said.name}` |" in line]
     assert f"`{package}` {said.install.version} | {said.licence} |" in row
-    assert row.endswith(f"| {'no' if said.resume_argv is None else 'yes'} |")
+    has_turns = said.resume_argv is not None or not said.argv
+    assert row.endswith(f"| {'yes' if has_turns else 'no'} |")

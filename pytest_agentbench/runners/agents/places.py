@@ -208,6 +208,7 @@ def show_values() -> dict[str, str | int]:
         "session": "SESSION",
         "context_tokens": 128_000,
         "root": "ROOT",
+        "permission": "allow",
         "workspace": WORKSPACE,
         "home": HOME,
         "mcp_relay": f"{CONTROL}/agentbench-mcp",
