@@ -38,6 +38,7 @@ def update(update_kind, **fields):
 def ask_client(method, **params):
     """Send a request and return the reply."""
     number, asked_ = f"a{len(asked)}", threading.Event()
+    asked_.method = method
     asked[number] = asked_
     send(id=number, method=method, params={"sessionId": "s", **params})
     asked_.wait()
@@ -102,6 +103,8 @@ def use_files():
         terminal = replies[-1]["result"]["terminalId"]
         replies.append(ask_client("terminal/wait_for_exit", terminalId=terminal))
         replies.append(ask_client("terminal/output", terminalId=terminal))
+        ask_client("terminal/kill", terminalId=terminal)
+        ask_client("terminal/release", terminalId=terminal)
     return replies
 
 
@@ -127,7 +130,6 @@ def break_protocol():
         text = json.dumps(ask_client("craft/drainMidTurnQueue")["error"]["code"])
         messages.append({"role": "user", "content": text})
     if FAULT == "files":
-        print(json.dumps(use_files()), file=sys.stderr, flush=True)
         with open("replies.json", "w") as file:
             file.write(json.dumps(use_files()))
     if FAULT == "forge":
@@ -147,8 +149,8 @@ def prompt(number, text):
         if FAULT in REASONS:
             reason = FAULT
         elif FAULT.startswith("mcp"):
-            subprocess.run([sys.executable, "mcp_agent.py", text], check=True, stdout=subprocess.DEVNULL)
-            reason = "end_turn"
+            done = subprocess.run([sys.executable, "mcp_agent.py", text], stdout=subprocess.DEVNULL)
+            reason = "refusal" if done.returncode else "end_turn"
         else:
             reason = take_turn(text)
     except urllib.error.HTTPError as error:
@@ -191,6 +193,8 @@ def answer(method, params, number):
             send(id=number, result={})
         else:
             send(id=number, result={"sessionId": "s", "modes": MODES})
+    elif method in ("authenticate", "session/set_config_option"):
+        send(id=number, result={})
     elif method == "session/set_mode":
         mode = params["modeId"]
         send(id=number, result={})
@@ -206,8 +210,17 @@ def answer(method, params, number):
         send(id=number, error={"code": -32601, "message": f"no {method}"})
 
 
+def log(message):
+    """Append what the client sends to the file STUB_LOG: its messages, and its replies with the method asked for."""
+    method = message["method"] if "method" in message else asked[message["id"]].method
+    with open(os.environ["STUB_LOG"], "a") as file:
+        file.write(json.dumps({**message, "method": method}) + "\n")
+
+
 for line in sys.stdin:
     message = json.loads(line)
+    if "STUB_LOG" in os.environ:
+        log(message)
     if "method" in message:
         answer(message["method"], message.get("params"), message.get("id"))
     elif message["id"] in asked:
