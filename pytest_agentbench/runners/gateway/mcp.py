@@ -141,8 +141,6 @@ class McpEndpoint:
         if "content-encoding" in request.headers:
             status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
             raise _RpcError(_INVALID_REQUEST, "a compressed request is not read here", status)
-        if not self.in_turn:
-            raise _RpcError(_NO_TURN, "the agent's turn is over", HTTPStatus.CONFLICT)
 
     def _answer(self, slug: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of a method other than a call."""
@@ -174,6 +172,9 @@ class McpEndpoint:
         self, slug: str, number: Any, params: Mapping[str, Any], scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Make a call, and send its result. A call goes on if the client disconnects: it may have effects."""
+        # Only of calls: an agent with a session connects its servers before the first turn
+        if not self.in_turn:
+            raise _RpcError(_NO_TURN, "the agent's turn is over", HTTPStatus.CONFLICT)
         name, arguments, meta = params.get("name"), params.get("arguments"), params.get("_meta")
         if not isinstance(name, str) or not isinstance(arguments, dict | None):
             raise _RpcError(_INVALID_PARAMS, "'name' is to be a text and 'arguments' an object")
