@@ -30,8 +30,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     chosen = parser.add_subparsers(dest="chosen", metavar="COMMAND", required=True)
     listing = chosen.add_parser("list", help="show the known agents")
     listing.add_argument("--all", action="store_true", help="include agents without a verified version")
-    registry = {"type": Path, "metavar": "FILE", "help": "the agents of a registry file of ACP agents that you have"}
-    listing.add_argument("--acp", **registry)
+    _add_registry(listing, "show the agents of a registry file of ACP agents that you have, in place of adapters")
     image = chosen.add_parser("image", help="build an agent's image, from its lock file")
     image.add_argument("names", nargs="+", metavar="NAME", help="an agent, or all")
     image.add_argument(
@@ -61,7 +60,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     show.add_argument("name", metavar="NAME", help="an agent")
     init = chosen.add_parser("init", help="begin an adapter in agents/NAME/agent.yaml of the root in use")
     init.add_argument("name", metavar="NAME", help="the name of the new adapter")
-    init.add_argument("--acp", **registry)
+    _add_registry(init, "begin it for the agent of that id in a registry file of ACP agents that you have")
+
+
+def _add_registry(parser: argparse.ArgumentParser, description: str) -> None:
+    parser.add_argument("--acp", type=Path, metavar="FILE", help=description)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,0 +1,100 @@
+"""Real agents by ACP, offline: in their images, or the programs on PATH in bubblewrap. Few sessions, each with all."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from support.agents_here import find_acp_sandbox
+from support.bench import Bench, Finished, check
+from support.mcp_projects import McpBench
+from support.processes import running
+
+AGENTS = ("codex_acp", "gemini_cli", "qwen_code", "opencode")
+SANDBOX, LACKS = find_acp_sandbox(AGENTS)
+pytestmark = [pytest.mark.slow, pytest.mark.full, pytest.mark.skipif(bool(LACKS), reason=str(LACKS))]
+
+USAGE = {"input_tokens": 11, "cached_tokens": 2, "output_tokens": 3, "reasoning_tokens": 1}
+TURNS = ("Write the word kingfisher into bird.txt, and read it.", "Say goodbye.")
+ENDS_AT_DENIAL = ("qwen_code", "opencode")
+
+
+def step(**said: Any) -> dict[str, Any]:
+    return {**said, "usage": USAGE}
+
+
+def call(portable: Any, **arguments: str) -> dict[str, Any]:
+    return step(tool_calls=[{"portable": portable, "arguments": arguments}])
+
+
+WRITE = call("write", path="bird.txt", content="kingfisher")
+ECHO = call({"mcp": "Birds:echo"}, text="pike")
+READ = call("shell", command="cat bird.txt")
+
+
+def run(bench: Bench, *steps: dict[str, Any], checks: Any = (), **runner: Any) -> tuple[Finished, dict[str, Any]]:
+    """Run a session with a case for each agent. Return it, and the runs by the names of their agents."""
+    project = McpBench(bench)
+    project.servers(Birds=project.server("birds"))
+    for name in AGENTS:
+        bench.case(
+            name,
+            runner={"type": "acp", "agent": name, "sandbox": SANDBOX, "start_seconds": 180, **runner},
+            input={"turns": [{"role": "user", "content": text} for text in TURNS]},
+            mcp_servers=["Birds"],
+            deterministic_checks=[check("status", kind="status_is", status="success"), *checks],
+        )
+        replies = [{"when": TURNS[0], "steps": list(steps)}, {"when": TURNS[1], "steps": [step(content="Goodbye.")]}]
+        bench.write(f"cases/{name}/demo.yaml", {"schema_version": 1, "replies": replies})
+    finished = project.run()
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in bench.path.glob("outputs/runs/**/run_1.json")]
+    return finished, {each["case_id"]: each for each in found}
+
+
+def events(run: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    return [each["data"] for each in run["trace"] if each["type"] == "runner" and each["name"] == name]
+
+
+def test_one_script_with_a_server_for_four_agents(bench: Bench) -> None:
+    checks = [
+        check("wrote", kind="regex_match", path="bird.txt", pattern="^kingfisher$"),
+        check("called", kind="tool_called", name="Birds:echo", arguments={"text": "pike"}),
+        check("shell", kind="tool_called", portable="shell"),
+    ]
+    finished, runs = run(bench, WRITE, ECHO, READ, step(content="A kingfisher."), checks=checks)
+    assert finished.outcomes == {f"{name}[demo]": "passed" for name in AGENTS}, finished.text
+    for name, found in runs.items():
+        answers = [e["content"] for e in found["trace"] if e["type"] == "message" and e["role"] == "assistant"]
+        assert answers == ["A kingfisher.", "Goodbye."], name
+        assert {field: found["usage"][field] for field in USAGE} == {field: 5 * n for field, n in USAGE.items()}, name
+        calls = [each for each in found["trace"] if each["type"] == "tool_call"]
+        assert [each["name"] for each in calls].count("Birds:echo") == 1, name
+        assert [each for each in calls if each.get("executed") is False] == [], name
+        assert found["provider"]["usage_source"] == "gateway"
+
+
+def test_a_denied_permission_is_recorded_and_nothing_is_executed(bench: Bench) -> None:
+    denied = check("denied", kind="permission_asked", title="*", answer="deny")
+    finished, runs = run(bench, ECHO, step(content="A kingfisher."), checks=[denied], permissions="deny")
+    assert finished.outcomes == {f"{name}[demo]": "passed" for name in AGENTS}, finished.text
+    for name, found in runs.items():
+        [made] = [each for each in found["trace"] if each["type"] == "tool_call"]
+        assert (made["name"], made["executed"]) == ("Birds:echo", False), name
+        assert events(found, "turn")[0]["stop_reason"] == "end_turn", name
+
+
+def test_a_time_limit_cancels_a_command(bench: Bench) -> None:
+    sleeps = call("shell", command="python3 -c 'import time; time.sleep(616)'")
+    began = time.monotonic()
+    _, runs = run(bench, sleeps, step(content="Done."), timeout_seconds=20)
+    assert {found["error"]["code"] for found in runs.values()} == {"run_timeout"}
+    assert time.monotonic() - began < 200
+    assert not running("time.sleep(616)")
+
+
+def test_an_outage_is_no_answer(bench: Bench) -> None:
+    finished, runs = run(bench, WRITE, {"error": {"status": 500}}, retries=0)
+    assert set(finished.outcomes.values()) == {"error"}, finished.text
+    assert {found["status"] for found in runs.values()} == {"provider_error"}
