@@ -86,6 +86,9 @@ _OF_TURN = check_names(TURN_NAMES)
 _Pattern = Annotated[Text, AfterValidator(_check_pattern)]
 Argument = Annotated[str, _OF_TURN]
 LaterArgument = Annotated[str, check_names({*TURN_NAMES, "session"})]
+SessionArgument = Annotated[str, check_names(TURN_NAMES - {"message", "message_file"})]
+"""An argument of an ACP agent, which gets its messages in the session."""
+
 Content = Annotated[str | dict[str, Any], _OF_TURN]
 """A text, or a mapping that is written as JSON."""
 
@@ -294,7 +297,7 @@ class SessionMode(Record):
 class McpNames(Record):
     """The treatment of MCP servers that an ACP agent gets by the protocol."""
 
-    names: Text
+    names: Annotated[Text, check_names({"server", "tool"})]
     """The names of tools in the agent's requests, with {tool}, and {server} if the agent shows it."""
     json_text: Literal["keep", "wrap"] = "keep"
     """Wrap: results that are JSON but no object are sent as structured content, too."""
@@ -303,7 +306,7 @@ class McpNames(Record):
 class AcpForm(Record):
     """The agent's command for the Agent Client Protocol, in addition to the adapter's other fields."""
 
-    argv: Annotated[tuple[Argument, ...], Field(min_length=1)]
+    argv: Annotated[tuple[SessionArgument, ...], Field(min_length=1)]
     """The program with its arguments; names in braces are replaced, there is no shell."""
     env: dict[VariableName, Content] = Field(default_factory=dict)
     """Variables in addition to the adapter's, with precedence over them."""
@@ -378,6 +381,13 @@ class AgentProgram(ConfigFile):
     """Its MCP servers; null: it takes none, so cases with tools or servers are refused."""
     acp: AcpForm | None = None
     """Its command for the Agent Client Protocol, for the runner `acp`; null: it has none."""
+
+    @property
+    def acp_mcp(self) -> "McpNames | McpPlace | None":
+        """Return the treatment of MCP servers in runs by ACP; None if it takes none."""
+        if self.acp is None:
+            return None
+        return self.acp.mcp or self.mcp
 
     @property
     def executable(self) -> str:

@@ -47,11 +47,10 @@ class AcpConversation(ProgramConversation):
         needs.
         """
         await self.write_files()
-        values = {**self.values, "message": "", "message_file": ""}
-        argv = [str(fill(argument, values)) for argument in self.prepared.program.argv]
+        argv = [str(fill(argument, self.values)) for argument in self.prepared.program.argv]
         process = await self.sandbox.spawn(
             ["/bin/sh", "-c", START, self.control, str(self.relay.port), self.relay.socket, _STREAMS, *argv],
-            environment=self.environment(values),
+            environment=self.environment(self.values),
             stderr="apart",
         )
         services = SandboxServices(self._fields.client, self.sandbox, str(self.values["workspace"]), self.context.trace)

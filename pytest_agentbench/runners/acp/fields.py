@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from pytest_agentbench.config.agent_file import Argument, SessionMode
+from pytest_agentbench.config.agent_file import SessionArgument, SessionMode
 from pytest_agentbench.config.base import Problems
 from pytest_agentbench.records.base import Record, SandboxKind, Seconds, Text
 from pytest_agentbench.records.case import ApiName
@@ -56,11 +56,11 @@ class AcpFields(ProgramFields):
 
     timeout_seconds: Seconds = 300.0
     """Maximum seconds of all turns together."""
-    command: Annotated[tuple[Argument, ...], Field(min_length=1)] | None = None
+    command: Annotated[tuple[SessionArgument, ...], Field(min_length=1)] | None = None
     """The program with its arguments; names in braces are replaced, there is no shell."""
     agent: Text | None = None
     """An adapter with `acp`, in place of `command`."""
-    argv: tuple[Argument, ...] = ()
+    argv: tuple[SessionArgument, ...] = ()
     """Further arguments for the adapter's program."""
     sandbox: SandboxKind | None = None
     """Sandbox of the program; default: docker for an adapter, else that of the run profile."""
@@ -104,3 +104,8 @@ class AcpFields(ProgramFields):
         if problems:
             raise Problems(problems)
         return self
+
+
+def no_acp(agent: str) -> str:
+    """Return the message for an adapter without a command for ACP."""
+    return f"the agent {agent} has no `acp` in its agent.yaml; use the runner agent, or another agent"

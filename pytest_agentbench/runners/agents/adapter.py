@@ -249,7 +249,7 @@ def make_acp(fields: AcpFields, adapter: Adapter | None) -> Program:
         skills=spec.skills,
         adapter=adapter,
         dialects=fields.dialects or spec.dialects,
-        mcp=form.mcp or spec.mcp,
+        mcp=spec.acp_mcp,
     )
 
 

@@ -98,6 +98,15 @@ class ProgramRunner(RunnerKind):
         list_turn_texts(case, f"the runner {case.runner.type}")
 
 
+def find_tool_problems(file: TestCaseFile, agent: str) -> Iterator[tuple[Loc, str]]:
+    """Yield an error for each field with tools or MCP servers, of an agent that takes none."""
+    if file.mcp_servers:
+        yield ("mcp_servers",), refuse_tools(agent, "mcp_servers")
+    probe = file.input.context.get("llm_probe") or {}
+    if probe.get("tools"):
+        yield ("input", "context", "llm_probe", "tools"), refuse_tools(agent, "tools")
+
+
 class CommandRunner(ProgramRunner):
     """Runner `command`."""
 
@@ -140,13 +149,8 @@ class AgentRunner(ProgramRunner):
             return
         if len(file.input.turns) > 1 and adapter.program.argv and adapter.program.resume_argv is None:
             yield ("input", "turns"), no_turns(adapter.program.name, len(file.input.turns))
-        if adapter.program.mcp is not None:
-            return
-        if file.mcp_servers:
-            yield ("mcp_servers",), refuse_tools(adapter.program.name, "mcp_servers")
-        probe = file.input.context.get("llm_probe") or {}
-        if probe.get("tools"):
-            yield ("input", "context", "llm_probe", "tools"), refuse_tools(adapter.program.name, "tools")
+        if (adapter.program.mcp if adapter.program.argv else adapter.program.acp_mcp) is None:
+            yield from find_tool_problems(file, adapter.program.name)
 
     def form(self, context: RunContext) -> type[ProgramConversation]:
         """Return the class of the conversation: by ACP if the adapter has no other command."""

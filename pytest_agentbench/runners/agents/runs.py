@@ -13,7 +13,7 @@ from pytest_agentbench.config.profiles import pinning_problem
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings, change_type
-from pytest_agentbench.runners.acp.fields import AcpFields
+from pytest_agentbench.runners.acp.fields import AcpFields, no_acp
 from pytest_agentbench.runners.agents.adapter import Adapter, Program, find_adapter, make_acp, make_agent, make_command
 from pytest_agentbench.runners.agents.fields import (
     AgentFields,
@@ -86,8 +86,7 @@ class ProgramRuns(RunnerSession):
             return _prepared(settings, program, fields, kind, spec, {})
         adapter = _find_adapter(fields.agent, case, root)
         if (form := adapter.program.acp) is None:
-            message = f"the agent {fields.agent} has no `acp` in its agent.yaml; use the runner agent, or another agent"
-            raise ConfigError(f"{case.path}:{case.line}:1: runner.agent: {message}")
+            raise ConfigError(f"{case.path}:{case.line}:1: runner.agent: {no_acp(fields.agent)}")
         own = {"mode": fields.mode or form.mode, "auth": fields.auth or form.auth}
         program, kind = make_acp(fields, adapter), fields.sandbox or "docker"
         fields = fields.model_copy(update=own)

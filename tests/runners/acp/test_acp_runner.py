@@ -258,7 +258,7 @@ def test_files_and_commands_are_served_in_the_sandbox(bench: Bench, sandbox: str
             {"permissions": "ask-recorded", "permission_rules": [{"answer": "deny"}]},
             "runner.permission_rules[0]: expected exactly one of 'tool', 'kind' and 'path'",
         ),
-        ({"command": ["python3", "{mesage}"]}, "runner.command[1]: unknown name {mesage}; did you mean 'message'?"),
+        ({"command": ["python3", "{modle}"]}, "runner.command[1]: unknown name {modle}; did you mean 'model'?"),
     ],
 )
 def test_errors_in_a_case_contain_their_place(bench: Bench, runner: dict[str, Any], text: str) -> None:
