@@ -21,7 +21,7 @@ from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
-OF_OTHER_RUNNERS = {"output_artifact_present", "openclaw_workspace_file_present", "skill_used"}
+OF_OTHER_RUNNERS = {"output_artifact_present", "openclaw_workspace_file_present", "permission_asked", "skill_used"}
 
 
 @pytest.mark.slow
