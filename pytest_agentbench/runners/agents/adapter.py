@@ -228,12 +228,15 @@ def add_arguments(program: Program, arguments: tuple[str, ...]) -> Program:
     return replace(program, argv=_insert(program.argv, arguments), resume=resume)
 
 
-def make_acp(fields: AcpFields, adapter: Adapter | None) -> Program:
-    """Return the program of a case's `runner: {type: acp}`, of its command or of the adapter's form for ACP."""
+def make_acp(fields: AcpFields, adapter: Adapter | None, root: str) -> Program:
+    """Return the program of a case's `runner: {type: acp}`, of its command or of the adapter's form for ACP.
+
+    `root` is the case's config root.
+    """
     if adapter is None:
         assert fields.command is not None
         program = Program("the agent", fields.command, None, Reading(), fields.env, fields.files)
-        return replace(program, context_tokens=fields.context_tokens, dialects=fields.dialects or ())
+        return replace(program, context_tokens=fields.context_tokens, dialects=fields.dialects or (), root=root)
     form = adapter.program.acp
     assert form is not None
     spec = adapter.program
@@ -250,6 +253,7 @@ def make_acp(fields: AcpFields, adapter: Adapter | None) -> Program:
         adapter=adapter,
         dialects=fields.dialects or spec.dialects,
         mcp=spec.acp_mcp,
+        root=adapter.root,
     )
 
 

@@ -80,7 +80,7 @@ class ProgramRuns(RunnerSession):
     def _prepare_acp(self, case: Case, root: ConfigRoot, profile: RunProfile, fields: AcpFields) -> Prepared:
         settings = profile.sandbox_settings
         if fields.agent is None:
-            program = make_acp(fields, None)
+            program = make_acp(fields, None, str(root.path))
             kind = fields.sandbox or settings.type
             spec = partial(self.sandboxes.spec, change_type(settings, kind), case.sandbox)
             return _prepared(settings, program, fields, kind, spec, {})
@@ -88,7 +88,7 @@ class ProgramRuns(RunnerSession):
         if (form := adapter.program.acp) is None:
             raise ConfigError(f"{case.path}:{case.line}:1: runner.agent: {no_acp(fields.agent)}")
         own = {"mode": fields.mode or form.mode, "auth": fields.auth or form.auth}
-        program, kind = make_acp(fields, adapter), fields.sandbox or "docker"
+        program, kind = make_acp(fields, adapter, str(root.path)), fields.sandbox or "docker"
         fields = fields.model_copy(update=own)
         return self._prepare_adapter(case, profile, program, fields, kind, adapter.identity(acp=True))
 
