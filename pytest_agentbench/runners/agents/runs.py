@@ -191,7 +191,7 @@ def _prepared(
     return Prepared(
         identity={**identity, "sandbox": {**of_settings, "type": kind}},
         sandbox=spec,
-        data=PreparedProgram(program, fields, path, "ask" if asks else "allow"),
+        data=PreparedProgram(program, fields, path, permission="ask" if asks else "allow"),
     )
 
 

@@ -18,6 +18,7 @@ from pytest_agentbench.models.scripts import CASE_SCRIPT, Scripts
 from pytest_agentbench.records.case import Case, Message, Model, RunnerSpec
 from pytest_agentbench.records.run import ToolCallEvent, ToolResultEvent, TraceEvent, Usage
 from pytest_agentbench.runners.agents.evidence import Evidence
+from pytest_agentbench.runners.agents.runner import AGENT
 from pytest_agentbench.runners.agents.runs import ProgramRuns
 from pytest_agentbench.runners.agents.turns import list_turn_texts, open_program
 from pytest_agentbench.runners.base import RunContext, RunEnd
@@ -156,7 +157,7 @@ def _write_case(adapter: Adapter, sandbox: str, folder: Path) -> Case:
 
 async def _converse(case: Case, context: RunContext, trial: Trial) -> None:
     texts = list_turn_texts(case, "the agent")
-    conversation = await open_program(case, context, texts)
+    conversation = await open_program(case, context, texts, AGENT.form(context))
     try:
         for number, message in enumerate(case.turns, start=1):
             context.trace.begin_turn(number)
