@@ -161,7 +161,7 @@ def _environment() -> Any:
     from jsonpath import JSONPathEnvironment, JSONPathMatch
     from jsonpath.function_extensions import Match, Search
     from jsonpath.parse import Parser
-    from jsonpath.segments import JSONPathChildSegment, JSONPathRecursiveDescentSegment, JSONPathSegment
+    from jsonpath.segments import JSONPathChildSegment, JSONPathRecursiveDescentSegment
 
     class Counted(JSONPathMatch):
         __slots__ = ()
@@ -177,17 +177,17 @@ def _environment() -> Any:
         of = {name: getattr(node, name) for name in ("obj", "parent", "path", "parts", "root")}
         return Counted(filter_context=node.filter_context(), **of)
 
-    class CountingSegment(JSONPathSegment):
+    class ChildSegment(JSONPathChildSegment):
         __slots__ = ()
 
         def resolve(self, nodes: Any) -> Any:
-            return super().resolve(map(count_children, nodes))  # type: ignore[safe-super]
+            return super().resolve(map(count_children, nodes))
 
-    class ChildSegment(CountingSegment, JSONPathChildSegment):
+    class DescentSegment(JSONPathRecursiveDescentSegment):
         __slots__ = ()
 
-    class DescentSegment(CountingSegment, JSONPathRecursiveDescentSegment):
-        __slots__ = ()
+        def resolve(self, nodes: Any) -> Any:
+            return super().resolve(map(count_children, nodes))
 
     class CountingParser(Parser):
         # `match_class` of an environment is for its asynchronous queries only (python-jsonpath 2.2.2): the first node
