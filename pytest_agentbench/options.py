@@ -296,14 +296,21 @@ def add_options(parser: pytest.Parser) -> None:
         help="run this variant of the cases; with a YAML mapping, add it or replace the declared one (repeatable)",
     )
     parser.addini("agentbench_variant", "variants to run, one a line", type="linelist", default=[])
-    for option in OPTIONS:
+    for option in OPTIONS:  # pytest looks for an option with the same `dest` among all others unless it is given
         group.addoption(
-            f"--agentbench-{option.name}", metavar=option.metavar, type=option.parse, default=None, help=option.help
+            f"--agentbench-{option.name}",
+            dest=_name_dest(option),
+            metavar=option.metavar,
+            type=option.parse,
+            default=None,
+            help=option.help,
         )
         if option.ini:
             parser.addini(_name_dest(option), option.help, default=None)
     for flag in FLAGS:
-        group.addoption(f"--agentbench-{flag.name}", action="store_true", default=None, help=flag.help)
+        group.addoption(
+            f"--agentbench-{flag.name}", dest=_name_dest(flag), action="store_true", default=None, help=flag.help
+        )
         if flag.ini:
             parser.addini(_name_dest(flag), flag.help, type="bool", default=False)
     group.addoption(
