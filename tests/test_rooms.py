@@ -165,6 +165,7 @@ NAMES_ELSEWHERE = {
     "packs.importers.inspect_samples": "the sandbox of an Inspect sample",
     "packs.openclaw.config": "the field `docker_cli` of run profiles",
     "packs.openclaw.runs": "the field `docker_cli` of run profiles",
+    "runners.agents.programs": "the system's folders that every sandbox with mounted programs shows",
 }
 """Modules outside of workspaces whose code names a kind of sandbox or a container engine, with the reason."""
 
