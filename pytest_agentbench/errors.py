@@ -63,6 +63,10 @@ class ProviderError(InfrastructureError):
         self.partial = partial
 
 
+class ToolsRefusedError(ConfigError):
+    """The case's agent takes no tools or MCP servers. A case that only a variant gives them to is skipped."""
+
+
 class UnwritableError(InfrastructureError):
     """A paid result cannot be stored: nothing more should be paid for."""
 

@@ -16,7 +16,7 @@ from pytest_agentbench.engine.attempt import Attempt, RunPlan
 from pytest_agentbench.engine.cassettes import run_cassette, verdict_cassette
 from pytest_agentbench.engine.job import Job, Plan
 from pytest_agentbench.engine.services import Services, is_ours
-from pytest_agentbench.errors import ConfigError, UnavailableError
+from pytest_agentbench.errors import ConfigError, ToolsRefusedError, UnavailableError
 from pytest_agentbench.identity.fingerprints import (
     Plain,
     VerdictInputs,
@@ -367,7 +367,12 @@ def plan_run(attempt: Attempt) -> RunPlan:
     prepared = Prepared()
     if isinstance(runner, RunnerKind):
         request = RunRequest(case, model, settings, plan.root, plan.run_profile, plan.suite)
-        prepared = attempt.services.runner_session(runner).prepare(request)
+        try:
+            prepared = attempt.services.runner_session(runner).prepare(request)
+        except ToolsRefusedError as error:
+            if plan.variant is None or not plan.variant.adds_servers:
+                raise
+            raise UnavailableError(f"variant {plan.variant.name}: {error}") from error
         extra |= prepared.identity
     if not refuses_tools(runner):
         servers, identity = _servers(attempt, attempt.values.servers)

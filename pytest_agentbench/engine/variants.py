@@ -81,6 +81,12 @@ class Variant:
         """Return 16 hex digits over the effect, without the name."""
         return fingerprint(self.effect)[:_DIGITS]
 
+    @property
+    def adds_servers(self) -> bool:
+        """Return whether it gives MCP servers to cases."""
+        parts = self.fields.parts
+        return bool(self.fields.mcp_servers) or (parts is not None and bool(parts.servers))
+
     def describe(self) -> dict[str, Any]:
         """Return its entry in report.json's `variants`."""
         changed = [name for name in _EFFECT if name in self.effect]

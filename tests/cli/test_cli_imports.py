@@ -19,7 +19,7 @@ from pytest_agentbench.extensions import GROUP
 PACKS = find_commands({})
 HEAVY = {"asyncio", "pydantic", "pytest", "regex", "rich", "yaml"}
 SHARED = {
-    *("cli", "cli.commands", "cli.output", "cli.report_options"),
+    *("cli", "cli.argument_types", "cli.commands", "cli.output", "cli.report_options"),
     *("entry_points", "errors", "extensions", "seams", "terminal_text"),
 }
 """Modules of ours that any command may import."""

@@ -199,4 +199,4 @@ def test_a_runner_without_turns_refuses_them_when_the_case_is_collected(bench: B
     talk(bench, runner={"type": "echo"})
     finished = bench.run("--model", "demo", "cases")
     assert not finished.outcomes
-    assert "input.turns: the runner 'echo' has no turns, unlike 'agent' and" in finished.text
+    assert "input.turns: the runner 'echo' has no turns, unlike 'acp' and 'agent' and" in finished.text

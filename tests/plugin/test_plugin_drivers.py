@@ -144,7 +144,7 @@ def test_a_driver_that_says_nothing_makes_an_invalid_run(bench: Bench) -> None:
 
 
 ECHO = "async def echo(case, context): return 'x'\ndef pytest_agentbench_runners(): return {'echo': echo}\n"
-REFUSED = "the runner 'echo' holds no conversation with a driver, unlike 'agent'"
+REFUSED = "the runner 'echo' holds no conversation with a driver, unlike 'acp' and 'agent'"
 MADE = """
 from pytest_agentbench import Case, CaseSource, Message, OpenedSource, RunnerSpec, SourceCase, SourceFiles
 
@@ -180,7 +180,7 @@ def test_a_driver_on_a_runner_without_conversations_is_refused_when_the_case_is_
 
 
 @pytest.mark.parametrize(
-    ("file", "problem"), [("driver", REFUSED), ("turns", "the runner 'echo' has no turns, unlike 'agent'")]
+    ("file", "problem"), [("driver", REFUSED), ("turns", "the runner 'echo' has no turns, unlike 'acp' and 'agent'")]
 )
 def test_a_conversation_of_a_source_on_a_runner_without_one_is_an_error(bench: Bench, file: str, problem: str) -> None:
     project(bench, source=CONFTEST + ECHO + MADE)

@@ -76,17 +76,18 @@ def test_a_case_and_a_run_profile_have_plugins_and_skills_and_a_variant_replaces
     assert SKIPPED in finished.text
 
 
-def test_an_agent_with_its_own_tools_gets_no_servers_of_a_plugin(bench: Bench) -> None:
+def test_an_agent_that_takes_no_servers_gets_none_of_a_plugin(bench: Bench) -> None:
     write_plugin(bench)
     write_adapter(bench)
     agent_case(bench)
     write_suite(bench, {"without": {}, "with": {"plugins": ["../sales"]}})
     finished = bench.run("cases", "--model", "demo", "--agentbench-suite", "ab", "-k", "with and not without")
     assert finished.outcomes == {"sign[demo:with]": "skipped"}
-    assert "the runner agent has its own tools" in finished.runs["sign[demo:with]"]["message"]
+    assert "agent 'stub' takes no MCP servers" in finished.runs["sign[demo:with]"]["message"]
     agent_case(bench, plugins=["../sales"])
-    text = bench.run("cases", "--model", "demo").text
-    assert "plugins: found a plugin with MCP servers (kb), and the runner agent has its own tools" in text
+    finished = bench.run("cases", "--model", "demo")
+    assert finished.outcomes == {"sign[demo]": "error"}
+    assert "agent 'stub' takes no MCP servers" in finished.text
 
 
 def test_mistakes_of_plugins_are_errors(probe: Bench) -> None:

@@ -121,7 +121,7 @@ def test_a_driver_on_a_runner_that_goes_through_turns_itself_is_refused(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench.case("talk", runner={"type": "shell"}, customer={"goal": "A refund."})
-    problem = "customer: the runner 'shell' holds no conversation with a driver, unlike 'agent'"
+    problem = "customer: the runner 'shell' holds no conversation with a driver, unlike 'acp' and 'agent'"
     finished = bench.run("--model=demo", "cases")
     assert not finished.outcomes
     assert problem in finished.text

@@ -16,7 +16,7 @@ from support.mcp_connections import connected, declared_server, sandbox_for
 from pytest_agentbench.errors import McpServerError, UnavailableError
 from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.tools.mcp.launching import Turns, expand_headers, find_problem, launch_server, list_mounts
-from pytest_agentbench.workspaces.sandboxes import bubblewrap
+from pytest_agentbench.workspaces.sandboxes import shown
 from pytest_agentbench.workspaces.sandboxes.base import Mount
 
 KINDS = ["local", pytest.param("bubblewrap", marks=needs_bubblewrap)]
@@ -128,7 +128,7 @@ def test_bubblewrap_shows_a_program_below_tmp_read_only(monkeypatch: pytest.Monk
 
 @needs_bubblewrap
 def test_a_program_below_the_place_of_the_workspace_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bubblewrap, "WORKSPACE", str(tmp_path))
+    monkeypatch.setattr(shown, "WORKSPACE", str(tmp_path))
     program = executable(tmp_path / "bin/serve", "#!/bin/sh\n")
     server = McpServer(command=str(program))
     reason = f"the program {program} is below {tmp_path}, which is the run's workspace in the sandbox"

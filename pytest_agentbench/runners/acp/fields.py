@@ -8,6 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from pytest_agentbench.config.agent_file import SessionArgument, SessionMode
 from pytest_agentbench.config.base import Problems
+from pytest_agentbench.extensions import CONTAINERS
 from pytest_agentbench.records.base import Record, SandboxKind, Seconds, Text
 from pytest_agentbench.records.case import ApiName
 from pytest_agentbench.runners.agents.fields import ProgramFields, takes_images
@@ -99,7 +100,7 @@ class AcpFields(ProgramFields):
             for name in ("argv", "image")
             if self.agent is None and getattr(self, name)
         ]
-        if self.agent is not None and self.image is not None and not takes_images(self.sandbox or "docker"):
+        if self.agent is not None and self.image is not None and not takes_images(self.sandbox or CONTAINERS):
             problems.append((("image",), f"found an image with 'sandbox: {self.sandbox}', which uses no image"))
         if problems:
             raise Problems(problems)

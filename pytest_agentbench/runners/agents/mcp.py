@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.agent_file import Content, McpPlace, fill
-from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.errors import ConfigError, ToolsRefusedError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.runners.agents.adapter import Program, add_arguments
 from pytest_agentbench.runners.agents.fields import refuse_tools
@@ -49,14 +49,14 @@ class McpServerEntry:
 def serve_tools(case: Case, context: RunContext, program: Program) -> ServedTools | None:
     """Return the run's tools by the names that the program gets them under, None without tools.
 
-    Raises ConfigError if the program takes none.
+    Raises ToolsRefusedError if the program takes none.
     """
     tools, servers = context.runnable, [] if context.servers is None else context.servers.names
     if not (tools or servers):
         return None
     if program.adapter is not None and program.mcp is None:
         field = "mcp_servers" if servers else "tools"
-        raise ConfigError(f"{case.path}:{case.line}:1: {refuse_tools(program.name, field)}")
+        raise ToolsRefusedError(f"{case.path}:{case.line}:1: {refuse_tools(program.name, field)}")
     from pytest_agentbench.runners.gateway.mcp_names import ServedTools
 
     served = ServedTools(tools, servers, None if program.mcp is None else program.mcp.names)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.functions import canned_tools_of
 from pytest_agentbench.config.profiles import pinning_problem
-from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
+from pytest_agentbench.errors import AgentbenchError, ConfigError, ToolsRefusedError, UnavailableError
+from pytest_agentbench.extensions import CONTAINERS
 from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings, change_type
 from pytest_agentbench.runners.acp.fields import AcpFields, no_acp
@@ -88,7 +89,7 @@ class ProgramRuns(RunnerSession):
         if (form := adapter.program.acp) is None:
             raise ConfigError(f"{case.path}:{case.line}:1: runner.agent: {no_acp(fields.agent)}")
         own = {"mode": fields.mode or form.mode, "auth": fields.auth or form.auth}
-        program, kind = make_acp(fields, adapter, str(root.path)), fields.sandbox or "docker"
+        program, kind = make_acp(fields, adapter, str(root.path)), fields.sandbox or CONTAINERS
         fields = fields.model_copy(update=own)
         return self._prepare_adapter(case, profile, program, fields, kind, adapter.identity(acp=True))
 
@@ -107,7 +108,7 @@ class ProgramRuns(RunnerSession):
         identity: dict[str, Any] = {"agent": hashes}
         if field := _name_tools_field(case, profile):
             if program.mcp is None:
-                raise ConfigError(f"{case.path}:{case.line}:1: {refuse_tools(program.name, field)}")
+                raise ToolsRefusedError(f"{case.path}:{case.line}:1: {refuse_tools(program.name, field)}")
             identity["mcp"] = program.mcp.model_dump(mode="json")
         if case.skills:
             if adapter.program.skills is None:
