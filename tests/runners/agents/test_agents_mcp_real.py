@@ -24,7 +24,7 @@ SERVERS = Path(os.environ.get("AGENTBENCH_TEST_NPM_SERVERS", "/nowhere"))
 EVERYTHING = "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 SAMPLES = Path(__file__).parents[3] / "cases/mcp"
 DATA = Path(pytest_agentbench.runners.agents.__file__).with_name("data")
-AGENTS = ("codex", "gemini_cli", "opencode", "qwen_code")
+AGENTS = ("cn", "codex", "gemini_cli", "opencode", "qwen_code")
 CALLS = {
     "Timetable:find_station": {"name": "Basel"},
     "Every Thing:echo": {"message": "kingfisher"},
