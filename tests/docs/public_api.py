@@ -30,6 +30,7 @@ FOR_THE_ENGINE = frozenset(
         "ConfigRoot.origin",
         "Conversation.__init__",
         "Conversation.conclude",
+        "Evaluation.grades",
         "GradingServices.connect",
         "GradingServices.on_spent",
         "GradingServices.scripts",

@@ -208,9 +208,10 @@ def test_commands_reach_the_port_of_a_server_that_a_command_left(bench: Bench) -
 
 @pytest.mark.slow
 def test_a_command_next_to_a_service_has_the_usual_rights(bench: Bench) -> None:
+    mounts = "mount | wc -l" if bench.kind != "local" else "true"  # this machine's change while other tests run
     rights = (
         "id; grep -E '^(Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp)' /proc/self/status; cat /proc/self/uid_map; "
-        "mount | wc -l; ls /proc/self/fd | wc -l; "
+        f"{mounts}; ls /proc/self/fd | wc -l; "
         "python3 -c 'import ctypes; print(ctypes.CDLL(None).unshare(0x10000000))'"
     )
 

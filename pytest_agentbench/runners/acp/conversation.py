@@ -31,6 +31,9 @@ _REASONS: Mapping[str, EndReason | None] = {
 }
 """The end reasons of turns that the agent ended itself. Checks decide what they are worth."""
 
+_LISTING_SECONDS = 5.0
+"""Seconds that an agent gets to connect the MCP servers of its session, before the first message."""
+
 _MOST_SHOWN = 2000
 
 
@@ -58,6 +61,8 @@ class AcpConversation(ProgramConversation):
         self._session = AcpSession(name, process, self._fields, services, self.context.trace)
         try:
             await self._session.start(str(self.values["workspace"]), self.servers)
+            # Qwen Code 0.24 connects servers behind its answer, and its first request then lacks their tools
+            await self.gateway.wait_until_listed(_LISTING_SECONDS)
         except BaseException:
             await self._session.close()
             raise

@@ -157,6 +157,11 @@ class Gateway:
             served, toolbox, self._tools, self._fail, self._variables, wraps_json=note_wrapped if wraps_json else None
         )
 
+    async def wait_until_listed(self, seconds: float) -> None:
+        """Wait until the agent has asked all MCP servers of the run for their tools, at most so long."""
+        if self._endpoint is not None:
+            await self._endpoint.wait_until_listed(seconds)
+
     def _fail(self, failure: BaseException) -> None:
         """End the run with an error of one of its tools."""
         self.failure = failure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import json
 import re
@@ -95,7 +96,13 @@ class McpEndpoint:
         self._reading, self._slots = asyncio.Semaphore(_MOST_READ_AT_ONCE), asyncio.Semaphore(_MOST_AT_ONCE)
         self._running: dict[asyncio.Task[ToolOutput], ServedCall] = {}
         self._number = 0
+        self._unlisted, self._all_listed = {*served.servers}, asyncio.Event()
         self.in_turn = False
+
+    async def wait_until_listed(self, seconds: float) -> None:
+        """Wait until the agent has asked each server for its tools, at most so long."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._all_listed.wait(), seconds)
 
     def end_turn(self) -> None:
         """End all calls. Processes that the agent left running must not go on calling tools."""
@@ -154,6 +161,9 @@ class McpEndpoint:
         if method == "ping":
             return {}
         if method == "tools/list":
+            self._unlisted.discard(slug)
+            if not self._unlisted:
+                self._all_listed.set()
             return {"tools": self._list(slug)}
         raise _RpcError(_NO_METHOD, f"there is no method {method[:100]!r}")
 
