@@ -20,7 +20,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pytest_agentbench.secrets.redaction import REDACTED, Redactor
+from pytest_agentbench.secrets.redaction import REDACTED, Redactor, _record_words
 
 SECRET = "hunter2-hunter2"
 redactor = Redactor({"SERVICE_API_KEY": SECRET})
@@ -307,7 +307,9 @@ def test_a_value_is_cleaned_through_and_through():
 def _counts_as_secret(text: str) -> bool:
     """Return whether a text is no existing path and no plain word of records."""
     text = text.strip()
-    return len(text) >= 8 and not os.path.exists(text) and not re.fullmatch("[a-z0-9_]+", text)
+    # The words depend on the packs that this process has imported, and some have blanks
+    is_word = text in _record_words() or re.fullmatch("[a-z0-9_]+", text)
+    return len(text) >= 8 and not os.path.exists(text) and not is_word
 
 
 awkward = st.text(st.characters(codec="utf-8"), min_size=8, max_size=30).filter(_counts_as_secret)
