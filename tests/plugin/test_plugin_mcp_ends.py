@@ -125,7 +125,7 @@ def test_containers_of_servers_of_a_killed_session_are_removed_by_the_next(mcp: 
     finished = mcp.run(sandbox={"type": "docker", "image": IMAGE})
 
     assert finished.outcomes == {"waits[demo]": "passed"}, finished.text
-    assert _containers(folder) == set()
+    _until(lambda: not _containers(folder))  # the daemon may be removing the last one
 
 
 def _containers(folder: Path) -> set[str]:
