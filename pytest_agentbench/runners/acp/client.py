@@ -73,7 +73,7 @@ class Services(Protocol):
 
 @dataclass(slots=True)
 class TurnRecord:
-    """What the agent reported in one turn: its text, and its tool calls by their ids.
+    """The agent's reports of one turn: its text, and its tool calls by their ids.
 
     `denied` is whether it was denied a permission.
     """

@@ -13,15 +13,9 @@ from pytest_agentbench.config.agent_file import AgentProgram
 from pytest_agentbench.models.prompts import message_text
 from pytest_agentbench.runners.agents.trial import ANSWERS, FILE, MODEL, TURNS, Trial
 from pytest_agentbench.runners.gateway.offers import OfferedTool, describe_offer, read_offer
-from pytest_agentbench.runners.gateway.policy import GatewayPolicy
+from pytest_agentbench.runners.gateway.policy import GatewayPolicy, describe_apis
 from pytest_agentbench.terminal_text import count_text, shorten_text
 
-API_TITLES = {
-    "chat": "Chat Completions",
-    "responses": "OpenAI Responses",
-    "messages": "Anthropic Messages",
-    "gemini": "Google generateContent",
-}
 _SERVED = ("/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1beta/models/MODEL:generateContent")
 _LAST_LINES = 5
 _PER_REQUEST = {"input_tokens": 11, "cached_tokens": 2, "output_tokens": 3, "reasoning_tokens": 1}
@@ -45,11 +39,9 @@ def _find_refused(trial: Trial, program: AgentProgram) -> Iterator[str]:
     other = [seen for seen in requests if seen.route.kind == "ask" and seen.route.api not in program.dialects]
     if other:
         places = Counter((seen.route.api, seen.place) for seen in other)
-        asked = " and ".join(
-            f"{API_TITLES[api]} ({place}, {count_text(count, 'time')})" for (api, place), count in places.items()
-        )
         apis = ", ".join(dict.fromkeys(seen.route.api for seen in other))
         written = ", ".join(program.dialects)
+        asked = describe_apis(places)
         yield f"the program asks {asked}; the adapter says dialects: [{written}]. Write dialects: [{apis}]"
     for place in dict.fromkeys(seen.place for seen in requests if seen.route.kind == "unknown"):
         near = _find_near_path(place)

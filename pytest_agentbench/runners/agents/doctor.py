@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.models.prompts import message_text
 from pytest_agentbench.runners.agents.adapter import Adapter, make_agent
-from pytest_agentbench.runners.agents.causes import API_TITLES, collect_offer, find_problems, list_hosts
+from pytest_agentbench.runners.agents.causes import collect_offer, find_problems, list_hosts
 from pytest_agentbench.runners.agents.differences import Difference, find_differences
 from pytest_agentbench.runners.agents.fields import AgentFields
 from pytest_agentbench.runners.agents.reading import FIELDS
 from pytest_agentbench.runners.agents.trial import TURNS, Trial, run_trial
 from pytest_agentbench.runners.gateway.offers import describe_offer
-from pytest_agentbench.runners.gateway.policy import GatewayPolicy
+from pytest_agentbench.runners.gateway.policy import API_TITLES, GatewayPolicy
 from pytest_agentbench.terminal_text import count_text, shorten_text
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ class SeenTurn:
 
 @dataclass(slots=True)
 class Evidence:
-    """What a program did in one run."""
+    """The requests and the turns of a program in one run."""
 
     requests: list[SeenRequest] = field(default_factory=list)
     turns: list[SeenTurn] = field(default_factory=list)

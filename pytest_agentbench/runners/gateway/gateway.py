@@ -48,7 +48,7 @@ from pytest_agentbench.runners.gateway.conversations import Conversations, KeptT
 from pytest_agentbench.runners.gateway.mcp import McpEndpoint, find_server
 from pytest_agentbench.runners.gateway.mcp_names import ServedTools
 from pytest_agentbench.runners.gateway.offers import describe_offer, list_offered_names, read_offer
-from pytest_agentbench.runners.gateway.policy import GatewayPolicy
+from pytest_agentbench.runners.gateway.policy import GatewayPolicy, describe_apis
 from pytest_agentbench.runners.gateway.server import listening, wait_until_gone
 from pytest_agentbench.runners.gateway.trace import GatewayFacts, ToolTrace, restore_case_words
 from pytest_agentbench.terminal_text import count_text
@@ -306,13 +306,10 @@ class Gateway:
 
     def _explain_apis(self) -> str:
         """Return which APIs the agent asked in although its adapter or case excludes them, and what to write."""
-        asked = [
-            f"{_TITLES[api]} ({place}, {count_text(count, 'time')})"
-            for (api, place), count in self._refused_apis.items()
-        ]
         written = ", ".join(self._policy.dialects)
         apis = ", ".join(dict.fromkeys(api for api, _ in self._refused_apis))
-        return f"the program asks {' and '.join(asked)}; found dialects: [{written}]; write dialects: [{apis}]"
+        asked = describe_apis(self._refused_apis)
+        return f"the program asks {asked}; found dialects: [{written}]; write dialects: [{apis}]"
 
     @cached_property
     def _counter(self) -> TokenCounter:
@@ -570,12 +567,8 @@ def _refuse_translation(model: Model, api: str) -> UnavailableError:
 
 
 _MOST_OF_A_NAME = 200
-_TITLES: Mapping[ApiName, str] = {
-    "chat": "Chat Completions",
-    "responses": "OpenAI Responses",
-    "messages": "Anthropic Messages",
-    "gemini": "Google generateContent",
-}
+
+
 _AGENTS_ERRORS = frozenset({"bad_request", "context_exceeded", "filtered"})
 """Codes of errors that the agent can react to, for example by condensing a conversation."""
 

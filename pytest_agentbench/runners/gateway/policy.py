@@ -10,8 +10,24 @@ from typing import Any, Literal, NamedTuple
 
 from pytest_agentbench.models.messages import ToolCall
 from pytest_agentbench.models.tape import map_texts
+from pytest_agentbench.records.case import ApiName
+from pytest_agentbench.terminal_text import count_text
 
 Where = Literal["any", "system", "user", "assistant", "tool"]
+
+API_TITLES: Mapping[ApiName, str] = {
+    "chat": "Chat Completions",
+    "responses": "OpenAI Responses",
+    "messages": "Anthropic Messages",
+    "gemini": "Google generateContent",
+}
+
+
+def describe_apis(asked: Mapping[tuple[ApiName, str], int]) -> str:
+    """Return the APIs that an agent asked in, each with a place such as `POST /v1/responses`, and how often."""
+    return " and ".join(
+        f"{API_TITLES[api]} ({place}, {count_text(count, 'time')})" for (api, place), count in asked.items()
+    )
 
 
 class Volatile(NamedTuple):
