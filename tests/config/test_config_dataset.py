@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cpu_seconds import at_most
 
 from pytest_agentbench.config.base import Known, Scope, load_in
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, parse_template
@@ -132,10 +132,8 @@ def test_problems_are_reported_with_their_places(errors, text, message):
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["{{" * 1_000_000, "{{ a }}" * 500_000 + "{{", "{{ " + "a " * 1_000_000 + "!}}"])
 def test_a_template_of_megabytes_is_read_at_once(text):
-    begun = time.process_time()
-    with pytest.raises(ValueError, match="expected the name of a field"):
+    with at_most(2), pytest.raises(ValueError, match="expected the name of a field"):
         parse_template(text)
-    assert time.process_time() - begun < 2
 
 
 def test_names_are_verified(errors):

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 from metrics_samples import HOSTILE, reported
+from support.cpu_seconds import at_most
 
 from pytest_agentbench.metrics.multiple_choice import find_readings
 from pytest_agentbench.metrics.registry import METRICS, measure
@@ -480,6 +480,5 @@ def test_a_reply_that_restates_the_question_does_not_run_on():
 def test_options_are_looked_for_in_long_replies_within_two_seconds():
     for kind, text in HOSTILE.items():
         options = [text[start : start + 20] + str(start) for start in range(13)] + [f"answer {n}" for n in range(13)]
-        begun = time.process_time()
-        score("multiple_choice", "B", text, choices=options)
-        assert time.process_time() - begun < 2, kind
+        with at_most(2, kind):
+            score("multiple_choice", "B", text, choices=options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import Counter
 
@@ -46,7 +47,7 @@ def test_an_endless_429_is_met_by_few_requests_and_ends_all_in_errors(fault):
         # What was in flight when the limit was met, and a probe for each interval
         assert len(endpoint.requests) <= 20 + 12
     assert {(each.code, each.reason) for each in outcomes} == {(UNREACHABLE, "provider_error")}
-    assert "has answered only with 429 for 1 s, so it is not asked any more" in str(outcomes[0])
+    assert re.search(r"has answered only with 429 for \d+ s, so it is not asked any more", str(outcomes[0]))
     assert told == []  # nothing was waited out
 
 

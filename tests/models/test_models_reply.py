@@ -8,12 +8,12 @@ import json
 import re
 import subprocess
 import sys
-import time
 
 import genai_prices
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cpu_seconds import at_most
 
 from pytest_agentbench.models.failures import RequestFailed
 from pytest_agentbench.models.messages import ToolCall, digest_media, is_call_as_text
@@ -355,6 +355,5 @@ def test_other_text_is_no_call(text):
 
 @pytest.mark.parametrize("text", ["write_file(" + ") " * 200_000 + "x", "```x" + " " * 200_000 + "y", "<|" * 200_000])
 def test_hostile_text_is_searched_for_calls_in_no_time(text):
-    began = time.monotonic()
-    assert not is_call_as_text(text, OFFERED)
-    assert time.monotonic() - began < 1
+    with at_most(1):
+        assert not is_call_as_text(text, OFFERED)

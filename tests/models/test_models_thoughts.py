@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
+from support.cpu_seconds import at_most
 
 from pytest_agentbench.models.messages import read_message
 from pytest_agentbench.models.replies import read_json_object
@@ -85,7 +85,6 @@ def test_the_object_in_a_reply_is_the_one_after_the_thoughts():
 
 @pytest.mark.parametrize("text", ["</think>" * 100_000, "<think>" * 100_000, "[" * 100_000 + "</think>", "<" * 10**6])
 def test_hostile_text_is_read_in_no_time(text):
-    began = time.monotonic()
-    split_thoughts(text)
-    drop_thoughts(text)
-    assert time.monotonic() - began < 1
+    with at_most(1):
+        split_thoughts(text)
+        drop_thoughts(text)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from support.browser import NEEDS_BROWSER, new_page
+from support.cpu_seconds import slowness
 from support.run_pages import opened, run, texts
 from support.stored_runs import StoredRuns, answered, said
 
@@ -97,7 +96,6 @@ def test_no_answer_takes_long_to_render(program):
         "\n".join(f"{'  ' * depth}- x" for depth in range(500)),
     ]
     with new_page(program) as shown:
-        began = time.monotonic()
         seconds = shown.page.evaluate(
             f"""(texts) => {{ {join_modules("markdown")}
             return texts.map((text) => {{
@@ -107,5 +105,4 @@ def test_no_answer_takes_long_to_render(program):
             }}); }}""",
             hostile,
         )
-        assert max(seconds) < 2, hostile[seconds.index(max(seconds))][:20]
-        assert time.monotonic() - began < 20
+        assert max(seconds) < 2 * slowness(), hostile[seconds.index(max(seconds))][:20]

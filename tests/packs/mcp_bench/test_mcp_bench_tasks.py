@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from typing import Any
 
 import pytest
+from support.cpu_seconds import at_most
 
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
@@ -340,12 +340,11 @@ def test_ten_thousand_tasks_are_cheap(write, tmp_path, indent):
     long = {"dependency_analysis": "é and then " * 150, "distraction_servers": names[:10]}
     groups = [group(*(task(f"{n}_{k}", **long) for k in range(100)), server_name=names[n % 30]) for n in range(100)]
     path = write({"server_tasks": groups}, indent=indent)
-    begun = time.perf_counter()
-    rows = list(open_source(path, SourceRequest(ConfigRoot(tmp_path))).rows())
-    seconds, text = time.perf_counter() - begun, path.read_text()
+    with at_most(20):
+        rows = list(open_source(path, SourceRequest(ConfigRoot(tmp_path))).rows())
+    text = path.read_text()
     assert len(rows) == 10_000
     assert rows[-1].line == (1 if indent is None else text.count("\n", 0, text.rindex('"task_id"')))
-    assert seconds < 20
     assert sum(len(row.make.raw) for row in rows) < path.stat().st_size
 
 
@@ -368,6 +367,5 @@ def test_groups_that_nest_without_end_are_an_error(write, read, levels, opening,
 def test_json_files_of_other_kinds_are_recognised_quickly(tmp_path, write):
     """Objects of so many keys that reading them all would take 40 ms."""
     paths = [write({f"k{key}": key for key in range(8000)}, f"{at}.json", None) for at in range(50)]
-    begun = time.perf_counter()
-    assert not any(find_source(path, tmp_path) for path in paths)
-    assert time.perf_counter() - begun < 0.5
+    with at_most(0.5):
+        assert not any(find_source(path, tmp_path) for path in paths)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cpu_seconds import at_most
 
 from pytest_agentbench.packs.openclaw.program import find_reply, select_last_lines
 
@@ -140,9 +140,8 @@ def test_lone_surrogates_become_question_marks() -> None:
     ],
 )
 def test_a_flood_of_braces_does_not_stop_the_session(flood: str) -> None:
-    begun = time.process_time()
-    assert find_reply(flood) is None
-    assert time.process_time() - begun < 2
+    with at_most(2):
+        assert find_reply(flood) is None
 
 
 def test_the_last_lines_of_a_log_are_few_and_short() -> None:

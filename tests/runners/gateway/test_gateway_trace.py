@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runners.gateway.gateway_support import Call, reply, result, results, shown, user
+from support.cpu_seconds import at_most
 
 from pytest_agentbench.models.messages import ChatReply, ToolCall
 from pytest_agentbench.records.run import MessageEvent, ToolCallEvent, Usage
@@ -126,9 +125,8 @@ def test_a_forged_history_takes_no_time_and_hides_no_result():
         tools.replied(history, reply((f"id{number}", "read", {"path": str(number)})))
     forged = [each for n in range(5000) for each in (shown((f"z{n}", "read", {"path": f"z{n}"})), result(f"z{n}", "x"))]
     last = ("id1999", "read", {"path": "1999"})
-    begun = time.process_time()
-    tools.requested([*history, *forged, shown(last), result("id1999", "text")])
-    assert time.process_time() - begun < 1
+    with at_most(1):
+        tools.requested([*history, *forged, shown(last), result("id1999", "text")])
     assert ("id1999", "read", "text") in results(trace)
 
 
