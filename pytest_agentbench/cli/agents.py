@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot
     from pytest_agentbench.runners.agents.adapter import Adapter
 
+_FORMS = {"agent": "by its command", "acp": "by ACP"}
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command with its own commands."""
@@ -163,19 +165,23 @@ def _build(args: argparse.Namespace, root: ConfigRoot) -> int:
 def _try(args: argparse.Namespace, root: ConfigRoot) -> int:
     from pytest_agentbench.runners.agents.adapter import find_adapter
     from pytest_agentbench.runners.agents.doctor import try_agent
+    from pytest_agentbench.runners.agents.trial import list_forms
 
     adapter = find_adapter(args.name, root)
-    found = try_agent(adapter, root, args.sandbox)
-    print(printable(f"{adapter.program.title} {adapter.program.install.version} in {args.sandbox}:"))
-    for line in found.lines:
-        print(printable(f"  {line}"))
-    if not found.problems:
-        print("no problem found")
-        return 0
-    print(f"{count_text(len(found.problems), 'problem')}:")
-    for number, problem in enumerate(found.problems, start=1):
-        print(printable(f"  {number}. {problem}"))
-    return 1
+    name, problems = f"{adapter.program.title} {adapter.program.install.version}", 0
+    for form in list_forms(adapter.program):
+        found = try_agent(adapter, form, root, args.sandbox)
+        print(printable(f"{name} {_FORMS[form]} in {args.sandbox}:"))
+        for line in found.lines:
+            print(printable(f"  {line}"))
+        if not found.problems:
+            print("no problem found")
+            continue
+        problems += len(found.problems)
+        print(f"{count_text(len(found.problems), 'problem')}:")
+        for number, problem in enumerate(found.problems, start=1):
+            print(printable(f"  {number}. {problem}"))
+    return 1 if problems else 0
 
 
 def _compare_versions(args: argparse.Namespace, root: ConfigRoot) -> int:

@@ -3,7 +3,8 @@
 ODD_BASE replaces the base URL, ODD_PATH the path, ODD_MODEL the name of the model, ODD_TOOLS the tools (JSON: names to
 required arguments). ODD_PRINT is plain, banner or json. ODD_TITLE adds a request for a title, ODD_NONCE a random
 number. ODD_FINISH is the tool by whose call it ends. ODD_RESULTS is user: results return as texts of the user.
-With ODD_STAY it asks nothing.
+With ODD_STAY it asks nothing. ODD_MCP is yes, hidden (it keeps the tools of its MCP servers from its model), late (its
+first request lacks them) or deaf (it lists none); its servers are in ~/odd.json.
 """
 
 import json
@@ -14,6 +15,7 @@ import urllib.request
 
 SETTING = {name[4:].lower(): value for name, value in os.environ.items() if name.startswith("ODD_")}
 TOOLS = json.loads(SETTING.get("tools", '{"sh": ["command"]}'))
+SERVERS = {}
 SYSTEM = "You are odd." + (f" Session {os.urandom(4).hex()}f." if "nonce" in SETTING else "")
 
 
@@ -43,7 +45,30 @@ def ask(messages, tools):
     return json.load(urllib.request.urlopen(request, timeout=10))["choices"][0]["message"]
 
 
+def ask_server(url, method, **params):
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    return json.load(urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10))["result"]
+
+
+def connect():
+    with open(os.path.expanduser("~/odd.json")) as file:
+        servers = json.load(file)["servers"]
+    for name, entry in servers.items():
+        ask_server(entry["url"], "initialize", protocolVersion="2025-06-18", capabilities={})
+        for tool in [] if SETTING["mcp"] == "deaf" else ask_server(entry["url"], "tools/list")["tools"]:
+            SERVERS[f"{name}_{tool['name']}"] = entry["url"], tool["name"]
+
+
+def offer_servers():
+    if SETTING.get("mcp") != "hidden":
+        TOOLS.update({name: [] for name in SERVERS})
+
+
 def call(name, arguments):
+    if name in SERVERS:
+        url, tool = SERVERS[name]
+        return ask_server(url, "tools/call", name=tool, arguments=arguments)["content"][0]["text"]
     if name not in TOOLS:
         return f"no such tool: {name}"
     done = subprocess.run(arguments.get("command", ""), shell=True, capture_output=True, text=True)
@@ -54,8 +79,11 @@ def work(text):
     messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}]
     if "title" in SETTING:
         ask([{"role": "system", "content": "Write a title (short)."}, messages[-1]], {})
+    if SETTING.get("mcp") != "late":
+        offer_servers()
     while True:
         message = ask(messages, TOOLS)
+        offer_servers()
         messages.append(message)
         calls = message.get("tool_calls") or []
         if not calls and "finish" not in SETTING:
@@ -76,6 +104,8 @@ def work(text):
 
 if "stay" in SETTING:
     sys.exit("no key for api.example.com")
+if "mcp" in SETTING:
+    connect()
 answer = work(sys.argv[-1])
 if SETTING.get("print") == "banner":
     print(f"*** odd 1.0 ***\n{answer}\n*** bye ***")

@@ -148,6 +148,11 @@ class AcpSession:
         finally:
             await self._services.close()
 
+    @property
+    def errors(self) -> str:
+        """Return the program's stderr."""
+        return self._connection.errors
+
     def last_lines(self) -> str:
         """Return the last lines of the program's stderr, as a part of a message."""
         return self._connection.last_lines()

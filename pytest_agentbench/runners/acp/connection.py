@@ -114,9 +114,14 @@ class Connection:
         except ClosedError:
             return
 
+    @property
+    def errors(self) -> str:
+        """Return the program's stderr."""
+        return self._process.errors()
+
     def last_lines(self) -> str:
         """Return the last lines of the program's stderr, as a part of a message; an empty text without any."""
-        lines = [line for line in self._process.errors().splitlines() if line.strip()]
+        lines = [line for line in self.errors.splitlines() if line.strip()]
         if not lines:
             return ""
         return f"; its last lines:\n{clean(chr(10).join(lines[-_LAST_LINES:]))}"

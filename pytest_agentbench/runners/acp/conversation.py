@@ -16,6 +16,7 @@ from pytest_agentbench.runners.acp.connection import ClosedError, ProtocolError,
 from pytest_agentbench.runners.acp.fields import AcpFields
 from pytest_agentbench.runners.acp.services import SandboxServices
 from pytest_agentbench.runners.agents.places import START
+from pytest_agentbench.runners.agents.reading import ProgramOutput
 from pytest_agentbench.runners.agents.turns import ProgramConversation
 from pytest_agentbench.runners.base import RunEnd, clean, make_end
 from pytest_agentbench.runners.conversation import SUCCESS, TurnOutput, name_turn
@@ -79,7 +80,11 @@ class AcpConversation(ProgramConversation):
                 if not timer.expired():
                     raise
         stop = outcome if isinstance(outcome, str) else None
-        self._record(turn, time.monotonic() - began, stop)
+        seconds = time.monotonic() - began
+        self._record(turn, seconds, stop)
+        if self.prepared.evidence is not None:
+            output = ProgramOutput(self._session.turn.text, self._session.errors, reply=self.gateway.reply_text)
+            self.prepared.evidence.add_turn(self.address.base_url, f"stopReason {stop}", seconds, output)
         answer = self._find_answer()
         end = self._judge_turn(outcome, answer, name_turn(turn, len(self.texts) or None))
         if self.watch is not None:

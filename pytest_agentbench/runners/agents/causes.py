@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from pytest_agentbench.config.agent_file import AgentProgram
+from pytest_agentbench.config.agent_file import AgentProgram, McpPlace
 from pytest_agentbench.models.prompts import message_text
-from pytest_agentbench.runners.agents.trial import ANSWERS, FILE, MODEL, TURNS, Trial
+from pytest_agentbench.runners.agents.evidence import SeenTurn
+from pytest_agentbench.runners.agents.trial import ANSWERS, FILE, MODEL, SERVER, TOOL, TURNS, Trial
 from pytest_agentbench.runners.gateway.offers import OfferedTool, describe_offer, read_offer
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy, describe_apis
 from pytest_agentbench.terminal_text import count_text, shorten_text
@@ -30,6 +31,7 @@ def find_problems(trial: Trial, program: AgentProgram, policy: GatewayPolicy) ->
         causes += [*_find_silence(trial)]
     if not causes:
         causes += [*_find_helpers(trial, policy), *_find_tools(trial, program), *_find_answers(trial, program)]
+    causes += [*_find_server(trial)]
     return causes or [*_find_effects(trial)]
 
 
@@ -80,14 +82,17 @@ def _find_silence(trial: Trial) -> Iterator[str]:
     if trial.evidence.requests or not trial.evidence.turns:
         return
     turn = trial.evidence.turns[0]
-    lines = [line for line in (turn.output.stderr or turn.output.stdout).splitlines() if line.strip()][-_LAST_LINES:]
-    last = f"; its last lines: {' / '.join(lines)}" if lines else ""
     hosts = f"; other hosts: {list_hosts(trial)}"
     yield (
-        f"the program asked nothing at {turn.base_url} (exit {turn.exit_code} after {turn.seconds:.1f} s){hosts}; "
+        f"the program asked nothing at {turn.base_url} ({turn.end} after {turn.seconds:.1f} s){hosts}; "
         f"OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL and their keys were set: which variable or file "
-        f"sets its base URL?{last}"
+        f"sets its base URL?{_show_last_lines(turn)}"
     )
+
+
+def _show_last_lines(turn: SeenTurn) -> str:
+    lines = [line for line in (turn.output.stderr or turn.output.stdout).splitlines() if line.strip()][-_LAST_LINES:]
+    return f"; its last lines: {' / '.join(lines)}" if lines else ""
 
 
 def _find_helpers(trial: Trial, policy: GatewayPolicy) -> Iterator[str]:
@@ -139,6 +144,48 @@ def collect_offer(trial: Trial) -> dict[str, OfferedTool]:
     """Return the tools that any request of a trial offers."""
     asked = [seen.asked for seen in trial.evidence.requests if seen.asked is not None]
     return {name: tool for each in asked for name, tool in read_offer(each.tools).items()}
+
+
+def list_methods(trial: Trial) -> str:
+    """Return the methods of the requests to the trial's MCP server, with their counts."""
+    methods = Counter(trial.evidence.mcp)
+    return ", ".join(f"{method} ({count_text(count, 'time')})" for method, count in methods.items()) or "nothing"
+
+
+def _find_server(trial: Trial) -> Iterator[str]:
+    """Yield why the program's requests do not offer the tool of the trial's MCP server under its name."""
+    offers = [list(read_offer(seen.asked.tools)) for seen in trial.evidence.requests if seen.asked and seen.asked.tools]
+    if trial.mcp is None or not offers:
+        return
+    if not trial.evidence.mcp:
+        place = "session/new names it"
+        if isinstance(trial.mcp, McpPlace):
+            place = f"it is in {trial.mcp.file} at {trial.mcp.at}"
+        last = _show_last_lines(trial.evidence.turns[0]) if trial.evidence.turns else ""
+        yield (
+            f"it did not connect the MCP server {SERVER}: {place}; does it read that, and does it trust the workspace? "
+            f"Some programs need an option for it{last}"
+        )
+        return
+    if trial.problem is not None:
+        return  # it had no time to offer the tool
+    names = [name for offer in offers for name in offer if SERVER in name or TOOL in name]
+    if not names and "tools/list" in trial.evidence.mcp:
+        yield (
+            f"it listed the tools of the MCP server {SERVER}, and no request offers one; the requests offer: "
+            f"{describe_offer(collect_offer(trial))}. If it hides tools behind a search, switch that off (tool search, "
+            "deferred or lazy tools in its settings)"
+        )
+    elif not names:
+        yield f"it asked the MCP server {SERVER} for {list_methods(trial)}, and never for tools/list"
+    elif trial.mcp_name not in names:
+        template = names[0].replace(SERVER, "{server}").replace(TOOL, "{tool}")
+        yield f"mcp.names is {trial.mcp.names!r}; the requests offer {names[0]}. Write names: {template!r}"
+    elif trial.mcp_name not in offers[0]:
+        yield (
+            f"its first request lacks {trial.mcp_name}, and a later one offers it: it asks before its MCP servers have "
+            "started. Which setting lets it wait?"
+        )
 
 
 def _find_answers(trial: Trial, program: AgentProgram) -> Iterator[str]:
@@ -224,6 +271,11 @@ def _find_effects(trial: Trial) -> Iterator[str]:
     if offers_tools and FILE not in trial.changed:
         changed = ", ".join(trial.changed) or "none"
         yield f"the program did not write {FILE} into its workspace; files changed: {changed}"
+    if offers_tools and trial.mcp is not None:
+        call = next((call for call, _ in trial.calls if call.name == f"{SERVER}:{TOOL}"), None)
+        if call is None or not call.executed:
+            reason = "" if call is None or call.reason is None else f": {call.reason}"
+            yield f"it did not make the call of {SERVER}:{TOOL}{reason}"
     number = len([event for event in trial.events if event.type == "runner" and event.name == "reply"])
     sums = {name: count * number for name, count in _PER_REQUEST.items()}
     if offers_tools and (usage := {name: getattr(trial.usage, name) for name in sums}) != sums:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.models.prompts import message_text
 from pytest_agentbench.runners.agents.adapter import Adapter, make_agent
-from pytest_agentbench.runners.agents.causes import collect_offer, find_problems, list_hosts
+from pytest_agentbench.runners.agents.causes import collect_offer, find_problems, list_hosts, list_methods
 from pytest_agentbench.runners.agents.differences import Difference, find_differences
 from pytest_agentbench.runners.agents.fields import AgentFields
 from pytest_agentbench.runners.agents.reading import FIELDS
-from pytest_agentbench.runners.agents.trial import TURNS, Trial, run_trial
+from pytest_agentbench.runners.agents.trial import SERVER, TURNS, Form, Trial, run_trial
 from pytest_agentbench.runners.gateway.offers import describe_offer
 from pytest_agentbench.runners.gateway.policy import API_TITLES, GatewayPolicy
 from pytest_agentbench.terminal_text import count_text, shorten_text
@@ -40,14 +40,14 @@ class Diagnosis:
     problems: list[str]
 
 
-def try_agent(adapter: Adapter, root: ConfigRoot, sandbox: str) -> Diagnosis:
+def try_agent(adapter: Adapter, form: Form, root: ConfigRoot, sandbox: str) -> Diagnosis:
     """Run the agent twice with the scripted model and report. It has no network, and its files are removed."""
     policy = make_agent(AgentFields(agent=adapter.program.name), adapter).policy()
     with tempfile.TemporaryDirectory(prefix="agentbench-doctor-") as folder:
-        trial = asyncio.run(run_trial(adapter, root, sandbox, Path(folder)))
+        trial = asyncio.run(run_trial(adapter, form, root, sandbox, Path(folder)))
         problems = find_problems(trial, adapter.program, policy)
         # A second run of a program that asked nothing or nothing right shows the same
-        second = asyncio.run(run_trial(adapter, root, sandbox, Path(folder))) if trial.evidence.to_model else None
+        second = asyncio.run(run_trial(adapter, form, root, sandbox, Path(folder))) if trial.evidence.to_model else None
     differences: list[Difference] = []
     if second is not None:
         differences = find_differences(_comparable(trial, policy), _comparable(second, policy))
@@ -91,13 +91,15 @@ def _describe(trial: Trial, second: Trial | None, adapter: Adapter, differences:
     models = Counter(seen.asked.model for seen in requests if seen.asked is not None)
     yield "model names: " + (", ".join(f"{name} ({count_text(n, 'time')})" for name, n in models.items()) or "none")
     yield f"tools offered: {describe_offer(collect_offer(trial))}"
+    if trial.mcp is not None:
+        yield f"MCP server {SERVER}, asked for: {list_methods(trial)}"
     yield from _list_system(trial)
     for call, result in trial.calls:
         shown = "no result" if result is None else shorten_text(result.content.strip() or "(empty)", _MOST_SHOWN)
         mark = " (error)" if result is not None and result.is_error else ""
         arguments = shorten_text(json.dumps(call.arguments, ensure_ascii=False), _MOST_SHOWN)
         yield f"call: {call.name}{arguments} -> {shown}{mark}"
-    source = adapter.program.answer.from_ or "stdout"
+    source = "reply" if trial.form == "acp" else adapter.program.answer.from_ or "stdout"
     for answer in trial.answers:
         yield f"answer: {shorten_text(str(answer), _MOST_SHOWN)!r} (from {source})"
     yield from (f"warning: {warning}" for warning in trial.warnings)
@@ -107,7 +109,7 @@ def _describe(trial: Trial, second: Trial | None, adapter: Adapter, differences:
     yield f"files changed: {', '.join(trial.changed[:_MOST_FILES]) or 'none'}{more}"
     yield f"other hosts: {list_hosts(trial)}"
     for turn in trial.evidence.turns:
-        yield from _show_output("stdout", turn.output.stdout)
+        yield from _show_output("stdout" if trial.form == "agent" else "messages", turn.output.stdout)
         yield from _show_output("stderr", turn.output.stderr)
     if second is not None:
         yield f"differences between two runs: {len(differences) or 'none'}"

@@ -12,7 +12,7 @@ from pytest_agentbench.models.completions import parse_object
 from pytest_agentbench.runners.agents.reading import ProgramOutput
 from pytest_agentbench.runners.gateway.address import name_path
 from pytest_agentbench.runners.gateway.gateway import Gateway
-from pytest_agentbench.workspaces.sandboxes.base import ExecResult
+from pytest_agentbench.runners.gateway.mcp import find_server
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -41,24 +41,28 @@ class SeenRequest:
 
 @dataclass(frozen=True, slots=True)
 class SeenTurn:
-    """A turn's end: the address that the program got, its exit status (None if it was killed), seconds and output."""
+    """A turn of the program. `end` says how it ended: its exit status, or the reason that an ACP agent gave.
+
+    The `stdout` of an ACP agent's output is the text of its messages.
+    """
 
     base_url: str
-    exit_code: int | None
+    end: str
     seconds: float
     output: ProgramOutput
 
 
 @dataclass(slots=True)
 class Evidence:
-    """The requests and the turns of a program in one run."""
+    """The requests and the turns of a program in one run. `mcp` are the methods of its requests to MCP servers."""
 
     requests: list[SeenRequest] = field(default_factory=list)
     turns: list[SeenTurn] = field(default_factory=list)
+    mcp: list[str] = field(default_factory=list)
 
-    def add_turn(self, base_url: str, done: ExecResult, output: ProgramOutput) -> None:
-        """Record the end of a turn."""
-        self.turns.append(SeenTurn(base_url, done.exit_code, done.seconds, output))
+    def add_turn(self, base_url: str, end: str, seconds: float, output: ProgramOutput) -> None:
+        """Record a turn."""
+        self.turns.append(SeenTurn(base_url, end, seconds, output))
 
     @property
     def to_model(self) -> list[tuple[SeenRequest, Asked]]:
@@ -88,8 +92,20 @@ class WatchedGateway(Gateway):
         try:
             await super().app(scope, read, write)
         finally:
-            if len(self.evidence.requests) < _MOST_REQUESTS:
+            if self._endpoint is not None and find_server(scope["path"]) is not None:
+                if len(self.evidence.mcp) < _MOST_REQUESTS:
+                    self.evidence.mcp.append(_read_method(scope["method"], bytes(body)))
+            elif len(self.evidence.requests) < _MOST_REQUESTS:
                 self.evidence.requests.append(_make_seen(scope, bytes(body), statuses[0] if statuses else 0))
+
+
+def _read_method(http_method: str, body: bytes) -> str:
+    """Return the method of a request to an MCP server; that of HTTP if it has no other."""
+    try:
+        method = parse_object(body).get("method")
+    except RequestRefused:
+        method = None
+    return method[:40] if isinstance(method, str) else http_method[:20]
 
 
 def _make_seen(scope: Mapping[str, Any], body: bytes, status: int) -> SeenRequest:

@@ -286,7 +286,8 @@ class ProgramConversation(AgentConversation):
             done, mark = await self._start(turn, text)
         output = await self._look(done, mark)
         if self.prepared.evidence is not None:
-            self.prepared.evidence.add_turn(self.address.base_url, done, output)
+            how = "killed" if done.exit_code is None else f"exit {done.exit_code}"
+            self.prepared.evidence.add_turn(self.address.base_url, how, done.seconds, output)
         answer = await self.context.in_thread(partial(self._read, output, done))
         before, self._reported = self._reported, self._add_reported(self._reported, output)
         trace.event(

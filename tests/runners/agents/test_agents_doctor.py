@@ -18,6 +18,7 @@ from support.docker_here import needs_bubblewrap
 from pytest_agentbench.cli import main
 
 AGENT = Path(__file__).parents[2] / "support" / "odd_agent.py"
+ACP_AGENT = AGENT.with_name("stub_acp_agent.py")
 ADAPTER: dict[str, Any] = {
     "schema_version": 1,
     "name": "odd",
@@ -33,6 +34,7 @@ ADAPTER: dict[str, Any] = {
 SHELL = {"shell": {"name": "run", "arguments": {"command": "{command}"}}}
 WRITE = {**ADAPTER["tools"], "write": {"name": "write", "arguments": {"path": "{path}"}}}
 FINISH = {"name": "done", "arguments": {"text": "{content}"}}
+MCP = {"file": "{home}/odd.json", "at": "servers", "http": {"url": "{url}"}, "names": "{server}_{tool}"}
 
 
 def examine(
@@ -44,6 +46,7 @@ def examine(
     adapter = {**ADAPTER, "env": {**ADAPTER["env"], **variables}, **fields}
     bench.write("cases/agents/odd/agent.yaml", adapter)
     bench.write("cases/odd/agent.py", AGENT.read_text(encoding="utf-8"))
+    bench.write("cases/odd/acp.py", ACP_AGENT.read_text(encoding="utf-8"))
     bench.write("cases/models.yaml", {"schema_version": 1, "models": []})
     monkeypatch.chdir(bench.path / "cases")
     status = main(["agents", "doctor", "odd", "--sandbox", sandbox])
@@ -130,6 +133,40 @@ def examine(
             id="volatile text",
         ),
         pytest.param(
+            {"mcp": MCP},
+            r"it did not connect the MCP server doctor: it is in \{home\}/odd\.json at servers; does it read that, and "
+            "does it trust the workspace",
+            id="MCP server not connected",
+        ),
+        pytest.param(
+            {"mcp": MCP, "odd": {"mcp": "hidden"}},
+            "it listed the tools of the MCP server doctor, and no request offers one; the requests offer: sh{command}. "
+            "If it hides tools behind a search, switch that off",
+            id="MCP tools deferred",
+        ),
+        pytest.param(
+            {"mcp": MCP, "odd": {"mcp": "late"}},
+            "its first request lacks doctor_bird, and a later one offers it: it asks before its MCP servers have "
+            "started",
+            id="MCP tools late",
+        ),
+        pytest.param(
+            {"mcp": MCP, "odd": {"mcp": "deaf"}},
+            "it asked the MCP server doctor for initialize (1 time), and never for tools/list",
+            id="MCP tools never listed",
+        ),
+        pytest.param(
+            {"mcp": {**MCP, "names": "mcp__{server}__{tool}"}, "odd": {"mcp": "yes"}},
+            "mcp.names is 'mcp__{server}__{tool}'; the requests offer doctor_bird. Write names: '{server}_{tool}'",
+            id="names of MCP tools",
+        ),
+        pytest.param(
+            {"argv": [], "acp": {"argv": ["python3", "{root}/odd/acp.py", "not acp"]}},
+            "agent_start: odd did not start: .* its first line that is no message: 'Welcome to the agent!'. "
+            "Is the option that starts ACP missing?",
+            id="stdout not ACP",
+        ),
+        pytest.param(
             {"argv": ["{root}/odd/nothing", "{message}"]},
             r"there is no program \S+/cases/odd/nothing; install it",
             id="missing program of the repository",
@@ -209,3 +246,39 @@ def test_a_right_adapter_has_no_problem(
     assert "differences between two runs: none" in lines
     assert lines[-1] == "no problem found"
     assert os.environ.get("ODD_PRINT") is None
+
+
+@pytest.mark.slow
+def test_the_call_of_an_mcp_server_is_a_part_of_the_trial(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, text = examine(bench, capsys, monkeypatch, "local", mcp=MCP, odd={"mcp": "yes"})
+    assert status == 0, text
+    assert "tools offered: sh{command}, doctor_bird{}" in text
+    assert "MCP server doctor, asked for: initialize (1 time), tools/list (1 time), tools/call (1 time)" in text
+    assert "call: doctor:bird{} -> kingfisher" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sandbox", ["local", pytest.param("bubblewrap", marks=needs_bubblewrap)])
+def test_an_agent_by_acp_is_tried_in_a_session(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sandbox: str
+) -> None:
+    acp = {"argv": ["python3", "{root}/odd/acp.py"]}
+    status, text = examine(bench, capsys, monkeypatch, sandbox, argv=[], acp=acp)
+    assert status == 0, text
+    assert f"Odd 1.0.0 by ACP in {sandbox}:" in text
+    assert "answer: 'Goodbye.' (from reply)" in text
+    assert "messages: Warning: a word of its own. Goodbye." in text
+
+
+@pytest.mark.slow
+def test_each_form_of_an_agent_is_tried(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acp = {"argv": ["python3", "{root}/odd/acp.py", "exit early"]}
+    status, text = examine(bench, capsys, monkeypatch, "local", acp=acp)
+    by_command, by_acp = text.split("Odd 1.0.0 by ACP in local:")
+    assert "no problem found" in by_command
+    assert "agent_start: odd did not start" in by_acp
+    assert status == 1
