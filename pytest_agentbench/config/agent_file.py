@@ -224,7 +224,7 @@ class McpPlace(Record):
     at: Text
     """Path of the entries in the file: names with dots between."""
     list_: bool = Field(default=False, alias="list")
-    """The entries are a list, and have their names themselves; false: they are a mapping by name."""
+    """The entries are a list, in TOML an array of tables, and have their names themselves; false: a mapping by name."""
     http: _ServerEntry | None = None
     """The entry of a server with an address."""
     stdio: _ServerEntry | None = None
@@ -232,7 +232,7 @@ class McpPlace(Record):
     transport: Literal["http", "stdio"] = "http"
     """The entry that is written."""
     names: Text
-    """The names of tools in the agent's requests, with {tool}, and {server} if the agent shows it."""
+    """Names of tools in the agent's requests, with {tool}, and {server} if the agent shows it; `*` is any text."""
     json_text: Literal["keep", "wrap"] = "keep"
     """Wrap: results that are JSON but no object are sent as structured content, too."""
     argv: tuple[Argument, ...] = ()
@@ -247,8 +247,6 @@ class McpPlace(Record):
         problems += ((("names",), f"unknown name {{{name}}}") for name in find_names(self.names) if name not in known)
         if "{tool}" not in self.names:
             problems.append((("names",), f"found {self.names!r}, expected a template with {{tool}}"))
-        if self.format == "toml" and self.list_:
-            problems.append((("list",), "found true, and entries of TOML are tables by name"))
         if problems:
             raise Problems(problems)
         return self
@@ -298,7 +296,7 @@ class McpNames(Record):
     """The treatment of MCP servers that an ACP agent gets by the protocol."""
 
     names: Annotated[Text, check_names({"server", "tool"})]
-    """The names of tools in the agent's requests, with {tool}, and {server} if the agent shows it."""
+    """Names of tools in the agent's requests, with {tool}, and {server} if the agent shows it; `*` is any text."""
     json_text: Literal["keep", "wrap"] = "keep"
     """Wrap: results that are JSON but no object are sent as structured content, too."""
 

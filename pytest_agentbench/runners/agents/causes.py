@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import re
 from collections import Counter
@@ -178,12 +179,12 @@ def _find_server(trial: Trial) -> Iterator[str]:
         )
     elif not names:
         yield f"it asked the MCP server {SERVER} for {list_methods(trial)}, and never for tools/list"
-    elif trial.mcp_name not in names:
-        template = names[0].replace(SERVER, "{server}").replace(TOOL, "{tool}")
+    elif not (fitting := fnmatch.filter(names, trial.mcp_name)):
+        template = re.sub("[0-9a-f]{6,}", "*", names[0].replace(SERVER, "{server}").replace(TOOL, "{tool}"))
         yield f"mcp.names is {trial.mcp.names!r}; the requests offer {names[0]}. Write names: {template!r}"
-    elif trial.mcp_name not in offers[0]:
+    elif fitting[0] not in offers[0]:
         yield (
-            f"its first request lacks {trial.mcp_name}, and a later one offers it: it asks before its MCP servers have "
+            f"its first request lacks {fitting[0]}, and a later one offers it: it asks before its MCP servers have "
             "started. Which setting lets it wait?"
         )
 

@@ -100,7 +100,8 @@ def _add_to_file(content: Content | None, place: McpPlace, entries: Sequence[Mcp
     if place.format == "toml":
         if isinstance(content, dict):
             raise ConfigError(f"agent.yaml: files: {place.file}: found a mapping, expected TOML as a text")
-        tables = [f"[{place.at}.{slug}]\n{''.join(_write_toml(entry))}" for slug, entry in filled]
+        heads = [f"[[{place.at}]]" if place.list_ else f"[{place.at}.{slug}]" for slug, _ in filled]
+        tables = [f"{head}\n{''.join(_write_toml(entry))}" for head, (_, entry) in zip(heads, filled, strict=True)]
         return "\n".join([*([content] if content else []), *tables])
     if isinstance(content, str):
         raise ConfigError(f"agent.yaml: files: {place.file}: found a text, expected a mapping, which takes servers")

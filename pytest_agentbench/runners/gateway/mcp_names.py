@@ -11,7 +11,7 @@ from pytest_agentbench.tools.base import Tool
 OWN_TOOLS = "tools"
 """Name of the case's own tools in addresses, in place of a server's."""
 
-_MOST_OF_A_SLUG, _MOST_OF_A_NAME = 20, 64
+_MOST_OF_A_SLUG, _MOST_OF_A_NAME, _MOST_OF_A_HASH = 20, 64, 16
 _LONGEST = "mcp__{server}__{tool}"
 _USUAL = (_LONGEST, "mcp_{server}_{tool}", "{server}__{tool}", "{server}_{tool}", "{server}:{tool}", "{server}.{tool}")
 """Names that programs without an adapter give to tools."""
@@ -32,7 +32,8 @@ class ServedTool:
 class ServedTools:
     """The tools of a run that its agent gets by MCP, by their servers' slugs.
 
-    `names` is the template of the names in the agent's requests, with `{server}` and `{tool}`; None if unknown.
+    `names` is the template of the names in the agent's requests, with `{server}`, `{tool}` and `*` for any text, as a
+    hash; None if unknown.
     """
 
     def __init__(self, tools: Iterable[Tool], servers: Iterable[str], names: str | None = None) -> None:
@@ -124,7 +125,7 @@ class ServedTools:
         template = self._names or _LONGEST
         # An agent that shows no server cannot tell equal tools of two servers apart
         prefix = "" if "{server}" in template else f"{slug}_"
-        room = _MOST_OF_A_NAME - len(_fill(template, slug, prefix))
+        room = _MOST_OF_A_NAME - len(_fill(template, slug, prefix)) - _MOST_OF_A_HASH * template.count("*")
         for tool in tools:
             plain = re.sub(r"[^A-Za-z0-9_-]", "_", tool.name.partition(":")[2] or tool.name)
             name, number = plain, 0
@@ -162,4 +163,5 @@ def _compile(template: str, slugs: Iterable[str]) -> re.Pattern[str]:
     """Return the pattern of a template's names. The longest slug counts first, because one may begin with another."""
     either = "|".join(sorted(slugs, key=len, reverse=True)) or r"(?!)"
     pattern = re.escape(template).replace(r"\{server\}", f"(?P<server>{either})").replace(r"\{tool\}", "(?P<tool>.+)")
+    pattern = pattern.replace(r"\*", ".+")
     return re.compile(pattern, re.DOTALL)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from support.agents_here import find_acp_sandbox
 from support.bench import Bench, Finished, check
+from support.fault_endpoint import FaultEndpoint
 from support.mcp_projects import McpBench
 from support.processes import running
 
@@ -34,7 +37,14 @@ ECHO = call({"mcp": "Birds:echo"}, text="pike")
 READ = call("shell", command="cat bird.txt")
 
 
-def run(bench: Bench, *steps: dict[str, Any], checks: Any = (), **runner: Any) -> tuple[Finished, dict[str, Any]]:
+def run(
+    bench: Bench,
+    *steps: dict[str, Any],
+    checks: Any = (),
+    model: str = "demo",
+    options: Sequence[str] = (),
+    **runner: Any,
+) -> tuple[Finished, dict[str, Any]]:
     """Run a session with a case for each agent. Return it, and the runs by the names of their agents."""
     project = McpBench(bench)
     project.servers(Birds=project.server("birds"))
@@ -48,7 +58,8 @@ def run(bench: Bench, *steps: dict[str, Any], checks: Any = (), **runner: Any) -
         )
         replies = [{"when": TURNS[0], "steps": list(steps)}, {"when": TURNS[1], "steps": [step(content="Goodbye.")]}]
         bench.write(f"cases/{name}/demo.yaml", {"schema_version": 1, "replies": replies})
-    finished = project.run()
+    bench.profile("here", sandbox="local", policy={"max_concurrency": 16})
+    finished = bench.run(f"--model={model}", "--agentbench-run-profile=here", *options, "cases")
     found = [json.loads(path.read_text(encoding="utf-8")) for path in bench.path.glob("outputs/runs/**/run_1.json")]
     return finished, {each["case_id"]: each for each in found}
 
@@ -102,3 +113,41 @@ def test_an_outage_is_no_answer(bench: Bench) -> None:
     finished, runs = run(bench, WRITE, {"error": {"status": 500}}, retries=0)
     assert set(finished.outcomes.values()) == {"error"}, finished.text
     assert {found["status"] for found in runs.values()} == {"provider_error"}
+
+
+def test_a_time_limit_cancels_a_request_to_the_model(bench: Bench) -> None:
+    with FaultEndpoint(latency=30) as endpoint:
+        bench.models({"model_id": "real", "base_url": endpoint.base_url, "api_key_env": "none"})
+        _, runs = run(bench, model="real", timeout_seconds=8)
+    assert {found["error"]["code"] for found in runs.values()} == {"run_timeout"}
+    for name, found in runs.items():
+        [turn] = events(found, "turn")
+        assert 8 <= turn["seconds"] < 18, name
+
+
+def echo_and_say(body: dict[str, Any]) -> dict[str, Any]:
+    """Call the server's echo, under an id that is another one each time, and then answer. A title needs no call."""
+    names = [tool["function"]["name"] for tool in body.get("tools", ())]
+    echo = next((name for name in names if name.endswith("echo")), None)
+    if body["messages"][-1]["role"] == "tool" or echo is None:
+        return {"role": "assistant", "content": f"A pike, {uuid.uuid4().hex}"}
+    function = {"name": echo, "arguments": '{"text": "pike"}'}
+    call = {"id": f"call_{uuid.uuid4().hex}", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def test_recordings_are_replayed_on_another_day(bench: Bench) -> None:
+    called = check("called", kind="tool_called", name="Birds:echo", arguments={"text": "pike"})
+    with FaultEndpoint(answer=echo_and_say) as endpoint:
+        bench.models({"model_id": "real", "base_url": endpoint.base_url, "api_key_env": "none"})
+        record = ["--agentbench-cassettes=record"]
+        finished, recorded = run(bench, checks=[called], model="real", options=record, env={"TZ": "Etc/GMT+12"})
+        assert finished.outcomes == {f"{name}[real]": "passed" for name in AGENTS}, finished.text
+        asked = len(endpoint.requests)
+        # 26 hours from there it is always another day
+        replay = ["--agentbench-cassettes=replay"]
+        finished, replayed = run(bench, checks=[called], model="real", options=replay, env={"TZ": "Etc/GMT-14"})
+    assert finished.outcomes == {f"{name}[real]": "passed" for name in AGENTS}, finished.text
+    assert len(endpoint.requests) == asked
+    for name, found in replayed.items():
+        assert events(found, "reply_message") == events(recorded[name], "reply_message"), name

@@ -16,6 +16,7 @@ import pytest
 from support.agents_here import agent_lacks
 from support.bench import Bench, check
 from support.docker_here import needs_bubblewrap
+from support.mcp_projects import McpBench
 
 import pytest_agentbench.runners.agents
 
@@ -76,7 +77,7 @@ def check_run(bench: Bench, agent: str) -> None:
     assert finished.outcomes == {"one[demo]": "passed"}, finished.text
     [path] = bench.path.glob("outputs/runs/**/run_1.json")
     trace = json.loads(path.read_text(encoding="utf-8"))["trace"]
-    calls = [event for event in trace if event["type"] == "tool_call"]
+    calls = [event for event in trace if event["type"] == "tool_call" and event["name"] != "complete"]  # gptme's end
     assert [call["name"] for call in calls] == [*CALLS], agent
     assert all(call["recorded_by"] == "mcp" and "executed" not in call for call in calls), agent
     results = [event for event in trace if event["type"] == "tool_result"]
@@ -108,9 +109,34 @@ def test_an_agent_of_this_machine(
     check_run(bench, agent)
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", [*AGENTS, "gptme"])
 def test_an_agent_in_its_image(bench: Bench, agent: str) -> None:
     if (lacks := agent_lacks(agent)) is not None:
         pytest.skip(lacks)
     write_case(bench, agent, "docker")
     check_run(bench, agent)
+
+
+def test_agents_wait_for_a_slow_tool(bench: Bench) -> None:
+    """A call of 75 seconds: agents get its result, or give up, and the run says so."""
+    if lacks := "; ".join(each for name in AGENTS if (each := agent_lacks(name)) is not None):
+        pytest.skip(lacks)
+    project = McpBench(bench)
+    project.servers(Birds=project.server("birds", timeout_seconds=120))
+    bench.profile("here", sandbox="local", policy={"max_concurrency": 8})
+    bench.case("one", runner={"type": "agent", "agent": "codex", "timeout_seconds": 300}, mcp_servers=["Birds"])
+    call = {"tool_calls": [{"portable": {"mcp": "Birds:slow"}, "arguments": {"seconds": 75}}]}
+    bench.write("cases/one/demo.yaml", {"schema_version": 1, "replies": [{"steps": [call, {"content": "Paris"}]}]})
+    chosen = [part for name in AGENTS for part in ("--agentbench-agent", name)]
+    finished = bench.run("--model=demo", "--agentbench-run-profile=here", *chosen, "cases")
+    assert set(finished.outcomes.values()) == {"passed"}, finished.text
+    for path in bench.path.glob("outputs/runs/**/run_1.json"):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        name = found["request"]["agent"]
+        [made] = [event for event in found["trace"] if event["type"] == "tool_call"]
+        results = [event for event in found["trace"] if event["type"] == "tool_result"]
+        gave_up = [event for event in found["trace"] if event.get("name") == "agent_gave_up"]
+        assert "executed" not in made, name
+        assert len(gave_up) == (name == "cn"), name
+        if name != "cn":
+            assert [each["content"] for each in results] == ["done"], name

@@ -393,6 +393,17 @@ def test_names_that_agents_change_are_found() -> None:
     assert served.name_for_agent("Birds:get-sum", []) == "mcp__Birds__get-sum"
 
 
+def test_names_with_a_hash_are_found() -> None:
+    tools = [make_tool("Birds:find_bird", echo), make_tool(f"Birds:{'a' * 90}", echo)]
+    served = ServedTools(tools, ["Birds"], "{server}_{tool}_*")
+    assert served.find_called("Birds_find_bird_c6b3301c7dde") == "Birds:find_bird"
+    assert served.find_called("find_bird") is None
+    offered = ["shell", "Birds_find_bird_c6b3301c7dde"]
+    assert served.name_for_agent("Birds:find_bird", offered) == "Birds_find_bird_c6b3301c7dde"
+    # With a hash of sixteen characters the name is still short enough
+    assert max(len(f"Birds_{name}_{'0' * 15}") for name in served.servers["Birds"]) <= 64
+
+
 def test_addresses_of_servers() -> None:
     assert endpoint_module.find_server("/r/token/mcp/Birds/") == "Birds"
     assert endpoint_module.find_server("/mcp/Birds") == "Birds"
