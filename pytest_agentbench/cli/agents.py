@@ -164,8 +164,7 @@ def _build(args: argparse.Namespace, root: ConfigRoot) -> int:
 
 def _try(args: argparse.Namespace, root: ConfigRoot) -> int:
     from pytest_agentbench.runners.agents.adapter import find_adapter
-    from pytest_agentbench.runners.agents.doctor import try_agent
-    from pytest_agentbench.runners.agents.trial import list_forms
+    from pytest_agentbench.runners.agents.doctor import list_forms, try_agent
 
     adapter = find_adapter(args.name, root)
     name, problems = f"{adapter.program.title} {adapter.program.install.version}", 0

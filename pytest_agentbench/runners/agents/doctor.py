@@ -23,6 +23,7 @@ from pytest_agentbench.runners.gateway.policy import API_TITLES, GatewayPolicy
 from pytest_agentbench.terminal_text import count_text, shorten_text
 
 if TYPE_CHECKING:
+    from pytest_agentbench.config.agent_file import AgentProgram
     from pytest_agentbench.config.roots import ConfigRoot
 
 _SYSTEM_LINES, _OUTPUT_LINES = 3, 10
@@ -38,6 +39,12 @@ class Diagnosis:
 
     lines: list[str]
     problems: list[str]
+
+
+def list_forms(program: AgentProgram) -> list[Form]:
+    """Return the forms in which the program can run."""
+    forms: dict[Form, bool] = {"agent": bool(program.argv), "acp": program.acp is not None}
+    return [form for form, is_there in forms.items() if is_there]
 
 
 def try_agent(adapter: Adapter, form: Form, root: ConfigRoot, sandbox: str) -> Diagnosis:

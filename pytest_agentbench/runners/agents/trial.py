@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
-from pytest_agentbench.config.agent_file import AgentProgram, McpNames, McpPlace
+from pytest_agentbench.config.agent_file import McpNames, McpPlace
 from pytest_agentbench.config.profiles import RunProfile, merge_runner_settings
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.models.client import Endpoints
@@ -90,12 +90,6 @@ class Trial:
         """Return the data of the runner event of that name, or None."""
         found = (event.data for event in self.events if event.type == "runner" and event.name == name)
         return next(found, None)
-
-
-def list_forms(program: AgentProgram) -> list[Form]:
-    """Return the forms in which the program can run."""
-    forms: dict[Form, bool] = {"agent": bool(program.argv), "acp": program.acp is not None}
-    return [form for form, is_there in forms.items() if is_there]
 
 
 async def run_trial(adapter: Adapter, form: Form, root: ConfigRoot, sandbox: str, folder: Path) -> Trial:
