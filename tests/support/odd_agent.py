@@ -2,9 +2,9 @@
 
 ODD_BASE replaces the base URL, ODD_PATH the path, ODD_MODEL the name of the model, ODD_TOOLS the tools (JSON: names to
 required arguments). ODD_PRINT is plain, banner or json. ODD_TITLE adds a request for a title, ODD_NONCE a random
-number. ODD_FINISH is the tool by whose call it ends. ODD_RESULTS is user: results return as texts of the user.
-With ODD_STAY it asks nothing. ODD_MCP is yes, hidden (it keeps the tools of its MCP servers from its model), late (its
-first request lacks them) or deaf (it lists none); its servers are in ~/odd.json.
+number, ODD_TAG one in a field that tags requests. ODD_FINISH is the tool by whose call it ends. ODD_RESULTS is user:
+results return as texts of the user. With ODD_STAY it asks nothing. ODD_MCP is yes, hidden (it keeps the tools of its
+MCP servers from its model), late (its first request lacks them) or deaf (it lists none); its servers are in ~/odd.json.
 """
 
 import json
@@ -35,6 +35,8 @@ def ask(messages, tools):
         for name, required in tools.items()
     ]
     body = {"model": SETTING.get("model", os.environ.get("RUN_MODEL", "demo")), "messages": messages}
+    if "tag" in SETTING:
+        body["prompt_cache_key"] = os.urandom(16).hex()
     if functions:
         body["tools"] = functions
     if SETTING.get("path") == "/responses":

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.models.prompts import message_text
+from pytest_agentbench.models.tape import canonicalize
 from pytest_agentbench.runners.agents.adapter import Adapter, make_agent
 from pytest_agentbench.runners.agents.causes import collect_offer, find_problems, list_hosts, list_methods
 from pytest_agentbench.runners.agents.differences import Difference, find_differences
@@ -20,6 +21,7 @@ from pytest_agentbench.runners.agents.reading import FIELDS
 from pytest_agentbench.runners.agents.trial import SERVER, TURNS, Form, Trial, run_trial
 from pytest_agentbench.runners.gateway.offers import describe_offer
 from pytest_agentbench.runners.gateway.policy import API_TITLES, GatewayPolicy
+from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.terminal_text import count_text, shorten_text
 
 if TYPE_CHECKING:
@@ -71,17 +73,11 @@ def _advise(difference: Difference) -> str:
 
 def _comparable(trial: Trial, policy: GatewayPolicy) -> list[dict[str, Any]]:
     """Return the requests of a trial as cassettes compare them."""
-    home = f"{trial.workspace}/"
-    requests = []
-    for _, asked in trial.evidence.to_model:
-        request = {"messages": asked.messages, "tools": asked.tools, **asked.parameters}
-        plain = (
-            json.dumps(request)
-            .replace(json.dumps(home)[1:-1], "[workspace]/")
-            .replace(trial.workspace or "\0", "[workspace]")
-        )
-        requests.append(policy.drop_moments(json.loads(plain), TURNS))
-    return requests
+    folder, redactor = trial.workspace or None, Redactor()
+    requests = [
+        {"messages": asked.messages, "tools": asked.tools, **asked.parameters} for _, asked in trial.evidence.to_model
+    ]
+    return [policy.drop_moments(canonicalize(request, folder, redactor), TURNS) for request in requests]
 
 
 def _describe(trial: Trial, second: Trial | None, adapter: Adapter, differences: list[Difference]) -> Iterator[str]:

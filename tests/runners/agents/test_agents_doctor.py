@@ -229,7 +229,7 @@ def test_a_right_adapter_has_no_problem(
 ) -> None:
     finish = {"name": "done", "arguments": {"text": "{content}"}}
     tools = json.dumps({"sh": ["command"], "done": ["text"]})
-    odd = {"finish": "done", "tools": tools, "print": "banner"}
+    odd = {"finish": "done", "tools": tools, "print": "banner", "tag": "1"}
     status, text = examine(
         bench, capsys, monkeypatch, sandbox, odd=odd, finish=finish, answer={"from": "file", "file": "{workspace}/x"}
     )
