@@ -19,7 +19,7 @@ from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import AUTO, Record
 from pytest_agentbench.records.case import SandboxSettings
 
-_OPENNESS = ("deny", "public", "allow")
+_OPENNESS = ("deny", "watch", "public", "allow")
 _BUILT_IN = "demo"
 """The model that answers from scripts unless models.yaml declares it."""
 

@@ -490,6 +490,7 @@ async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
                 await context.stop_sandbox()
             attempt.result.workspace = context.made_workspace
         await context.bring_back()
+        context.note_hosts()
         seconds, cassette, unwritable = context.trace.seconds, None, None
         if tape is not None:
             seconds, cassette, unwritable = run_ended(tape, attempt.case, end.status, seconds)

@@ -54,8 +54,8 @@ class SandboxSettings(Record):
     """auto: docker if a daemon runs and an image is named, else bubblewrap; local isolates nothing."""
     image: Text | None = None
     """Image of the containers, pinned by tag or digest; a case may name its own."""
-    network: Literal["deny", "allow"] = "deny"
-    """Network for commands."""
+    network: Literal["deny", "watch", "allow"] = "deny"
+    """Network for commands. watch: none, and attempts to reach other hosts are recorded; in bubblewrap only."""
     build_network: Literal["deny", "allow"] = "deny"
     """Network while images of cases are built."""
     cpus: Annotated[float, Field(strict=True, gt=0)] = 2.0

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,14 @@ from pydantic import Field, model_validator
 
 from pytest_agentbench.config.functions import canned_tools_of, functions_of
 from pytest_agentbench.config.profiles import NetworkSettings
-from pytest_agentbench.errors import AgentbenchError, ConfigError, ProviderError, UnavailableError, UnsupportedError
+from pytest_agentbench.errors import (
+    AgentbenchError,
+    ConfigError,
+    ProviderError,
+    SandboxError,
+    UnavailableError,
+    UnsupportedError,
+)
 from pytest_agentbench.extensions import LazyTable
 from pytest_agentbench.records.base import Record, RunStatus
 from pytest_agentbench.records.case import Case, Model, Role
@@ -45,6 +53,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.tools.toolbox import Toolbox
     from pytest_agentbench.workspaces.sandboxes.base import Mount, Sandbox, SandboxSpec
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+    from pytest_agentbench.workspaces.sandboxes.watched_network import WatchedNetwork
     from pytest_agentbench.workspaces.workspace import Workspace
 
 MAX_LEVELS = 64
@@ -352,6 +361,7 @@ class RunContext:
     asking: Asking = field(default_factory=Asking)
     _opening: threading.Lock = field(default_factory=threading.Lock)
     _sandbox: asyncio.Task[Sandbox] | None = None
+    _network: WatchedNetwork | None = None
     _tool_state: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -448,11 +458,26 @@ class RunContext:
         if self._sandbox is not None:
             with suppress(AgentbenchError):  # it never started, and the caller of `sandbox` got the error
                 await (await self._sandbox).stop()
+            if self._network is not None:
+                await self.in_thread(self._network.stop)
         # No sandbox was started, but a container may have been created with the workspace
         elif self.made_workspace is not None:
             self.sandboxes.release(self.made_workspace)
 
+    def note_hosts(self) -> None:
+        """Record the attempts to reach other hosts, if the run's network was watched."""
+        if self._network is not None:
+            self.trace.event("other_hosts", hosts=dict(Counter(self._network.attempts)))
+
     async def _start_sandbox(self, spec: SandboxSpec) -> Sandbox:
+        if spec.watched:
+            from pytest_agentbench.workspaces.sandboxes.watched_network import WatchedNetwork
+
+            try:
+                self._network = await self.in_thread(WatchedNetwork.start)
+            except OSError as error:
+                raise SandboxError(f"network: watch: {error}") from error
+            spec = replace(spec, joins=self._network.joins)
         sandbox = await self.sandboxes.start(spec, self.workspace, case=self.case)
         self.sandbox_used = await self.sandboxes.describe(spec)
         return sandbox

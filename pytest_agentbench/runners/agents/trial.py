@@ -149,13 +149,15 @@ def _watch(sandbox: str, trial: Trial, stack: ExitStack) -> WatchedNetwork | Non
     if not provider_of(sandbox).joins_networks:
         trial.unseen = f"not observed in {sandbox}; run --sandbox bubblewrap"
         return None
-    from pytest_agentbench.workspaces.sandboxes.watched_network import watch_network
+    from pytest_agentbench.workspaces.sandboxes.watched_network import WatchedNetwork
 
     try:
-        return stack.enter_context(watch_network())
+        network = WatchedNetwork.start()
     except OSError as error:
         trial.unseen = f"not observed: {error}"
         return None
+    stack.callback(network.stop)
+    return network
 
 
 class _BirdServer:

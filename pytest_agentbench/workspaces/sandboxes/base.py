@@ -81,6 +81,7 @@ class SandboxSpec:
     - `cli`: the command of another container engine than docker's daemon, such as podman. It needs kind docker.
     - `network` False: no network except for the services of `compose`.
     - `settings`: those of the run profile, if the kind's provider has fields of its own.
+    - `watched`: attempts to reach other hosts are recorded. Its provider `joins_networks`.
     - `joins`: paths of namespaces by their kinds (`net`, `user`), in place of a network of its own. A provider that
       `joins_networks` uses them.
     """
@@ -95,6 +96,7 @@ class SandboxSpec:
     mounts: tuple[Mount, ...] = ()
     cli: str | None = None
     settings: SandboxSettings | None = None
+    watched: bool = False
     joins: tuple[tuple[str, str], ...] = ()
 
 

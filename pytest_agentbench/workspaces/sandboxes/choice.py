@@ -237,9 +237,19 @@ def find_engine_problem(engine: str, *, starts: bool) -> str | None:
 
 
 def _make_spec(kind: SandboxKind, settings: SandboxSettings) -> SandboxSpec:
-    """Return a sandbox by settings of its kind, or of `auto`, without an image."""
-    own = None if type(settings) is SandboxSettings else settings
-    return SandboxSpec(kind, network=settings.network == "allow", limits=_limits(settings), settings=own)
+    """Return a sandbox by settings of its kind, or of `auto`, without an image.
+
+    Raises UnavailableError if its kind cannot watch the network.
+    """
+    own, watched = None if type(settings) is SandboxSettings else settings, settings.network == "watch"
+    if watched and not provider_of(kind).joins_networks:
+        raise UnavailableError(
+            f"sandbox.network: found watch, and {kind} cannot record attempts to reach other hosts; use bubblewrap, or "
+            "network: deny"
+        )
+    return SandboxSpec(
+        kind, network=settings.network == "allow", limits=_limits(settings), settings=own, watched=watched
+    )
 
 
 def _limits(settings: SandboxSettings) -> ResourceLimits:

@@ -1,7 +1,7 @@
 """A network in which each name has an address, nothing is reachable, and attempts to reach hosts are recorded.
 
-`watch_network` starts this file as a program. It makes a network namespace, answers DNS there, and closes connections
-to the ports 80 and 443. It prints each attempt as a line of JSON. A sandbox joins the namespace by
+`WatchedNetwork.start` starts this file as a program. It makes a network namespace, answers DNS there, and closes
+connections to the ports 80 and 443. It prints each attempt as a line of JSON. A sandbox joins the namespace by
 `SandboxSpec.joins`; its program has no rights in it. The file imports nothing of this package.
 """
 
@@ -14,21 +14,19 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 _ADDRESS = "198.18.0.1"  # of a range for benchmarks, which no host has
 _PORTS = (80, 443)
 _READ_SECONDS = 1.0
 _START_SECONDS = 5.0
-_MOST_LINES = 1000
+_MOST_LINES, _MOST_NAME = 1000, 253
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 
 
 @dataclass(slots=True)
 class WatchedNetwork:
-    """A running watched network. `joins` are its namespaces for `SandboxSpec`, `attempts` what was recorded so far.
+    """A watched network. `joins` are its namespaces for `SandboxSpec`, `attempts` what was recorded so far.
 
     An attempt is `name:port`, `address:port`, or a name that was looked up.
     """
@@ -36,6 +34,36 @@ class WatchedNetwork:
     joins: tuple[tuple[str, str], ...]
     _process: subprocess.Popen[str]
     _lines: list[str] = field(default_factory=list)
+    _reader: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @classmethod
+    def start(cls) -> WatchedNetwork:
+        """Return a running network. Raises OSError if this machine does not allow it."""
+        process = subprocess.Popen(
+            [sys.executable, "-I", __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+        assert process.stdout is not None
+        if process.stdout.readline() != "ready\n":
+            _, errors = process.communicate()
+            reason = errors.strip().splitlines()
+            raise OSError(f"no network namespace: {reason[-1] if reason else 'it ended'}")
+        kinds = ("net",) if os.geteuid() == 0 else ("user", "net")
+        return cls(tuple((kind, f"/proc/{process.pid}/ns/{kind}") for kind in kinds), process)
+
+    def stop(self) -> None:
+        """End it. What was recorded stays. May be called twice."""
+        # It ends with its stdin, also if this process is killed
+        self._process.kill()
+        self._reader.join()
+        self._process.communicate()
 
     @property
     def attempts(self) -> list[str]:
@@ -48,39 +76,12 @@ class WatchedNetwork:
             if "port" in record or record["host"] not in connected
         ]
 
-    def read(self) -> None:
+    def _read(self) -> None:
         """Collect the program's lines until it ends."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if len(self._lines) < _MOST_LINES:
                 self._lines.append(line)
-
-
-@contextmanager
-def watch_network() -> Iterator[WatchedNetwork]:
-    """Yield a watched network until the end of the block. Raises OSError if this machine does not allow it."""
-    process = subprocess.Popen(
-        [sys.executable, "-I", __file__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        if process.stdout.readline() != "ready\n":
-            reason = process.stderr.read().strip().splitlines()
-            raise OSError(f"no network namespace: {reason[-1] if reason else 'it ended'}")
-        kinds = ("net",) if os.geteuid() == 0 else ("user", "net")
-        network = WatchedNetwork(tuple((kind, f"/proc/{process.pid}/ns/{kind}") for kind in kinds), process)
-        reader = threading.Thread(target=network.read, daemon=True)
-        reader.start()
-        yield network
-    finally:
-        # It ends with its stdin, also if this process is killed
-        process.kill()
-        process.communicate()
 
 
 def _main() -> None:
@@ -199,7 +200,8 @@ _LOCK = threading.Lock()
 
 def _record(host: str, port: int | None = None) -> None:
     with _LOCK:
-        print(json.dumps({"host": host} if port is None else {"host": host, "port": port}), flush=True)
+        attempt: dict[str, str | int] = {"host": host[:_MOST_NAME]}
+        print(json.dumps(attempt if port is None else {**attempt, "port": port}), flush=True)
 
 
 if __name__ == "__main__":

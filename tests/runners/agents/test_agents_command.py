@@ -50,6 +50,33 @@ def run(bench: Bench, *options: str) -> Finished:
     return bench.run("--model", "demo", "cases", *options)
 
 
+ASKS_ELSEWHERE = """python3 -c 'import urllib.request as web; web.urlopen("http://api.example.com/v1")'; true"""
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_a_watched_network_records_attempts_to_reach_other_hosts(bench: Bench) -> None:
+    calls = [{"name": "sh", "arguments": {"command": f"{ASKS_ELSEWHERE}; {ASKS_ELSEWHERE}"}}]
+    case(bench, "Write it.", steps=[{"tool_calls": calls}, {"content": "Paris"}], sandbox="bubblewrap")
+    bench.profile("watched", sandbox={"type": "bubblewrap", "network": "watch"})
+    finished = run(bench, "--agentbench-run-profile=watched")
+    assert finished.outcomes == {"one[demo]": "passed"}, finished.text
+    [hosts] = [each["data"]["hosts"] for each in artifact(bench)["trace"] if each.get("name") == "other_hosts"]
+    assert hosts == {"api.example.com:80": 2}
+    assert artifact(bench)["provider"]["usage_source"] == "gateway"
+
+
+@pytest.mark.slow
+def test_a_sandbox_that_cannot_watch_the_network_says_so_before_the_run(bench: Bench) -> None:
+    case(bench, "Write it.", sandbox="local")
+    bench.profile("watched", sandbox={"type": "local", "network": "watch"})
+    finished = run(bench, "--agentbench-run-profile=watched", "-rs")
+    said = "found watch, and local cannot record attempts to reach other hosts; use bubblewrap, or network: deny"
+    assert finished.outcomes == {"one[demo]": "skipped"}
+    assert said in finished.text
+    assert not [*bench.path.glob("outputs/runs/**/run_1.json")]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 def test_turns_of_a_command(bench: Bench, sandbox: str) -> None:
