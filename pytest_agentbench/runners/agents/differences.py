@@ -40,7 +40,7 @@ def find_differences(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[s
     found: dict[str, Difference] = {}
     if len(one) != len(other):
         found[""] = Difference("number of requests", str(len(one)), str(len(other)))
-    for first, second in zip(one, other, strict=False):
+    for first, second in _pair(one, other):
         texts = dict(_list_texts(second))
         for place, text in _list_texts(first):
             if texts.get(place, "") == text:
@@ -48,6 +48,30 @@ def find_differences(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[s
             for difference in _compare(place[0], text, texts.get(place, "")):
                 found.setdefault(difference.line or difference.describe(), difference)
     return list(found.values())
+
+
+def _pair(
+    one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield the requests of two runs that are not in both, in pairs.
+
+    A request beside the conversation, such as for a title, comes at any time.
+    """
+    left, rest = list(other), []
+    for request in one:
+        if request in left:
+            left.remove(request)
+        else:
+            rest.append(request)
+    for request in rest:
+        alike = next((each for each in left if _measure(each) == _measure(request)), left[0] if left else None)
+        if alike is not None:
+            left.remove(alike)
+            yield request, alike
+
+
+def _measure(request: Mapping[str, Any]) -> tuple[int, int]:
+    return len(request["messages"]), len(request["tools"])
 
 
 def _list_texts(request: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:

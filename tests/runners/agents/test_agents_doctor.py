@@ -16,6 +16,7 @@ from support.bench import Bench
 from support.docker_here import needs_bubblewrap
 
 from pytest_agentbench.cli import main
+from pytest_agentbench.runners.agents.differences import find_differences
 
 AGENT = Path(__file__).parents[2] / "support" / "odd_agent.py"
 ACP_AGENT = AGENT.with_name("stub_acp_agent.py")
@@ -51,6 +52,17 @@ def examine(
     monkeypatch.chdir(bench.path / "cases")
     status = main(["agents", "doctor", "odd", "--sandbox", sandbox])
     return status, capsys.readouterr().out
+
+
+def test_requests_of_two_runs_are_compared_in_any_order() -> None:
+    def ask(text: str, *tools: str) -> dict[str, Any]:
+        return {"messages": [{"role": "user", "content": text}], "tools": list(tools)}
+
+    title, one, other = ask("A title."), ask("Session 1f: go.", "sh"), ask("Session 2e: go.", "sh")
+    assert find_differences([title, one], [one, title]) == []
+    [found] = find_differences([title, one], [other, title])
+    assert found.line == '- {where: user, pattern: "Session [0-9a-f]+", as: "Session [id]"}'
+    assert [each.where for each in find_differences([title, one], [one])] == ["number of requests"]
 
 
 @pytest.mark.slow
