@@ -30,12 +30,12 @@ CLIENT = SDKS[0]
 in_each_dialect = pytest.mark.parametrize("dialect", [pytest.param(each, marks=needs(CLIENT.variable)) for each in ALL])
 
 
-async def started(context: RunContext, sdk: Sdk, *command: str) -> str:
+async def started(context: RunContext, *command: str) -> str:
     """What a program prints that finds the run's gateway by its variables."""
     # A proxy is none of loopback's, and the SDKs' clients ask for one
     environ = {**os.environ, **context.gateway.env(), "NO_PROXY": "*", "PYTHONWARNINGS": "ignore"}
     process = await asyncio.create_subprocess_exec(
-        sdk.python, *command, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *command, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     printed, said = await process.communicate()
     assert process.returncode == 0, said.decode()
@@ -44,7 +44,7 @@ async def started(context: RunContext, sdk: Sdk, *command: str) -> str:
 
 async def refusals(context: RunContext, dialect: str, *names: str) -> dict[str, Any]:
     program = str(PROGRAMS / "refusals.py")
-    return dict(json.loads(await started(context, CLIENT, program, dialect, *names)))
+    return dict(json.loads(await started(context, CLIENT.python, program, dialect, *names)))
 
 
 def is_raised(found: list[Any], dialect: str, status: int, said: str) -> None:
@@ -127,8 +127,8 @@ def test_no_client_minds_silences(tmp_path: Path, sdk: Sdk, monkeypatch: pytest.
         fields: dict[str, Any] = {"model_id": "m", "requested_model": "m-1", "base_url": url, "api_key_env": None}
         wires = {api: Model(**fields, api=api) for api in ALL}
         async with listening(Model(**fields, wires=wires)) as (_, make, _http):
-            asked = [(sdk.program, agent, "stream", "Go.", "m-1") for agent in sdk.agents]
-            printed = await asyncio.gather(*(started(make(), sdk, *command) for command in asked))
+            asked = [(*sdk.command(tmp_path), agent, "stream", "Go.", "m-1") for agent in sdk.agents]
+            printed = await asyncio.gather(*(started(make(), *command) for command in asked))
         assert [each.strip() for each in printed] == ["It is late."] * len(asked)
 
     with served(ScriptTree(tmp_path), around=slowed) as url:

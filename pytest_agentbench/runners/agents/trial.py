@@ -184,8 +184,7 @@ def _make_servers() -> RunServers:
 
 
 def _write_case(adapter: Adapter, trial: Trial, sandbox: str, folder: Path) -> Case:
-    text = files("pytest_agentbench.runners.agents").joinpath("doctor_script.yaml").read_text(encoding="utf-8")
-    script = yaml.safe_load(text)
+    script = yaml.safe_load(files("pytest_agentbench.runners.agents").joinpath("doctor_script.yaml").read_bytes())
     if trial.mcp is not None:
         steps = script["replies"][0]["steps"]
         # Not the first one: some agents ask before their servers have started

@@ -13,7 +13,7 @@ from support.bench import Bench, check
 from pytest_agentbench.cli import main
 from pytest_agentbench.cli.places import enclosing_root
 from pytest_agentbench.runners.agents.adapter import find_adapter, list_adapters, make_agent
-from pytest_agentbench.runners.agents.doctor import try_agent
+from pytest_agentbench.runners.agents.doctor import list_forms, try_agent
 from pytest_agentbench.runners.agents.fields import AgentFields
 
 STUB = Path(__file__).parents[2] / "support" / "stub_agent.py"
@@ -198,7 +198,7 @@ def test_commands(bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch:
 def test_the_doctor_reports_the_reason_why_an_agent_cannot_be_tried(bench: Bench) -> None:
     project(bench, argv=["no-such-agent", "{message}"])
     root = enclosing_root(bench.path / "cases")
-    [problem] = try_agent(find_adapter("stub", root), root, "bubblewrap").problems
+    [problem] = try_agent(find_adapter("stub", root), "agent", root, "bubblewrap").problems
     assert "the program no-such-agent is not installed" in problem
 
 
@@ -208,4 +208,5 @@ def test_the_real_agent_in_its_image(name: str, tmp_path: Path) -> None:
     adapter = find_adapter(name)
     if (lacks := agent_lacks(name)) is not None:
         pytest.skip(lacks)
-    assert try_agent(adapter, enclosing_root(tmp_path), "docker").problems == []
+    for form in list_forms(adapter.program):
+        assert try_agent(adapter, form, enclosing_root(tmp_path), "docker").problems == [], form
