@@ -116,7 +116,7 @@ def slowed(app: ASGIApp) -> ASGIApp:
     return slow
 
 
-@of(*SDKS)
+@of(*(sdk for sdk in SDKS if sdk.name != "instructor"))  # its first reply has to be a call
 def test_no_client_minds_silences(tmp_path: Path, sdk: Sdk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_module, "_PATIENCE_SECONDS", 0.05)
     (tmp_path / "case").mkdir()
