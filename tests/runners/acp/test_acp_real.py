@@ -139,7 +139,7 @@ def echo_and_say(body: dict[str, Any]) -> dict[str, Any]:
 
 def replies(run: dict[str, Any]) -> list[str]:
     """Return the model's messages in any order: a request for a title goes beside the others."""
-    return sorted(json.dumps(each["message"]) for each in events(run, "reply_message"))
+    return sorted(json.dumps(each["message"], sort_keys=True) for each in events(run, "reply_message"))
 
 
 def test_recordings_are_replayed_on_another_day(bench: Bench) -> None:
