@@ -567,8 +567,6 @@ def _refuse_translation(model: Model, api: str) -> UnavailableError:
 
 
 _MOST_OF_A_NAME = 200
-
-
 _AGENTS_ERRORS = frozenset({"bad_request", "context_exceeded", "filtered"})
 """Codes of errors that the agent can react to, for example by condensing a conversation."""
 
