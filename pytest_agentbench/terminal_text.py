@@ -32,6 +32,9 @@ _COMMAND = (
 _FOLDED = r"(?m)^(\s*)[-+~^](?=[-+~^]{2}(?:\s|$))"
 """Where Buildkite's log is folded. Diffs and Markdown have such lines too, so that they are left alone elsewhere."""
 
+_WORD = r"(?s)\A[^\s\"'`,;()\[\]{}<>|]*.?"
+"""The beginning of a text to the first blank, quote or bracket: a secret has none of them."""
+
 _compiled = cache(re.compile)  # when a pattern is first used: all of them take 1 ms
 
 
@@ -68,6 +71,17 @@ def shorten_text(text: str, width: int, dots: str = "…") -> str:
     if len(text) <= width:
         return text
     return text[: width - len(dots)].rstrip() + dots
+
+
+def last_lines(output: str, lines: int = 12, characters: int = 2000) -> str:
+    """Return the end of a program's output, for an error: its last lines that are not blank.
+
+    The limit of characters leaves out the word in which it falls: redaction does not know a half of a secret.
+    """
+    kept = "\n".join([line for line in output.splitlines() if line.strip()][-lines:])
+    if len(kept) <= characters:
+        return kept
+    return _compiled(_WORD).sub("", kept[-characters - 1 :])
 
 
 def sendable(text: str, limit: int | None = None) -> str:

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from support.ci_logs import FORGED, heeded
 from support.github_runner import commands
 
-from pytest_agentbench.terminal_text import DefusingStream, defuse_ci_commands, visible, visible_line, wholly_visible
+from pytest_agentbench.terminal_text import (
+    DefusingStream,
+    defuse_ci_commands,
+    last_lines,
+    visible,
+    visible_line,
+    wholly_visible,
+)
 
 pieces = st.lists(
     st.sampled_from([*FORGED, "\n", "\r\n", " ", "#", ":", "-", "+", "\t", "x"]) | st.text(max_size=3)
@@ -87,3 +94,21 @@ _IGNORABLE = [
 def test_a_line_is_one_line():
     assert visible_line("a\nb\r\n\x1b[1mc\td\u2028") == r"a\nb\r\n\x1b[1mc   d\u2028"
     assert not re.search(r"[^ -~]", visible_line("".join(map(chr, range(160)))))
+
+
+@given(st.integers(0, 60), st.sampled_from([" ", '"', "='", "\n", "(", "{"]))
+def test_no_part_of_a_secret_is_left_in_the_last_lines(after, before):
+    secret = "sk-0123456789abcdefABCDEF"
+    end = last_lines(f"the key is{before}{secret} {'x ' * after}", characters=40)
+    assert len(end) <= 40
+    assert secret in end or not any(secret[start:] in end for start in range(len(secret) - 3))
+
+
+def test_the_last_lines_of_an_output():
+    output = "".join(f"line {number}\n\n" for number in range(30))
+    assert last_lines(output).splitlines() == [f"line {number}" for number in range(18, 30)]
+    assert last_lines(output, 2) == "line 28\nline 29"
+    assert last_lines(" \n") == ""
+    assert last_lines("one two three", characters=9) == "two three"
+    assert last_lines("one two three", characters=13) == "one two three"
+    assert last_lines("one two three", characters=8) == "three"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
+from pytest_agentbench.terminal_text import last_lines
 
 if TYPE_CHECKING:
     from pytest_agentbench.workspaces.sandboxes.images import LocalImages
@@ -35,7 +36,6 @@ _TIME = 1_577_836_800
 """Time of every file, 2020-01-01, so that equal content gives an equal image."""
 
 _DOWNLOAD_SECONDS = 1200
-_SHOWN_LINES = 15
 
 
 def get_wheel(requirement: str, target: Path) -> None:
@@ -138,6 +138,5 @@ def run_step(command: list[str]) -> str:
         raise SandboxError(f"{line}: not done within {_DOWNLOAD_SECONDS} s; is the registry reachable?") from error
     if done.returncode:
         # npm and pip print addresses of registries, which may contain a token
-        last = Redactor().text(done.stdout).strip().splitlines()[-_SHOWN_LINES:]
-        raise SandboxError("\n".join([f"{line}: exit status {done.returncode}", *last]))
+        raise SandboxError(f"{line}: exit status {done.returncode}\n{last_lines(Redactor().text(done.stdout))}")
     return done.stdout

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_agentbench.errors import ConfigError, SandboxError
 from pytest_agentbench.extensions import CONTAINERS
+from pytest_agentbench.terminal_text import last_lines
 from pytest_agentbench.workspaces.packages import (
     NODE,
     NOT_NEEDED,
@@ -186,10 +187,9 @@ def _read_version(images: LocalImages, name: str) -> str:
     """Return the output of `openclaw --version` in a container like a run's. Raises SandboxError if it fails."""
     code, output = images.run(name, "openclaw", ["--version"])
     if code:
-        last = "\n".join(output.strip().splitlines()[-10:])
         raise SandboxError(
             f"`openclaw --version` ended with exit status {code} in the image, expected 0; name another --base or "
-            f"--version\n{last}"
+            f"--version\n{last_lines(output)}"
         )
     return output.strip()
 

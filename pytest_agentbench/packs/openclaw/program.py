@@ -23,6 +23,7 @@ from pytest_agentbench.records.case import Model
 from pytest_agentbench.runners.agents.places import control_folder, write_readable
 from pytest_agentbench.runners.base import clean
 from pytest_agentbench.runners.gateway.bounds import is_plain
+from pytest_agentbench.terminal_text import last_lines
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, SandboxSpec
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ _MOST_OBJECTS = 100_000
 """Maximum number of objects examined: an agent may print many after its reply."""
 
 _SHOWN = 2000
-_LAST_LINES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,8 @@ def find_json_objects(output: str) -> Iterator[dict[str, Any]]:
 
 
 def select_last_lines(output: str) -> str:
-    """Return the end of a log for an error: at most 12 lines that are not blank, and 2,000 characters."""
-    lines = [line for line in output.splitlines() if line.strip()]
-    return str(clean("\n".join(lines[-_LAST_LINES:])[-_SHOWN:]))
+    """Return the end of a log for an error."""
+    return str(clean(last_lines(output)))
 
 
 def _read(document: Mapping[str, Any]) -> Reply | None:

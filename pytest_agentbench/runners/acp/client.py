@@ -153,9 +153,9 @@ class AcpSession:
         """Return the program's stderr."""
         return self._connection.errors
 
-    def last_lines(self) -> str:
+    def quote_end(self) -> str:
         """Return the last lines of the program's stderr, as a part of a message."""
-        return self._connection.last_lines()
+        return self._connection.quote_end()
 
     async def _cancel(self, asking: asyncio.Future[Any]) -> None:
         """Ask the agent to end its turn, and wait for that."""
@@ -190,7 +190,7 @@ class AcpSession:
         if self.noise.bad_lines:
             first = self.noise.first[0]
             hint = f"; its first line that is no message: {first!r}. Is the option that starts ACP missing?"
-        return InfrastructureError(f"agent_start: {self._name} did not start: {reason}{hint}{self.last_lines()}")
+        return InfrastructureError(f"agent_start: {self._name} did not start: {reason}{hint}{self.quote_end()}")
 
     def _cannot(self, reason: str) -> ConfigError:
         return ConfigError(f"agent_cannot: {self._name} cannot run this case: {reason}")

@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_agentbench.runners.base import clean
 from pytest_agentbench.runners.gateway.bounds import is_deep, is_plain
+from pytest_agentbench.terminal_text import last_lines
 from pytest_agentbench.workspaces.sandboxes.base import Process
 
 MOST_LINE = 16 * 2**20
@@ -26,7 +27,6 @@ _MOST_REQUESTS = 32
 """Maximum requests of the agent that are answered at the same time."""
 
 _MOST_KEPT, _SHOWN = 20, 200
-_LAST_LINES = 20
 
 NOT_FOUND, BAD_PARAMS, FAILED = -32601, -32602, -32603
 
@@ -119,12 +119,11 @@ class Connection:
         """Return the program's stderr."""
         return self._process.errors()
 
-    def last_lines(self) -> str:
+    def quote_end(self) -> str:
         """Return the last lines of the program's stderr, as a part of a message; an empty text without any."""
-        lines = [line for line in self.errors.splitlines() if line.strip()]
-        if not lines:
-            return ""
-        return f"; its last lines:\n{clean(chr(10).join(lines[-_LAST_LINES:]))}"
+        if text := clean(last_lines(self.errors)):
+            return f"; its last lines:\n{text}"
+        return ""
 
     async def close(self, seconds: float) -> None:
         """Close the program's stdin, wait for its end for at most `seconds`, and kill what is left of it."""

@@ -154,7 +154,7 @@ class AcpConversation(ProgramConversation):
             if self._session is not None and self._session.turn.denied:
                 # Some agents end their turn if a permission is denied, as their user would want
                 return RunEnd("success", detail=EndDetail(raw="permission_denied"))
-            message = f"{name} ended {turn} without an answer{self._last_lines()}"
+            message = f"{name} ended {turn} without an answer{self._quote_end()}"
             return make_end("invalid", "no_answer", message)
         return RunEnd("success", reason=_REASONS[outcome], detail=EndDetail(raw=outcome))
 
@@ -165,10 +165,10 @@ class AcpConversation(ProgramConversation):
             text = f"{turn} with error {failure.code}: {clean(str(failure))[:_MOST_SHOWN]}"
             if failure.code == AUTH_REQUIRED:
                 remedy = "name one of its authentication methods in `auth`, or set its variables"
-                raise InfrastructureError(f"agent_start: {name} answered {text}; {remedy}{self._last_lines()}")
+                raise InfrastructureError(f"agent_start: {name} answered {text}; {remedy}{self._quote_end()}")
             return make_end("failed", "agent_failed", f"{name} answered {text}")
-        return make_end("failed", "agent_exit", f"{name} ended in {turn}: {failure}{self._last_lines()}")
+        return make_end("failed", "agent_exit", f"{name} ended in {turn}: {failure}{self._quote_end()}")
 
-    def _last_lines(self) -> str:
+    def _quote_end(self) -> str:
         assert self._session is not None
-        return self._session.last_lines()
+        return self._session.quote_end()

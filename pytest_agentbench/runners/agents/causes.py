@@ -16,7 +16,7 @@ from pytest_agentbench.runners.agents.evidence import SeenTurn
 from pytest_agentbench.runners.agents.trial import ANSWERS, FILE, MODEL, SERVER, TOOL, TURNS, Trial
 from pytest_agentbench.runners.gateway.offers import OfferedTool, describe_offer, read_offer
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy, describe_apis
-from pytest_agentbench.terminal_text import count_text, shorten_text
+from pytest_agentbench.terminal_text import count_text, last_lines, shorten_text
 
 _SERVED = ("/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1beta/models/MODEL:generateContent")
 _LAST_LINES = 5
@@ -92,8 +92,8 @@ def _find_silence(trial: Trial) -> Iterator[str]:
 
 
 def _show_last_lines(turn: SeenTurn) -> str:
-    lines = [line for line in (turn.output.stderr or turn.output.stdout).splitlines() if line.strip()][-_LAST_LINES:]
-    return f"; its last lines: {' / '.join(lines)}" if lines else ""
+    text = last_lines(turn.output.stderr or turn.output.stdout, _LAST_LINES)
+    return f"; its last lines: {text.replace(chr(10), ' / ')}" if text else ""
 
 
 def _find_helpers(trial: Trial, policy: GatewayPolicy) -> Iterator[str]:

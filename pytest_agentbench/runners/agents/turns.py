@@ -45,6 +45,7 @@ from pytest_agentbench.runners.agents.timing import TurnTime
 from pytest_agentbench.runners.base import RunContext, RunEnd, clean, compare_usage, make_end
 from pytest_agentbench.runners.chat import render_first, with_attachments
 from pytest_agentbench.runners.conversation import AgentConversation, TurnOutput, name_turn
+from pytest_agentbench.terminal_text import last_lines
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, provider_of
 from pytest_agentbench.workspaces.workspace import WORKSPACE
@@ -60,7 +61,7 @@ _MOST_OUTPUT, _MOST_FILE = 40 * 2**20, 16 * 2**20
 _MOST_ARGUMENT = 120 * 1024
 """Linux takes 128 KB for one argument."""
 
-_LAST_LINES, _SHOWN = 12, 2000
+_SHOWN = 2000
 _CHMOD_SECONDS = 30.0
 
 
@@ -341,7 +342,7 @@ class ProgramConversation(AgentConversation):
         if executables:
             done = await self.sandbox.exec(["chmod", "+x", "--", *executables], seconds=_CHMOD_SECONDS)
             if done.exit_code != 0:
-                raise SandboxError(f"cannot make a skill's files executable: {done.output[-_SHOWN:]}")
+                raise SandboxError(f"cannot make a skill's files executable: {last_lines(done.output)}")
 
     async def _put(self, path: str, content: bytes) -> None:
         # By the names that all sandboxes use: the path on this machine is the sandbox's matter
@@ -446,7 +447,7 @@ class ProgramConversation(AgentConversation):
             return end
         if answer.error is not None:
             return make_end("failed", "agent_failed", f"{name} failed in {turn}: {clean(answer.error)[:_SHOWN]}")
-        last = _last_lines(output)
+        last = _quote_end(output)
         if done.exit_code != 0:
             return make_end("failed", "agent_exit", f"{name} ended {turn} with exit status {done.exit_code}{last}")
         if answer.text is None:
@@ -459,9 +460,8 @@ def _names_session(program: Program) -> bool:
     return any("{session}" in argument for argument in program.resume or ())
 
 
-def _last_lines(output: ProgramOutput) -> str:
-    lines = [line for line in (output.stderr or output.stdout).splitlines() if line.strip()]
-    text = str(clean("\n".join(lines[-_LAST_LINES:])[-_SHOWN:]))
+def _quote_end(output: ProgramOutput) -> str:
+    text = str(clean(last_lines(output.stderr or output.stdout)))
     if text:
         return f"; its last lines:\n{text}"
     return ""

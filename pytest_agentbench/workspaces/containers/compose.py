@@ -19,6 +19,7 @@ from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.terminal_text import last_lines
 from pytest_agentbench.workspaces.containers.bounds import SERVICE, ServiceBounds
 from pytest_agentbench.workspaces.containers.commands import KEEP_ALIVE_SECONDS
 from pytest_agentbench.workspaces.containers.compose_file import ComposeBuild, ComposeFile, ComposeService, load_compose
@@ -281,7 +282,7 @@ def _up(command: list[str], environment: Mapping[str, str], bounds: ServiceBound
                 os.killpg(compose.pid, signal.SIGKILL)
         if compose.returncode:
             written.seek(0)
-            last = "\n".join(written.read().decode("utf-8", "replace").strip().splitlines()[-_SHOWN_LINES:])
+            last = last_lines(written.read().decode("utf-8", "replace"), _SHOWN_LINES)
             raise SandboxError(f"compose: the services cannot be started:\n{last}")
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
+from pytest_agentbench.terminal_text import last_lines
 from pytest_agentbench.workspaces.changes import digest_snapshot, take_snapshot
 from pytest_agentbench.workspaces.confined import open_file
 from pytest_agentbench.workspaces.containers.bounds import BuildBounds
@@ -229,4 +230,4 @@ def follow_build(log: Generator[dict[str, Any]], count: Callable[[str], bool] | 
             problem = str(line["error"])
         if time.monotonic() > deadline:
             return f"not built within {BUILD_SECONDS} s", ""
-    return problem, "\n".join(last.splitlines()[-_SHOWN_LINES:])
+    return problem, last_lines(last, _SHOWN_LINES)
