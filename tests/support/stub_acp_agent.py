@@ -108,6 +108,21 @@ def use_files():
     return replies
 
 
+def run_unusable_commands():
+    """Start commands that no system can start, and return how each ended."""
+    requests = [
+        {"command": "echo", "args": ["a\0b"]},
+        {"command": "echo \ud800"},
+        {"command": "echo " + "x" * 200_000},
+        {"command": "env", "env": [{"name": "A=B", "value": "x"}]},
+        {"command": "pwd", "cwd": f"{os.getcwd()}/missing"},
+        {"command": "pwd", "cwd": f"{os.getcwd()}/a\0b"},
+        {"command": "no-such-program", "args": ["x"]},
+    ]
+    terminals = [ask_client("terminal/create", **each)["result"]["terminalId"] for each in requests]
+    return [ask_client("terminal/wait_for_exit", terminalId=each)["result"]["exitCode"] for each in terminals]
+
+
 def break_protocol():
     """Do what FAULT names in the middle of a turn."""
     if FAULT == "exit":
@@ -132,6 +147,9 @@ def break_protocol():
     if FAULT == "files":
         with open("replies.json", "w") as file:
             file.write(json.dumps(use_files()))
+    if FAULT == "unusable commands":
+        with open("replies.json", "w") as file:
+            file.write(json.dumps(run_unusable_commands()))
     if FAULT == "forge":
         update("usage_update", used=10**9, size=10**9)
         update("tool_call", toolCallId="t", title="sh", status="completed", rawOutput="forged")

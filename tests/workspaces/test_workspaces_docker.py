@@ -80,6 +80,17 @@ def test_arguments_reach_the_program_as_they_are(tmp_path: Path) -> None:
     assert in_container(tmp_path, act).output == f"{odd}\n"
 
 
+def test_words_that_no_program_can_be_started_with(tmp_path: Path) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        for argv in (["echo", "a\0b"], ["echo", "é" * 70_000]):
+            done = await sandbox.exec(argv, seconds=20)
+            assert (done.exit_code, done.output.startswith("cannot start the command: ")) == (126, True)
+        longest = ["sh", "-c", 'echo "${#1}"', "sh", "x" * (2**17 - 1)]
+        assert (await sandbox.exec(longest, seconds=20)).output == "131071\n"
+
+    in_container(tmp_path, act)
+
+
 def test_a_time_limit_ends_everything_and_the_next_command_works(tmp_path: Path) -> None:
     slow = "setsid sleep 7631 & touch before; sleep 7632"
 

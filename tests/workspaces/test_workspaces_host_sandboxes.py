@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from support.docker_here import needs_bubblewrap
@@ -75,6 +75,26 @@ def test_gives_output_in_order_and_the_exit_code(bench: Bench) -> None:
     assert bench.run("kill 0").exit_code == 143
     missing = asyncio.run(bench.sandbox().exec(["no-such-program"], seconds=20))
     assert (missing.exit_code, "No such file or directory" in missing.output) == (127, True)
+
+
+def test_words_that_no_program_can_be_started_with(bench: Bench) -> None:
+    unusable: list[tuple[list[str], dict[str, Any]]] = [
+        (["echo", "a\0b"], {}),
+        (["echo", "a\ud800b"], {}),
+        (["echo", "é" * 70_000], {}),
+        (["echo", *["x" * 1000] * 1100], {}),
+        (["pwd"], {"cwd": "a\0b"}),
+        *((["env"], {"environment": each}) for each in ({"A": "\0"}, {"A=B": "x"}, {"": "x"}, {"A": "x" * 2**17})),
+    ]
+    longest = ["sh", "-c", 'echo "${#1}"', "sh", "x" * (2**17 - 1)]
+
+    async def scene(sandbox: Sandbox) -> None:
+        for argv, options in unusable:
+            done = await sandbox.exec(argv, seconds=20, **options)
+            assert (done.exit_code, done.output.startswith("cannot start the command: ")) == (126, True), options
+        assert (await sandbox.exec(longest, seconds=20)).output == "131071\n"
+
+    bench.talk(scene)
 
 
 def test_reads_what_it_is_given_and_nothing_else(bench: Bench) -> None:

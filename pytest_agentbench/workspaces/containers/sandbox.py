@@ -31,6 +31,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     ResourceLimits,
     Stderr,
     command_in_folder,
+    refuse_words,
 )
 from pytest_agentbench.workspaces.sandboxes.programs import Capture, OutputTail
 from pytest_agentbench.workspaces.sandboxes.shared import SharedFolder
@@ -106,6 +107,8 @@ class ContainerSandbox(SharedFolder):
         leave_running: bool = False,
     ) -> ExecResult:
         """Run a command in the container, with no other command at the same time."""
+        if (refused := refuse_words(argv, environment, cwd)) is not None:
+            return refused
         argv = command_in_folder(argv, cwd, WORKSPACE)
         mark = uuid4().hex if leave_running else None
         if user is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -32,6 +33,10 @@ image that nobody knows before it runs.
 """
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+
+_MOST_WORD = 2**17 - 1
+_MOST_WORDS = 2**20
+"""Maximum bytes of all arguments and variables: half of Linux's limit, since sandboxes add their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +206,8 @@ class Sandbox(Protocol):
           itself has ended. Later output of these processes is discarded.
 
         Without `leave_running` all processes of the command have ended on return. On cancellation they have ended
-        anyway. A command that breaks a limit is killed with everything that runs in the sandbox.
+        anyway. A command that breaks a limit is killed with everything that runs in the sandbox. The exit code is 126
+        for words that no program can be started with, and 127 for a missing program.
         """
         ...
 
@@ -446,6 +452,32 @@ def command_in_folder(argv: Sequence[str], cwd: str | None, workspace: str) -> S
     if cwd is None:
         return argv
     return ["/bin/sh", "-c", _ENTER, "sh", posixpath.join(workspace, cwd), *argv]
+
+
+def refuse_words(argv: Sequence[str], environment: Mapping[str, str], cwd: str | None = None) -> ExecResult | None:
+    """Return the end of a command that Linux cannot start, as in a shell; None for all others.
+
+    Models and agents choose these words, so that this is not the sandbox's failure.
+    """
+    problem = None
+    if any(not name or "=" in name for name in environment):
+        problem = "a variable's name is empty or has a '='"
+    variables = (f"{name}={value}" for name, value in environment.items())
+    sizes = [0]
+    for word in (*argv, *variables, cwd or ""):
+        if "\0" in word:
+            problem = "found a NUL character"
+        try:
+            sizes.append(len(os.fsencode(word)))
+        except UnicodeEncodeError:
+            problem = "found a character that UTF-8 cannot hold"
+    if max(sizes) > _MOST_WORD:
+        problem = f"an argument or variable has {max(sizes):,} bytes, and Linux takes at most {_MOST_WORD:,}"
+    elif sum(sizes) > _MOST_WORDS:
+        problem = f"arguments and variables have {sum(sizes):,} bytes, expected at most {_MOST_WORDS:,}"
+    if problem is None:
+        return None
+    return ExecResult(126, f"cannot start the command: {problem}\n", None, truncated=False, seconds=0.0)
 
 
 def refuse_user(kind: SandboxKind, user: str | None) -> None:

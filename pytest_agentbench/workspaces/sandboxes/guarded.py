@@ -26,6 +26,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     SandboxSpec,
     Stderr,
     refuse_user,
+    refuse_words,
 )
 from pytest_agentbench.workspaces.workspace import TreeError, Workspace
 
@@ -128,6 +129,8 @@ class GuardedSandbox:
         """Run a command. Another user is refused if the provider cannot switch users."""
         if not self._switches_users:
             refuse_user(self.kind, user)
+        if (refused := refuse_words(argv, environment, cwd)) is not None:
+            return refused
         with _guarding(self.kind, "exec"):
             return await self._sandbox.exec(
                 argv,

@@ -27,6 +27,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     Stderr,
     command_in_folder,
     refuse_user,
+    refuse_words,
 )
 from pytest_agentbench.workspaces.sandboxes.launcher import kill_session
 from pytest_agentbench.workspaces.sandboxes.programs import PipedProcess, Program, collect_output, open_input
@@ -93,6 +94,8 @@ class HostSandbox(SharedFolder, ABC):
     ) -> ExecResult:
         """Run a command to its end. Daemons that it started are killed when it ends, unless they are to continue."""
         refuse_user(self.kind, user)
+        if (refused := refuse_words(argv, environment, cwd)) is not None:
+            return refused
         command = Command(command_in_folder(argv, cwd, self.folder), environment, leave_running)
         descriptor = open_input(stdin, self.workspace.owner)
         try:

@@ -244,6 +244,14 @@ def test_files_and_commands_are_served_in_the_sandbox(bench: Bench, sandbox: str
     assert events(found["off"], "client_request") == []
 
 
+@pytest.mark.slow
+def test_a_command_that_cannot_be_started_is_the_agents_failure(bench: Bench) -> None:
+    codes = check("codes", kind="regex_match", path="replies.json", pattern=r"^\[126, 126, 126, 126, 127, 126, 127\]$")
+    case(bench, "on", "Go.", fault="unusable commands", client={"terminal": True}, deterministic_checks=[codes])
+    finished = run(bench)
+    assert finished.outcomes == {"on[demo]": "passed"}, finished.text
+
+
 @pytest.mark.parametrize(
     ("runner", "text"),
     [
