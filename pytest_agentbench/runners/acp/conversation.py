@@ -32,7 +32,7 @@ _REASONS: Mapping[str, EndReason | None] = {
 }
 """The end reasons of turns that the agent ended itself. Checks decide what they are worth."""
 
-_LISTING_SECONDS = 5.0
+_LISTING_SECONDS = 10.0
 """Seconds that an agent gets to connect the MCP servers of its session, before the first message."""
 
 _MOST_SHOWN = 2000

@@ -47,6 +47,9 @@ _MOST_CALLS = 2000
 _PATIENCE_SECONDS = 5.0
 """Seconds after which the answer to a call becomes a stream: some agents give up without the head of a response."""
 
+_QUIET_SECONDS = 1.0
+"""Seconds without a request after which an agent has its servers' tools."""
+
 _KEEP_ALIVE_SECONDS = 10.0
 """Seconds between two signs of life in a stream."""
 
@@ -97,12 +100,18 @@ class McpEndpoint:
         self._running: dict[asyncio.Task[ToolOutput], ServedCall] = {}
         self._number = 0
         self._unlisted, self._all_listed = {*served.servers}, asyncio.Event()
+        self._asked_at = 0.0
         self.in_turn = False
 
     async def wait_until_listed(self, seconds: float) -> None:
-        """Wait until the agent has asked each server for its tools, at most so long."""
+        """Wait until the agent has asked each server for its tools, and then nothing for a second; at most so long."""
+        loop = asyncio.get_running_loop()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._all_listed.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._all_listed.wait()
+                # Qwen Code 0.24 takes the tools into its requests only after the last answer of all servers
+                while (rest := self._asked_at + _QUIET_SECONDS - loop.time()) > 0:  # noqa: ASYNC110 - each request moves it
+                    await asyncio.sleep(rest)
 
     def end_turn(self) -> None:
         """End all calls. Processes that the agent left running must not go on calling tools."""
@@ -117,6 +126,7 @@ class McpEndpoint:
         """Answer a request to a server, as an ASGI app."""
         request = Request(scope, receive)
         number: Any = None
+        self._asked_at = asyncio.get_running_loop().time()
         try:
             self._check(request, slug)
             async with self._reading:

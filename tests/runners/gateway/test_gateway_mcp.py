@@ -104,6 +104,26 @@ async def running(*tools: Tool, **options: Any) -> AsyncIterator[Run]:
                 yield run
 
 
+def test_a_first_message_waits_until_all_servers_are_listed_and_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_module, "_QUIET_SECONDS", 0.2)
+
+    async def check() -> None:
+        loop = asyncio.get_running_loop()
+        async with running(ECHO) as run:
+            began = loop.time()
+            await run.gateway.wait_until_listed(0.05)
+            assert 0.05 <= loop.time() - began < 5  # nobody listed anything
+            waiting = asyncio.create_task(run.gateway.wait_until_listed(20))
+            for method in ("initialize", "tools/list", "ping", "ping"):
+                await asyncio.sleep(0.1)
+                last = loop.time()
+                await run.ask(method)
+            await waiting
+            assert 0.2 <= loop.time() - last < 5
+
+    asyncio.run(check())
+
+
 def test_each_method_has_its_answer() -> None:
     async def check() -> None:
         async with running(ECHO) as run:
