@@ -403,7 +403,7 @@ class AgentProgram(ConfigFile):
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
-        problems = [*_find_tool_problems(self.tools)]
+        problems = [*_find_tool_problems(self.tools), *find_place_problems(self.files, self.mcp)]
         if not self.argv and self.acp is None:
             problems.append((("argv",), "missing; add it, or `acp` for an agent that speaks the protocol only"))
         if self.argv and "answer" not in self.model_fields_set:
@@ -422,6 +422,30 @@ class AgentProgram(ConfigFile):
         if problems:
             raise Problems(problems)
         return self
+
+
+_KINDS: Mapping[type, str] = {str: "a text", list: "a list", dict: "a mapping"}
+
+
+def find_place_problems(files: Mapping[str, Content], place: McpPlace | None) -> Iterator[tuple[Loc, str]]:
+    """Yield why the file of the MCP servers does not take entries for them at their place."""
+    if place is None or place.file not in files:
+        return
+    found: Any = files[place.file]
+    if place.format == "toml":
+        if not isinstance(found, str):
+            yield ("files", place.file), "found a mapping, expected TOML as a text, the form of `mcp`"
+        return
+    path = place.at.split(".")
+    for depth in range(len(path) + 1):
+        expected = "a list" if place.list_ and depth == len(path) else "a mapping"
+        kind = _KINDS.get(type(found), repr(found))
+        if kind != expected:
+            yield ("files", place.file, *path[:depth]), f"found {kind}, expected {expected}, the form of `mcp`"
+            return
+        if depth == len(path) or found.get(path[depth]) is None:
+            return
+        found = found[path[depth]]
 
 
 def _find_tool_problems(tools: Mapping[PortableName, ToolCall]) -> Iterator[tuple[Loc, str]]:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config.agent_file import Content, McpPlace, fill
+from pytest_agentbench.config.agent_file import Content, McpPlace, fill, find_place_problems
 from pytest_agentbench.errors import ConfigError, ToolsRefusedError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.runners.agents.adapter import Program, add_arguments
@@ -82,29 +82,29 @@ def list_entries(served: ServedTools, base: str, token: str, control: str) -> li
 
 def add_servers(program: Program, entries: Sequence[McpServerEntry]) -> Program:
     """Return the program with the servers in its files and its arguments. A program without an adapter stays as it
-    is: its case names the addresses.
+    is: its case names the addresses. Raises ConfigError if a file of the case has another form than the entries.
     """
     place = program.mcp
     if not isinstance(place, McpPlace):
         return program
+    for loc, problem in find_place_problems(program.files, place):  # agent.yaml's own files have been checked
+        raise ConfigError(f"runner.{'.'.join(map(str, loc))}: {problem}")
     content = _add_to_file(program.files.get(place.file), place, entries)
     program = replace(program, files={**program.files, place.file: content})
     return add_arguments(program, place.argv) if place.argv else program
 
 
 def _add_to_file(content: Content | None, place: McpPlace, entries: Sequence[McpServerEntry]) -> Content:
-    """Return a file's content with entries for the servers. Raises ConfigError if the file has another form."""
+    """Return a file's content with entries for the servers."""
     template = place.http if place.transport == "http" else place.stdio
     assert template is not None
     filled = [(entry.slug, entry.fill(template)) for entry in entries]
     if place.format == "toml":
-        if isinstance(content, dict):
-            raise ConfigError(f"agent.yaml: files: {place.file}: found a mapping, expected TOML as a text")
+        assert not isinstance(content, dict)
         heads = [f"[[{place.at}]]" if place.list_ else f"[{place.at}.{slug}]" for slug, _ in filled]
         tables = [f"{head}\n{''.join(_write_toml(entry))}" for head, (_, entry) in zip(heads, filled, strict=True)]
         return "\n".join([*([content] if content else []), *tables])
-    if isinstance(content, str):
-        raise ConfigError(f"agent.yaml: files: {place.file}: found a text, expected a mapping, which takes servers")
+    assert not isinstance(content, str)
     values = [entry for _, entry in filled] if place.list_ else dict(filled)
     return _merge(content or {}, place.at.split("."), values)
 

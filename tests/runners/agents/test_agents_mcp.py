@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from support.bench import Bench, Finished, check
 from support.docker_here import needs_bubblewrap
 from support.mcp_projects import McpBench
 from support.skills import ADAPTER
+
+from pytest_agentbench.config.agent_file import McpPlace, find_place_problems
 
 AGENT = Path(__file__).parents[2] / "support" / "mcp_agent.py"
 
@@ -108,7 +111,7 @@ def test_servers_without_names_in_an_agent_share_a_tool_name_and_are_told_apart(
     assert finished.outcomes == {"one[demo]": "passed"}, finished.text
     calls = [(call["name"], call["agent_name"], call["arguments"]["text"]) for call in project.events("tool_call")]
     assert calls == [("Birds:echo", "Birds_echo", "kingfisher"), ("Fish:echo", "Fish_echo", "pike")]
-    assert project.mcp.names() == ["birds", "fish"]
+    assert sorted(project.mcp.names()) == ["birds", "fish"]
 
 
 @pytest.mark.slow
@@ -209,6 +212,50 @@ def test_a_call_that_the_agent_gives_up_is_executed_and_noted(project: Project) 
     assert event["data"]["call_id"] == call["call_id"]
     result = next(each for each in project.events("tool_result") if each["call_id"] == call["call_id"])
     assert (result["content"], result["shown"]) == ("done", "MCP error: timed out")
+
+
+@pytest.mark.parametrize(
+    ("mcp", "content", "problem"),
+    [
+        ({}, "x: 1", "found a text, expected a mapping, the form of `mcp`"),
+        ({}, {"mcpServers": []}, "mcpServers: found a list, expected a mapping, the form of `mcp`"),
+        ({"at": "a.b.c"}, {"a": {"b": 3}}, "a.b: found 3, expected a mapping, the form of `mcp`"),
+        ({"list": True}, {"mcpServers": {}}, "mcpServers: found a mapping, expected a list, the form of `mcp`"),
+        ({"format": "toml"}, {"a": 1}, "found a mapping, expected TOML as a text, the form of `mcp`"),
+    ],
+)
+def test_a_file_that_takes_no_servers(mcp: dict[str, Any], content: Any, problem: str) -> None:
+    [(loc, text)] = find_place_problems({MCP["file"]: content}, McpPlace.model_validate({**MCP, **mcp}))
+    assert loc[:2] == ("files", MCP["file"])
+    assert ": ".join([".".join(map(str, loc[2:])), text]).lstrip(": ") == problem
+
+
+@pytest.mark.slow
+def test_a_file_that_takes_no_servers_is_an_error_of_the_adapter_or_case(project: Project) -> None:
+    project.adapter({}, files={MCP["file"]: "x: 1"})
+    project.case("Ask.", ECHO)
+    problem = "found a text, expected a mapping, the form of `mcp`"
+    assert re.search(rf"agent\.yaml:\d+:\d+: files\.{re.escape(MCP['file'])}: {problem}", project.run().text)
+    project.adapter({})
+    project.case("Ask.", ECHO, runner={"files": {MCP["file"]: "x: 1"}})
+    finished = project.run()
+    assert finished.outcomes == {"one[demo]": "error"}
+    assert f"runner.files.{MCP['file']}: {problem}" in finished.text
+
+
+@pytest.mark.parametrize(
+    ("mcp", "content"),
+    [
+        ({}, {"other": 1}),
+        ({}, {"mcpServers": None}),
+        ({"at": "a.b"}, {"a": {"c": 1}}),
+        ({"list": True}, {"mcpServers": []}),
+        ({"format": "toml"}, "a = 1"),
+    ],
+)
+def test_a_file_that_takes_servers_is_accepted(mcp: dict[str, Any], content: Any) -> None:
+    place = McpPlace.model_validate({**MCP, **mcp})
+    assert list(find_place_problems({MCP["file"]: content}, place)) == []
 
 
 @pytest.mark.slow
