@@ -76,12 +76,13 @@ def shorten_text(text: str, width: int, dots: str = "…") -> str:
 def last_lines(output: str, lines: int = 12, characters: int = 2000) -> str:
     """Return the end of a program's output, for an error: its last lines that are not blank.
 
-    The limit of characters leaves out the word in which it falls: redaction does not know a half of a secret.
+    The limit of characters leaves out the word in which it falls, because redaction does not know a half of a secret,
+    unless nothing else is left.
     """
     kept = "\n".join([line for line in output.splitlines() if line.strip()][-lines:])
     if len(kept) <= characters:
         return kept
-    return _compiled(_WORD).sub("", kept[-characters - 1 :])
+    return _compiled(_WORD).sub("", kept[-characters - 1 :]) or kept[-characters:]
 
 
 def sendable(text: str, limit: int | None = None) -> str:
