@@ -15,7 +15,7 @@ PROFILE = {
     "schema_version": 1,
     "run_profile_id": "local_image",
     "title": "openclaw_smoke with the image that is here",
-    "openclaw": {"agent_id": "support_agent", "image": OPENCLAW_IMAGE, "timeout_seconds": 200},
+    "openclaw": {"agent_id": "support_agent", "image": OPENCLAW_IMAGE, "timeout_seconds": 600},
 }
 REPORT = "# Report\n\nNothing to report.\n"
 STEPS = [

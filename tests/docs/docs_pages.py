@@ -170,7 +170,7 @@ class Project:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=300,
+            timeout=900,
             check=False,
         )
         parts = done.stdout.replace(str(self.folder), HOME).split(_MARK)

@@ -20,7 +20,7 @@ FORMS = ("html", "markdown", "csv", "parquet", "chart", "json")
 @pytest.mark.full
 def test_the_sample_session_is_exported_in_every_form(bench, monkeypatch):
     shutil.copytree(SAMPLE_CASES, bench.path / "cases")
-    report = bench.spawn("cases", "--model", "demo", "--agentbench-profile", "standard", timeout=300).report
+    report = bench.spawn("cases", "--model", "demo", "--agentbench-profile", "standard", timeout=900).report
     assert f"\n{len(report['runs'])} runs: " in (ROOT / "README.md").read_text(encoding="utf-8")
     by_section = {name: [row for row in report["runs"] if row.get(name)] for name in ("research", "tool_use")}
     assert all(by_section.values())

@@ -157,7 +157,7 @@ class Bench:
         """Run a session in this process."""
         return self._finished(self.pytester.runpytest_inprocess(*LEAN, *args))
 
-    def spawn(self, *args: str, timeout: float = 60) -> Finished:
+    def spawn(self, *args: str, timeout: float = 180) -> Finished:
         """Run a session in a new process."""
         return self._finished(self.pytester.runpytest_subprocess(*LEAN, *args, timeout=timeout))
 

@@ -35,7 +35,7 @@ class Project:
     def profile(
         self,
         *,
-        seconds: int = 200,
+        seconds: int = 600,
         sandbox: dict[str, Any] | None = None,
         openclaw: dict[str, Any] | None = None,
         **fields: Any,

@@ -41,7 +41,7 @@ def call(portable: str, **arguments: str) -> dict[str, Any]:
 def case(bench: Bench, name: str, *texts: str, agent: str = "codex", **fields: Any) -> None:
     bench.case(
         name,
-        runner={"type": "agent", "agent": agent, "timeout_seconds": 180, **fields.pop("runner", {})},
+        runner={"type": "agent", "agent": agent, "timeout_seconds": 600, **fields.pop("runner", {})},
         input={"turns": [{"role": "user", "content": text} for text in texts]},
         **{"deterministic_checks": [check("answer", kind="regex_match", pattern="kingfisher")], **fields},
     )
