@@ -43,7 +43,11 @@ def test_the_driver_is_ended(bench: VerifierBench, code: str) -> None:
     bench.left({"solution.py": f"{TOOLS}\n{code}\n"})
     result = bench.tests(timeout_seconds=20.0)
     assert result.outcome == "failed"
-    assert result.message.startswith("the program that runs the tests was ended before its report: exit code ")
+    # Without memory it dies at its next allocation, which may come after the report of an empty session
+    expected = ["the program that runs the tests was ended before its report: exit code "]
+    if "limit" in code:
+        expected.append("0 of 0 tests passed: their process ended before pytest did")
+    assert result.message.startswith(tuple(expected))
 
 
 @once
