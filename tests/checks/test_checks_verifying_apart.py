@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.verifier_bench import BAD, GOOD, HELD, KINDS, VerifierBench, open_bench
+
+from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult
+from pytest_agentbench.workspaces.sandboxes.host import HostSandbox
 
 pytestmark = pytest.mark.slow
 everywhere = pytest.mark.parametrize("kind", KINDS)
@@ -241,7 +246,22 @@ def test_a_command_in_a_shell_asks_too(bench: VerifierBench) -> None:
 
 
 @once
-def test_a_failure_of_the_solutions_sandbox_is_an_error(bench: VerifierBench) -> None:
-    text = "from agentbench_solution import Solution\ndef test_a(): Solution().run(['x' * 2**18])\n"
+def test_a_failure_of_the_solutions_sandbox_is_an_error(bench: VerifierBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute = HostSandbox.exec
+
+    async def fail(self: HostSandbox, argv: Sequence[str], **options: Any) -> ExecResult:
+        if argv[0] == "lost":
+            raise SandboxError("the sandbox is gone")
+        return await execute(self, argv, **options)
+
+    monkeypatch.setattr(HostSandbox, "exec", fail)
+    text = "from agentbench_solution import Solution\ndef test_a(): Solution().run(['lost'])\n"
     result = bench.tests(text, apart=True)
-    assert (result.outcome, "could not start a command" in result.message) == ("error", True), result
+    assert (result.outcome, "the sandbox is gone" in result.message) == ("error", True), result
+
+
+@once
+def test_a_command_that_cannot_be_started_has_exit_code_126(bench: VerifierBench) -> None:
+    text = "from agentbench_solution import Solution\ndef test_a(): assert Solution().run(['x' * 2**18])[0] == 126\n"
+    result = bench.tests(text, apart=True)
+    assert result.outcome == "passed", result
