@@ -41,6 +41,7 @@ from pytest_agentbench.records.run import (
     Usage,
 )
 from pytest_agentbench.runners.asking import Asking
+from pytest_agentbench.terminal_text import last_lines
 from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 
 if TYPE_CHECKING:
@@ -201,6 +202,13 @@ def clean(value: Any, levels: int = MAX_LEVELS) -> Any:
     if isinstance(value, dict):
         return {clean(key): clean(item, levels - 1) for key, item in value.items()}
     return [clean(item, levels - 1) for item in value]
+
+
+def quote_last_lines(output: str) -> str:
+    """Return the last lines of a program's output as a part of a message, an empty text without any."""
+    if text := clean(last_lines(output)):
+        return f"; its last lines:\n{text}"
+    return ""
 
 
 class ReportedCall(Record):

@@ -21,7 +21,7 @@ from pytest_agentbench.runners.acp.connection import (
 from pytest_agentbench.runners.acp.fields import AcpFields
 from pytest_agentbench.runners.acp.permissions import CallReport, decide, list_options
 from pytest_agentbench.runners.agents.mcp import McpServerEntry
-from pytest_agentbench.runners.base import Recorder, clean
+from pytest_agentbench.runners.base import Recorder, clean, quote_last_lines
 from pytest_agentbench.workspaces.sandboxes.base import Process
 
 VERSION = 1
@@ -153,10 +153,6 @@ class AcpSession:
         """Return the program's stderr."""
         return self._connection.errors
 
-    def quote_end(self) -> str:
-        """Return the last lines of the program's stderr, as a part of a message."""
-        return self._connection.quote_end()
-
     async def _cancel(self, asking: asyncio.Future[Any]) -> None:
         """Ask the agent to end its turn, and wait for that."""
         self._cancelled = True
@@ -190,7 +186,9 @@ class AcpSession:
         if self.noise.bad_lines:
             first = self.noise.first[0]
             hint = f"; its first line that is no message: {first!r}. Is the option that starts ACP missing?"
-        return InfrastructureError(f"agent_start: {self._name} did not start: {reason}{hint}{self.quote_end()}")
+        return InfrastructureError(
+            f"agent_start: {self._name} did not start: {reason}{hint}{quote_last_lines(self.errors)}"
+        )
 
     def _cannot(self, reason: str) -> ConfigError:
         return ConfigError(f"agent_cannot: {self._name} cannot run this case: {reason}")

@@ -11,7 +11,6 @@ from typing import Any
 
 from pytest_agentbench.runners.base import clean
 from pytest_agentbench.runners.gateway.bounds import is_deep, is_plain
-from pytest_agentbench.terminal_text import last_lines
 from pytest_agentbench.workspaces.sandboxes.base import Process
 
 MOST_LINE = 16 * 2**20
@@ -118,12 +117,6 @@ class Connection:
     def errors(self) -> str:
         """Return the program's stderr."""
         return self._process.errors()
-
-    def quote_end(self) -> str:
-        """Return the last lines of the program's stderr, as a part of a message; an empty text without any."""
-        if text := clean(last_lines(self.errors)):
-            return f"; its last lines:\n{text}"
-        return ""
 
     async def close(self, seconds: float) -> None:
         """Close the program's stdin, wait for its end for at most `seconds`, and kill what is left of it."""

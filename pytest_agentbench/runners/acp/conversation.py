@@ -18,7 +18,7 @@ from pytest_agentbench.runners.acp.services import SandboxServices
 from pytest_agentbench.runners.agents.places import START
 from pytest_agentbench.runners.agents.reading import ProgramOutput
 from pytest_agentbench.runners.agents.turns import ProgramConversation
-from pytest_agentbench.runners.base import RunEnd, clean, make_end
+from pytest_agentbench.runners.base import RunEnd, clean, make_end, quote_last_lines
 from pytest_agentbench.runners.conversation import SUCCESS, TurnOutput, name_turn
 
 _STREAMS = "streams"
@@ -171,4 +171,4 @@ class AcpConversation(ProgramConversation):
 
     def _quote_end(self) -> str:
         assert self._session is not None
-        return self._session.quote_end()
+        return quote_last_lines(self._session.errors)

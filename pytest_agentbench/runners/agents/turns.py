@@ -42,7 +42,7 @@ from pytest_agentbench.runners.agents.places import (
 )
 from pytest_agentbench.runners.agents.reading import Answer, ProgramOutput, make_answer, read_answer, read_usage
 from pytest_agentbench.runners.agents.timing import TurnTime
-from pytest_agentbench.runners.base import RunContext, RunEnd, clean, compare_usage, make_end
+from pytest_agentbench.runners.base import RunContext, RunEnd, clean, compare_usage, make_end, quote_last_lines
 from pytest_agentbench.runners.chat import render_first, with_attachments
 from pytest_agentbench.runners.conversation import AgentConversation, TurnOutput, name_turn
 from pytest_agentbench.terminal_text import last_lines
@@ -447,7 +447,7 @@ class ProgramConversation(AgentConversation):
             return end
         if answer.error is not None:
             return make_end("failed", "agent_failed", f"{name} failed in {turn}: {clean(answer.error)[:_SHOWN]}")
-        last = _quote_end(output)
+        last = quote_last_lines(output.stderr or output.stdout)
         if done.exit_code != 0:
             return make_end("failed", "agent_exit", f"{name} ended {turn} with exit status {done.exit_code}{last}")
         if answer.text is None:
@@ -458,10 +458,3 @@ class ProgramConversation(AgentConversation):
 
 def _names_session(program: Program) -> bool:
     return any("{session}" in argument for argument in program.resume or ())
-
-
-def _quote_end(output: ProgramOutput) -> str:
-    text = str(clean(last_lines(output.stderr or output.stdout)))
-    if text:
-        return f"; its last lines:\n{text}"
-    return ""
