@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StrictInt, ValidationInfo, field_val
 from pytest_agentbench.config.base import ConfigFile, LocalFile, Problems, scope_of, suggest
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.records.base import PortableName, Record, Slug, Text, VariableName
-from pytest_agentbench.records.case import ApiName
+from pytest_agentbench.records.case import ApiName, check_argument
 
 PLACE = re.compile(r"\{([a-z_]+)\}")
 """A name in a template. Braces around anything else are text, as in JSON."""
@@ -84,9 +84,9 @@ def _check_pattern(text: str) -> str:
 
 _OF_TURN = check_names(TURN_NAMES)
 _Pattern = Annotated[Text, AfterValidator(_check_pattern)]
-Argument = Annotated[str, _OF_TURN]
-LaterArgument = Annotated[str, check_names({*TURN_NAMES, "session"})]
-SessionArgument = Annotated[str, check_names(TURN_NAMES - {"message", "message_file"})]
+Argument = Annotated[str, AfterValidator(check_argument), _OF_TURN]
+LaterArgument = Annotated[str, AfterValidator(check_argument), check_names({*TURN_NAMES, "session"})]
+SessionArgument = Annotated[str, AfterValidator(check_argument), check_names(TURN_NAMES - {"message", "message_file"})]
 """An argument of an ACP agent, which gets its messages in the session."""
 
 Content = Annotated[str | dict[str, Any], _OF_TURN]

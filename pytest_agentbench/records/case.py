@@ -164,7 +164,8 @@ def _address(url: str) -> str:
     return url
 
 
-def _argument(text: str) -> str:
+def check_argument(text: str) -> str:
+    """Return an argument of a program. Raises ValueError for one that no program accepts."""
     if "\0" in text:
         raise ValueError("found a NUL character, which no program accepts")
     return text
@@ -176,9 +177,9 @@ class McpServer(Record):
     With both, the program is started and then spoken to at the address; such a server is shared by all runs.
     """
 
-    command: Annotated[Text, AfterValidator(_argument)] | None = None
+    command: Annotated[Text, AfterValidator(check_argument)] | None = None
     """The program to start: its name on PATH, or its path where that is installed or below the session's root."""
-    args: tuple[Annotated[str, AfterValidator(_argument)], ...] = ()
+    args: tuple[Annotated[str, AfterValidator(check_argument)], ...] = ()
     """Its arguments."""
     env: Annotated[dict[str, str], AfterValidator(_environment)] = Field(default_factory=dict)
     """Environment of the server: only these variables, those of `env_from`, and AGENTBENCH_WORKSPACE."""

@@ -266,6 +266,7 @@ def test_a_command_that_cannot_be_started_is_the_agents_failure(bench: Bench) ->
             {"permissions": "ask-recorded", "permission_rules": [{"answer": "deny"}]},
             "runner.permission_rules[0]: expected exactly one of 'tool', 'kind' and 'path'",
         ),
+        ({"command": ["python3", "a\0b"]}, "runner.command[1]: found a NUL character, which no program accepts"),
         ({"command": ["python3", "{modle}"]}, "runner.command[1]: unknown name {modle}; did you mean 'model'?"),
     ],
 )
