@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import count, pairwise
 from pathlib import Path
@@ -87,6 +87,7 @@ class Workspaces:
         self._parent: str | None = None
         self._held: int | None = None
         self._sweep: threading.Thread | None = None
+        self._unremoved: list[str] = []
         self._lock = threading.Lock()
         self._numbers = count(1)
         self._owners = Owners()
@@ -97,7 +98,7 @@ class Workspaces:
             if self._parent is None:
                 base = os.path.realpath(self._base or tempfile.gettempdir())
                 self._parent, self._held = _make_session(base)
-                self._sweep = threading.Thread(target=_remove_dead_sessions, args=(base, self._parent), daemon=True)
+                self._sweep = threading.Thread(target=self._remove_others, args=(base, self._parent), daemon=True)
                 self._sweep.start()
             return self._parent
 
@@ -122,7 +123,7 @@ class Workspaces:
         try:
             os.rmdir(workspace.path)  # most runs leave no files
         except OSError:
-            _remove_tree(str(workspace.path))
+            _warn_of(_remove_tree(str(workspace.path)))
 
     def keep(self, workspace: Workspace) -> None:
         """Keep a workspace when the session closes, and in the clean-ups of later sessions. Raises OSError."""
@@ -130,17 +131,21 @@ class Workspaces:
             file.write(f"{workspace.path.name}\n")
 
     def close(self) -> None:
-        """Delete all remaining workspaces, except the kept ones."""
+        """Delete all remaining workspaces, except the kept ones. All sandboxes have ended by now."""
         with self._lock:
             parent, self._parent = self._parent, None
             held, self._held = self._held, None
             sweep, self._sweep = self._sweep, None
         if sweep is not None:
             sweep.join()
+        _warn_of(_remove_dead_sessions(self._unremoved))
         if parent is not None:
-            _remove_session(parent)
+            _warn_of(_remove_session(parent))
         if held is not None:
             os.close(held)
+
+    def _remove_others(self, base: str, own: str) -> None:
+        self._unremoved = _remove_dead_sessions(folder for folder in _list_sessions(base) if folder != own)
 
 
 def session_is_dead(folder: str) -> bool:
@@ -209,11 +214,14 @@ def _take_session(folder: str) -> int | None:
     return None
 
 
-def _remove_dead_sessions(base: str, own: str) -> None:
-    """Remove the folders of this user's dead sessions in a temporary folder."""
-    for folder in _list_sessions(base):
-        if folder == own:
-            continue
+def _remove_dead_sessions(folders: Iterable[str]) -> list[str]:
+    """Remove those folders of sessions that are this user's and dead.
+
+    Return the folders that could not be removed: a container of the session may still write there. Containers are
+    removed later than folders, because a session without containers has no connection to their daemon.
+    """
+    unremoved = []
+    for folder in folders:
         try:
             with _TAKING:
                 held = _take_session(folder)
@@ -221,8 +229,10 @@ def _remove_dead_sessions(base: str, own: str) -> None:
             continue
         if held is not None:
             _end_leftover_programs(folder)
-            _remove_session(folder)
+            if _remove_session(folder):
+                unremoved.append(folder)
             os.close(held)
+    return unremoved
 
 
 def _end_leftover_programs(folder: str) -> None:
@@ -251,20 +261,19 @@ def _list_sessions(base: str) -> Iterator[str]:
                         yield entry.path
 
 
-def _remove_session(folder: str) -> None:
-    """Remove a session's folder with all workspaces except the kept ones.
+def _remove_session(folder: str) -> list[str]:
+    """Remove a session's folder with all workspaces except the kept ones. Return what could not be removed.
 
-    The lock is removed last, so that a later session continues an interrupted removal.
+    The lock is removed last, so that a later session continues an interrupted or failed removal.
     """
     if os.path.islink(folder) or not os.path.isdir(folder):
-        _remove_tree(folder)
-        return
+        return _remove_tree(folder)
     kept_names = _kept_names(folder)
-    for name in os.listdir(folder):
-        if name not in kept_names and name not in (_LOCK, _KEPT, _DEAD):
-            _remove_tree(f"{folder}/{name}")
-    if not kept_names:
-        _remove_tree(folder)
+    names = [name for name in os.listdir(folder) if name not in kept_names and name not in (_LOCK, _KEPT, _DEAD)]
+    unremoved = [path for name in names for path in _remove_tree(f"{folder}/{name}")]
+    if unremoved or kept_names:
+        return unremoved
+    return _remove_tree(folder)
 
 
 def _kept_names(folder: str) -> set[str]:
@@ -277,16 +286,23 @@ def _kept_names(folder: str) -> set[str]:
     return {name for name in names if os.path.lexists(f"{folder}/{name}")}
 
 
-def _remove_tree(path: str) -> None:
-    """Remove a folder, even if an agent made it inaccessible, nested it too deeply, or replaced it by a link."""
+def _remove_tree(path: str) -> list[str]:
+    """Remove a folder, even if an agent made it inaccessible, nested it too deeply, or replaced it by a link.
+
+    Return its path if it is still there.
+    """
     if os.path.islink(path) or not os.path.isdir(path):  # `chmod -R` would follow a link
         with suppress(OSError):
             os.unlink(path)
-        return
-    try:
-        shutil.rmtree(path)
-    except (OSError, RecursionError):
-        for command in (["chmod", "-R", "u+rwX", "--", path], ["rm", "-rf", "--", path]):
-            subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
-    if os.path.lexists(path):
-        _logger.warning("could not remove the workspace %s: remove it by hand", path)
+    else:
+        try:
+            shutil.rmtree(path)
+        except (OSError, RecursionError):
+            for command in (["chmod", "-R", "u+rwX", "--", path], ["rm", "-rf", "--", path]):
+                subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
+    return [path] if os.path.lexists(path) else []
+
+
+def _warn_of(unremoved: Iterable[str]) -> None:
+    for path in unremoved:
+        _logger.warning("could not remove the folder %s: remove it by hand", path)

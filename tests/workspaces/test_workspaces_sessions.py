@@ -69,6 +69,10 @@ def session(tmp_path):
         each.kill()
 
 
+def refuse(path: str) -> None:
+    raise OSError(16, "Device or resource busy", path)
+
+
 def swept(base: Path) -> list[str]:
     """What is left below `base` when another session came and went."""
     workspaces = Workspaces(base)
@@ -130,6 +134,30 @@ def test_a_sandbox_that_a_killed_session_was_starting_is_ended_by_the_next(tmp_p
     finally:
         for each in started:
             each.communicate()
+
+
+@pytest.mark.parametrize("while_closing", [False, True], ids=["at first", "to the end"])
+def test_a_dead_session_that_cannot_be_removed_is_tried_again(tmp_path, session, caplog, monkeypatch, while_closing):
+    """A container of a killed session may write in its folder until the next session has removed the container."""
+    dead = session("a").kill()
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", refuse)
+        patched.setattr(subprocess, "run", lambda *_, **__: None)
+        workspaces = Workspaces(tmp_path)
+        own = workspaces.create("next").path
+        workspaces._sweep.join()
+        assert sorted(path.name for path in dead.iterdir()) == [".dead", ".lock", "1-a"]
+        assert caplog.records == []
+        if while_closing:
+            workspaces.close()
+    workspaces.close()
+    warned = [dead, own] if while_closing else []
+    assert [each.getMessage() for each in caplog.records] == [
+        f"could not remove the folder {path}: remove it by hand" for path in warned
+    ]
+    if while_closing:
+        assert swept(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
