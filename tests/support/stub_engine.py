@@ -352,10 +352,22 @@ def _marked(mark: bytes) -> Iterator[int]:
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             environment = Path(f"/proc/{name}/environ").read_bytes()
+            while not environment and _is_starting(name):
+                time.sleep(0.001)
+                environment = Path(f"/proc/{name}/environ").read_bytes()
         except OSError:  # it ended meanwhile, or is another user's
             continue
         if mark in environment.split(b"\0"):
             yield int(name)
+
+
+def _is_starting(pid: str) -> bool:
+    """Return whether the process is in `execve`: it has a program, and neither arguments nor an environment yet.
+
+    Raises OSError for a process without a program: one of the kernel, or one that has ended.
+    """
+    os.readlink(f"/proc/{pid}/exe")
+    return not Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 @contextlib.contextmanager
