@@ -27,7 +27,9 @@ LACKS = "; ".join(dict.fromkeys(lacks for name in ALL if (lacks := agent_lacks(n
 pytestmark = [pytest.mark.full, pytest.mark.skipif(bool(LACKS), reason=LACKS)]
 
 USAGE = {"input_tokens": 11, "cached_tokens": 2, "output_tokens": 3, "reasoning_tokens": 1}
-PLACE = "id -u; touch /usr/x 2>&1; ls /sys/class/net; cat bird.txt"
+LOOK = "cat bird.txt; sleep 1"
+"""Qwen Code 0.24.4 loses what it has not read when the command ends: the output of every tenth `cat bird.txt`."""
+PLACE = f"id -u; touch /usr/x 2>&1; ls /sys/class/net; {LOOK}"
 
 
 def step(**said: Any) -> dict[str, Any]:
@@ -128,7 +130,7 @@ def look_and_say(body: dict[str, Any]) -> dict[str, Any]:
     if "(aider)" in text:  # it offers no tools
         return {"role": "assistant", "content": answer}
     if body["messages"][-1]["role"] != "tool":
-        return call_shell(body, "cat bird.txt")
+        return call_shell(body, LOOK)
     if "(mini_swe_agent)" in text:
         return call_shell(body, "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; cat bird.txt")
     if "(gptme)" in text:
