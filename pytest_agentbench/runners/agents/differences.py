@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
+from pytest_agentbench.runners.gateway.offers import read_offer
 from pytest_agentbench.terminal_text import shorten_text
+
+OFFER = "the tools that they offer"
+"""The place of a difference between the names of offered tools."""
 
 _MOST_TEXT = 50_000
 """Maximum characters of a text that are compared word by word."""
@@ -36,11 +40,13 @@ class Difference:
 
 
 def find_differences(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> list[Difference]:
-    """Return how the requests of two runs differ, each difference once."""
+    """Return how the requests of two runs differ, each difference once; of other tools that they offer, only those."""
     found: dict[str, Difference] = {}
     if len(one) != len(other):
         found[""] = Difference("number of requests", str(len(one)), str(len(other)))
     for first, second in _pair(one, other):
+        if (offers := _compare_offers(first, second)) is not None:
+            return [offers]  # what differs besides follows from it
         texts = dict(_list_texts(second))
         for place, text in _list_texts(first):
             if texts.get(place, "") == text:
@@ -48,6 +54,13 @@ def find_differences(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[s
             for difference in _compare(place[0], text, texts.get(place, "")):
                 found.setdefault(difference.line or difference.describe(), difference)
     return list(found.values())
+
+
+def _compare_offers(first: Mapping[str, Any], second: Mapping[str, Any]) -> Difference | None:
+    """Return the tools that only one of two requests offers, or None."""
+    one, other = read_offer(first["tools"]), read_offer(second["tools"])
+    only = [", ".join(name for name in offer if name not in rest) for offer, rest in ((one, other), (other, one))]
+    return Difference(OFFER, *only) if any(only) else None
 
 
 def _pair(

@@ -15,7 +15,7 @@ from pytest_agentbench.models.prompts import message_text
 from pytest_agentbench.models.tape import canonicalize
 from pytest_agentbench.runners.agents.adapter import Adapter, make_agent
 from pytest_agentbench.runners.agents.causes import collect_offer, find_problems, list_hosts, list_methods
-from pytest_agentbench.runners.agents.differences import Difference, find_differences
+from pytest_agentbench.runners.agents.differences import OFFER, Difference, find_differences
 from pytest_agentbench.runners.agents.fields import AgentFields
 from pytest_agentbench.runners.agents.reading import FIELDS
 from pytest_agentbench.runners.agents.trial import SERVER, TURNS, Form, Trial, run_trial
@@ -66,6 +66,8 @@ def try_agent(adapter: Adapter, form: Form, root: ConfigRoot, sandbox: str) -> D
 
 
 def _advise(difference: Difference) -> str:
+    if difference.where == OFFER:
+        return "; if it is an MCP server's, it asks before its MCP servers have started. Which setting lets it wait?"
     if difference.line is None:
         return "; switch it off, or add a pattern for it to volatile, else recordings are not replayed"
     return f"; add to volatile: {difference.line}"

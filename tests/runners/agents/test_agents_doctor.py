@@ -16,7 +16,7 @@ from support.bench import Bench
 from support.docker_here import needs_bubblewrap
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.runners.agents.differences import find_differences
+from pytest_agentbench.runners.agents.differences import OFFER, Difference, find_differences
 
 AGENT = Path(__file__).parents[2] / "support" / "odd_agent.py"
 ACP_AGENT = AGENT.with_name("stub_acp_agent.py")
@@ -56,13 +56,24 @@ def examine(
 
 def test_requests_of_two_runs_are_compared_in_any_order() -> None:
     def ask(text: str, *tools: str) -> dict[str, Any]:
-        return {"messages": [{"role": "user", "content": text}], "tools": list(tools)}
+        offer = [{"type": "function", "function": {"name": each}} for each in tools]
+        return {"messages": [{"role": "user", "content": text}], "tools": offer}
 
     title, one, other = ask("A title."), ask("Session 1f: go.", "sh"), ask("Session 2e: go.", "sh")
     assert find_differences([title, one], [one, title]) == []
     [found] = find_differences([title, one], [other, title])
     assert found.line == '- {where: user, pattern: "Session [0-9a-f]+", as: "Session [id]"}'
     assert [each.where for each in find_differences([title, one], [one])] == ["number of requests"]
+
+
+def test_tools_that_one_run_offers_are_the_only_difference_that_is_told() -> None:
+    def offer(*names: str) -> list[dict[str, Any]]:
+        tools = [{"type": "function", "function": {"name": name, "description": f"About {name}."}} for name in names]
+        return [{"messages": [{"role": "user", "content": f"Go with {len(names)}."}], "tools": tools}]
+
+    assert find_differences(offer("sh", "bird"), offer("sh")) == [Difference(OFFER, "bird", "")]
+    assert find_differences(offer("edit", "sh"), offer("bird", "sh", "cat")) == [Difference(OFFER, "edit", "bird, cat")]
+    assert [each.where for each in find_differences(offer("sh", "bird"), offer("bird", "sh"))] == ["tools"] * 2
 
 
 @pytest.mark.slow
