@@ -131,13 +131,14 @@ class Workspaces:
             file.write(f"{workspace.path.name}\n")
 
     def close(self) -> None:
-        """Delete all remaining workspaces, except the kept ones. All sandboxes have ended by now."""
+        """Delete all remaining workspaces, except the kept ones."""
         with self._lock:
             parent, self._parent = self._parent, None
             held, self._held = self._held, None
             sweep, self._sweep = self._sweep, None
         if sweep is not None:
             sweep.join()
+        # A session with containers has removed those of dead sessions meanwhile
         _warn_of(_remove_dead_sessions(self._unremoved))
         if parent is not None:
             _warn_of(_remove_session(parent))

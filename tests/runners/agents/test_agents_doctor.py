@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +54,12 @@ def examine(
     return status, capsys.readouterr().out
 
 
-def test_requests_of_two_runs_are_compared_in_any_order() -> None:
-    def ask(text: str, *tools: str) -> dict[str, Any]:
-        offer = [{"type": "function", "function": {"name": each}} for each in tools]
-        return {"messages": [{"role": "user", "content": text}], "tools": offer}
+def ask(text: str, *tools: str) -> dict[str, Any]:
+    offer = [{"type": "function", "function": {"name": name, "description": f"About {name}."}} for name in tools]
+    return {"messages": [{"role": "user", "content": text}], "tools": offer}
 
+
+def test_requests_of_two_runs_are_compared_in_any_order() -> None:
     title, one, other = ask("A title."), ask("Session 1f: go.", "sh"), ask("Session 2e: go.", "sh")
     assert find_differences([title, one], [one, title]) == []
     [found] = find_differences([title, one], [other, title])
@@ -67,13 +68,12 @@ def test_requests_of_two_runs_are_compared_in_any_order() -> None:
 
 
 def test_tools_that_one_run_offers_are_the_only_difference_that_is_told() -> None:
-    def offer(*names: str) -> list[dict[str, Any]]:
-        tools = [{"type": "function", "function": {"name": name, "description": f"About {name}."}} for name in names]
-        return [{"messages": [{"role": "user", "content": f"Go with {len(names)}."}], "tools": tools}]
+    def compare(one: Sequence[str], other: Sequence[str]) -> list[Difference]:
+        return find_differences([ask(f"Go with {len(one)}.", *one)], [ask(f"Go with {len(other)}.", *other)])
 
-    assert find_differences(offer("sh", "bird"), offer("sh")) == [Difference(OFFER, "bird", "")]
-    assert find_differences(offer("edit", "sh"), offer("bird", "sh", "cat")) == [Difference(OFFER, "edit", "bird, cat")]
-    assert [each.where for each in find_differences(offer("sh", "bird"), offer("bird", "sh"))] == ["tools"] * 2
+    assert compare(["sh", "bird"], ["sh"]) == [Difference(OFFER, "bird", "")]
+    assert compare(["edit", "sh"], ["bird", "sh", "cat"]) == [Difference(OFFER, "edit", "bird, cat")]
+    assert [each.where for each in compare(["sh", "bird"], ["bird", "sh"])] == ["tools"] * 2
 
 
 @pytest.mark.slow
