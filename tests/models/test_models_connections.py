@@ -62,10 +62,11 @@ def test_a_changed_concurrency_holds_for_models_that_declare_none(declared, expe
         client = endpoints.client(Model(model_id="m", requested_model="m", base_url=endpoint.base_url, limits=declared))
         for concurrency in (1, 3):
             endpoints.retune(concurrency)
-            await asyncio.gather(*(client.complete([{"role": "user", "content": "?"}], retries=0) for _ in range(3)))
+            messages = [{"role": "user", "content": str(concurrency)}]
+            await asyncio.gather(*(client.complete(messages, retries=0) for _ in range(3)))
         await endpoints.close()
 
-    with FaultEndpoint(latency=0.02) as endpoint:
+    with FaultEndpoint(latency=0.001, delays={"3": 0.1}) as endpoint:
         asyncio.run(main())
     assert endpoint.connections == expected
 

@@ -72,7 +72,7 @@ def test_a_reply_that_comes_before_the_first_good_one_is_judged_by_what_is_in_fl
     def choose(message: str, nth: int) -> str:
         return fault if message in "abcd" and (nth == 0 or fault == "403") else "ok"
 
-    with FaultEndpoint(choose, latency=0.05, quick=frozenset({fault})) as endpoint:
+    with FaultEndpoint(choose, latency=0.15, quick=frozenset({fault})) as endpoint:
         outcomes = ask(endpoint, *"abcdef", at_once=6)
     assert [end_of(each) for each in outcomes] == [*[end] * 4, "ok", "ok"]
 

@@ -83,7 +83,7 @@ def test_a_refused_key_stops_its_model_without_any_profile(bench, fault):
         asked = len(bad.requests)
     assert 1 <= asked <= 4  # at once, but for what was in flight
     assert outcomes_of(finished, "good") == ["passed"] * 60
-    assert outcomes_of(finished, "bad") == ["error"] * asked + ["skipped"] * (60 - asked)
+    assert sorted(outcomes_of(finished, "bad")) == ["error"] * asked + ["skipped"] * (60 - asked)
     assert finished.exit == 1
     assert finished.text.count("ERROR at setup of") == 1
 

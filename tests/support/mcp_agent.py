@@ -4,7 +4,7 @@ Usage: mcp_agent.py MESSAGE. It offers its model the tools `sh` and those of the
 in a message change it: "deny" (it makes no call of a server), "by itself" (it calls the first tool of the first server
 without its model), "late cancel" (a cancellation after each call), "discover" (asks `server/discover` first), "give up"
 (it waits half a second for a result), "ids" (it sends the model's call id in `_meta`), "print results" (its model reads
-whole results, in JSON).
+whole results, in JSON), "connect none" (it does not connect the servers), "hide" (it does not offer their tools).
 """
 
 import json
@@ -99,7 +99,7 @@ def complete(messages, tools):
 def main():
     tools = [{"name": "sh", "parameters": {"type": "object"}}]
     places = {}
-    for name, entry in SERVERS.items():
+    for name, entry in ({} if "connect none" in TEXT else SERVERS).items():
         server = connect(entry)
         for tool in ask(server, "tools/list")["tools"]:
             shown = NAMES.replace("SERVER", name).replace("TOOL", tool["name"])
@@ -107,6 +107,8 @@ def main():
             tools.append({"name": shown, "description": tool["description"], "parameters": tool["inputSchema"]})
     if "by itself" in TEXT:
         call(*next(iter(places.values())), {"text": "of its own accord"})
+    if "hide" in TEXT:
+        del tools[1:]
     messages = [{"role": "user", "content": TEXT}]
     while calls := (message := complete(messages, tools)).get("tool_calls"):
         messages.append(message)

@@ -85,9 +85,10 @@ class Gateway:
 
     Ownership: all methods run on the engine's event loop, so plain attributes need no lock. `app` runs in tasks of
     the server, which many runs share. Each model call gets a task with a copy of the run's context variables
-    (`_variables`). `turn` owns `_in_turn`, `failure`, `refused`, `reply_text` and `_server_tool`: it resets them,
-    and requests set them. `reply_text` is the text of the last reply in the main conversation, None if that request
-    failed. The slots of `_slots` belong to requests, and a request keeps its slots until its usage is booked.
+    (`_variables`). `turn` owns `_in_turn`, `failure`, `refused`, `reply_text`, `_server_tool` and `_offered`: it
+    resets them, and requests set them. `_offered` are the names of the tools in the turn's requests, None before the
+    first. `reply_text` is the text of the last reply in the main conversation, None if that request failed. The slots
+    of `_slots` belong to requests, and a request keeps its slots until its usage is booked.
     """
 
     key: str = NO_KEY
@@ -130,7 +131,8 @@ class Gateway:
         self.refused: str | None = None
         self._refused_apis: Counter[tuple[ApiName, str]] = Counter()
         self._last_text = LastText()
-        self._skipped_steps, self._offers_tools = 0, False
+        self._skipped_steps = 0
+        self._offered: set[str] | None = None
         self._server_tool: str | None = None
         self.reply_text: str | None = None
         # Requests are handled in tasks of a listener that all runs share. Those tasks lack the run's context
@@ -188,7 +190,7 @@ class Gateway:
         """
         self._turns += texts
         self.failure = self.refused = self._server_tool = self.reply_text = None
-        self._last_text, self._skipped_steps, self._offers_tools = LastText(), 0, False
+        self._last_text, self._skipped_steps, self._offered = LastText(), 0, None
         self._in_turn = True
         if self._endpoint is not None:
             self._endpoint.in_turn = True
@@ -201,11 +203,20 @@ class Gateway:
             for task in self._asking:
                 # Processes that the agent left running would go on sending paid requests.
                 task.cancel()
-            if self._skipped_steps and not self._offers_tools:
-                self._trace.warnings.append(
-                    f"{count_text(self._skipped_steps, 'step')} of the script with tool calls skipped: no request of "
-                    "the turn offers tools; a program with a protocol of its own in texts needs a script of texts"
-                )
+            self._warn_of_tools()
+
+    def _warn_of_tools(self) -> None:
+        """Warn of the run's tools that the turn's requests do not offer, once of each server."""
+        if self._offered is None:
+            return
+        if self._skipped_steps and not self._offered:
+            self._trace.warnings.append(
+                f"{count_text(self._skipped_steps, 'step')} of the script with tool calls skipped: no request of "
+                "the turn offers tools; a program with a protocol of its own in texts needs a script of texts"
+            )
+        for slug, message in () if self._endpoint is None else self._endpoint.find_missing(self._offered):
+            if self._facts.note(servers_not_offered=[slug]):
+                self._trace.warnings.append(message)
 
     @property
     def last_text(self) -> str | None:
@@ -472,6 +483,8 @@ class Gateway:
             return canned
         # The tools of the first request. Later requests may come from a sub-agent with other tools.
         self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in asked.tools])
+        offered = list_offered_names(asked)
+        self._offered = (self._offered or set()) | offered
         self._tools.requested(asked.messages, FAILED if incoming.dialect.name != "chat" else None, self._turns)
         if self._policy.observe is not None:
             self._policy.observe(asked.messages, asked.tools)
@@ -498,12 +511,10 @@ class Gateway:
         self._thoughts.keep(reply)
         self._signatures.keep(reply.message)
         self._skipped_steps = max(self._skipped_steps, reply.skipped_steps)
-        self._offers_tools |= bool(asked.tools)
         is_main = number == self._conversations.main
         self._last_text.add(reply, is_main=is_main, offers_tools=bool(asked.tools), of_turn=self._is_of_turn(asked))
         if is_main or self._conversations.main is None:
             self.reply_text = reply.content
-        offered = list_offered_names(asked)
         self._tools.replied(asked.messages, reply, None if is_main else number, offered)
         self._warn_of_calls(reply, asked, offered)
         return reply

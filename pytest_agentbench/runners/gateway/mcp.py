@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +113,18 @@ class McpEndpoint:
                 while (rest := self._asked_at + _QUIET_SECONDS - loop.time()) > 0:  # noqa: ASYNC110 - each request moves it
                     await asyncio.sleep(rest)
 
+    def find_missing(self, offered: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Yield the servers whose tools are certainly not among those `offered` in a turn's requests: slug and message.
+
+        An agent that offers no tools may describe them in texts, and without an adapter their names are unknown.
+        """
+        for slug in self._served.find_missing(offered):
+            tools = self._served.describe_server(slug)
+            if slug in self._unlisted:
+                yield slug, f"the model could not call {tools}: the agent did not ask for them before the turn's end"
+            elif offered and self._served.names is not None:
+                yield slug, f"the model could not call {tools}: the agent asked for them, and offered none in the turn"
+
     def end_turn(self) -> None:
         """End all calls. Processes that the agent left running must not go on calling tools."""
         self.in_turn = False
@@ -201,6 +213,7 @@ class McpEndpoint:
         if self._number >= _MOST_CALLS:
             raise _RpcError(_INTERNAL, f"this run has made {self._number:,} calls, the maximum")
         self._number += 1
+        self._unlisted.discard(slug)
         meta = meta if isinstance(meta, dict) else {}
         call = self._calls.begin_served(self._served.find_id(slug, name), arguments, _list_texts(meta))
         task = self._start(call, arguments or {})

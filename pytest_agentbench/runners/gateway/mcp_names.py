@@ -39,7 +39,7 @@ class ServedTools:
     def __init__(self, tools: Iterable[Tool], servers: Iterable[str], names: str | None = None) -> None:
         tools = tuple(tools)
         own = [tool for tool in tools if ":" not in tool.name]
-        self._names = names
+        self.names = names
         self.slugs = _make_slugs(servers)
         by_slug: dict[str, Iterable[Tool]] = {OWN_TOOLS: own} if own else {}
         for server, slug in self.slugs.items():
@@ -55,7 +55,7 @@ class ServedTools:
 
     def describe(self) -> dict[str, str]:
         """Return the ids of the tools by their names in the agent's requests; `slug/name` if these are unknown."""
-        template = self._names or "{server}/{tool}"
+        template = self.names or "{server}/{tool}"
         return {
             _fill(template, slug, name): served.tool.name
             for slug, members in self.servers.items()
@@ -87,7 +87,7 @@ class ServedTools:
                 continue
             # A program without an adapter may have a tool of its own that only looks like a server's
             tool_id = self.find_id(match["server"], match["tool"])
-            if template == self._names or template.startswith("mcp") or self.has(tool_id):
+            if template == self.names or template.startswith("mcp") or self.has(tool_id):
                 return tool_id
         if self._templates:
             return None
@@ -98,9 +98,21 @@ class ServedTools:
         """Return whether the run has the tool."""
         return any(served.tool.name == tool_id for members in self.servers.values() for served in members.values())
 
+    def find_missing(self, offered: Iterable[str]) -> Iterator[str]:
+        """Yield the slugs of servers that have tools, none of which is called by one of the names `offered`."""
+        found = {self.find_called(name) for name in offered}
+        for slug, members in self.servers.items():
+            if members and found.isdisjoint(served.tool.name for served in members.values()):
+                yield slug
+
+    def describe_server(self, slug: str) -> str:
+        """Return a server's tools for a message."""
+        server = self._servers_of_slugs.get(slug)
+        return "the case's own tools" if server is None else f"the tools of the MCP server {server!r}"
+
     def may_call(self, agent_name: str, tool_id: str) -> bool:
         """Return whether a call of a program without an adapter may be for this tool."""
-        return self._names is None and any(
+        return self.names is None and any(
             agent_name in (name, served.tool.name)
             for members in self.servers.values()
             for name, served in members.items()
@@ -118,11 +130,11 @@ class ServedTools:
         server, _, tool = tool_id.rpartition(":")
         slug = self.slugs.get(server, OWN_TOOLS)
         names = [name for name, served in self.servers.get(slug, {}).items() if served.tool.name == tool_id]
-        return _fill(self._names or _LONGEST, slug, names[0] if names else tool)
+        return _fill(self.names or _LONGEST, slug, names[0] if names else tool)
 
     def _name_tools(self, slug: str, tools: Iterable[Tool]) -> Iterator[ServedTool]:
         taken: set[str] = set()
-        template = self._names or _LONGEST
+        template = self.names or _LONGEST
         # An agent that shows no server cannot tell equal tools of two servers apart
         prefix = "" if "{server}" in template else f"{slug}_"
         room = _MOST_OF_A_NAME - len(_fill(template, slug, prefix)) - _MOST_OF_A_HASH * template.count("*")

@@ -98,6 +98,33 @@ def test_an_agent_calls_a_server_and_the_trace_has_one_call(project: Project, sa
     assert (result["content"], result["is_error"], result["call_id"]) == ("kingfisher", False, call["call_id"])
     assert "shown" not in result
     assert project.artifact()["request"]["mcp"]["mcp__Birds__echo"] == "Birds:echo"
+    assert "could not call" not in finished.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Please connect none.", "the agent did not ask for them before the turn's end"),
+        ("Please hide them.", "the agent asked for them, and offered none in the turn"),
+    ],
+)
+def test_a_run_warns_once_of_each_server_whose_tools_its_model_could_not_call(
+    project: Project, text: str, reason: str
+) -> None:
+    project.mcp.servers(Birds=project.mcp.server("birds"), Fish=project.mcp.server("fish"))
+    project.adapter({}, resume_argv=ADAPTER["argv"])
+    given = {
+        "turns": [{"role": "user", "content": text}] * 2,
+        "context": {"llm_probe": {"tools": ["write_file"]}},
+    }
+    project.case(text, servers=["Birds", "Fish"], input=given)
+    finished = project.run()
+    assert finished.outcomes == {"one[demo]": "passed"}, finished.text
+    names = ["the case's own tools", "the tools of the MCP server 'Birds'", "the tools of the MCP server 'Fish'"]
+    warned = [line.partition("could not call ")[2] for line in finished.text.splitlines() if "could not call" in line]
+    assert warned == [f"{name}: {reason}" for name in names]
+    assert project.artifact()["provider"]["gateway"]["servers_not_offered"] == ["tools", "Birds", "Fish"]
 
 
 @pytest.mark.slow

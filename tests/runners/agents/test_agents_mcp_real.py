@@ -76,7 +76,9 @@ def check_run(bench: Bench, agent: str) -> None:
     finished = bench.run("--model=demo", "--agentbench-run-profile=here", "cases")
     assert finished.outcomes == {"one[demo]": "passed"}, finished.text
     [path] = bench.path.glob("outputs/runs/**/run_1.json")
-    trace = json.loads(path.read_text(encoding="utf-8"))["trace"]
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert "servers_not_offered" not in found["provider"]["gateway"], found["warnings"]
+    trace = found["trace"]
     calls = [event for event in trace if event["type"] == "tool_call" and event["name"] != "complete"]  # gptme's end
     assert [call["name"] for call in calls] == [*CALLS], agent
     assert all(call["recorded_by"] == "mcp" and "executed" not in call for call in calls), agent
