@@ -73,8 +73,24 @@ def test_a_request_is_answered_and_its_connection_closed(tmp_path: Path) -> None
         assert head.startswith(b"HTTP/1.1 200 OK\r\n")
         assert b"connection: close" in head
         assert body == b'{"path": "/v1/x", "body": 300000}'
+        assert b"content-length: %d" % len(body) in head
 
     serve(tmp_path, test)
+
+
+@pytest.mark.parametrize("status", [307, 400, 405, 429, 503])
+def test_a_refusal_has_no_length_so_that_no_client_uses_its_connection_again(tmp_path: Path, status: int) -> None:
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        await JSONReply({"error": "no"}, status)(scope, receive, send)
+
+    async def test(path: Path) -> None:
+        head, _, body = (await answer(path, post(b"{}"))).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 %d " % status)
+        assert b"connection: close" in head
+        assert b"content-length" not in head
+        assert body == b'{"error": "no"}'
+
+    serve(tmp_path, test, refuse)
 
 
 @pytest.mark.parametrize(
