@@ -214,7 +214,9 @@ class Gateway:
                 f"{count_text(self._skipped_steps, 'step')} of the script with tool calls skipped: no request of "
                 "the turn offers tools; a program with a protocol of its own in texts needs a script of texts"
             )
-        for slug, message in () if self._endpoint is None else self._endpoint.find_missing(self._offered):
+        if self._endpoint is None:
+            return
+        for slug, message in self._endpoint.find_missing(self._offered):
             if self._facts.note(servers_not_offered=[slug]):
                 self._trace.warnings.append(message)
 

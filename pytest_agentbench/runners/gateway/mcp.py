@@ -213,7 +213,7 @@ class McpEndpoint:
         if self._number >= _MOST_CALLS:
             raise _RpcError(_INTERNAL, f"this run has made {self._number:,} calls, the maximum")
         self._number += 1
-        self._unlisted.discard(slug)
+        self._unlisted.discard(slug)  # a program may know the tool without a list
         meta = meta if isinstance(meta, dict) else {}
         call = self._calls.begin_served(self._served.find_id(slug, name), arguments, _list_texts(meta))
         task = self._start(call, arguments or {})

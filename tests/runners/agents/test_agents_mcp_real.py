@@ -77,7 +77,7 @@ def check_run(bench: Bench, agent: str) -> None:
     assert finished.outcomes == {"one[demo]": "passed"}, finished.text
     [path] = bench.path.glob("outputs/runs/**/run_1.json")
     found = json.loads(path.read_text(encoding="utf-8"))
-    assert "servers_not_offered" not in found["provider"]["gateway"], found["warnings"]
+    assert "servers_not_offered" not in found["provider"]["gateway"], finished.text
     trace = found["trace"]
     calls = [event for event in trace if event["type"] == "tool_call" and event["name"] != "complete"]  # gptme's end
     assert [call["name"] for call in calls] == [*CALLS], agent
