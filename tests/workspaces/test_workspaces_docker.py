@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from docker_support import containers_of, docker_client, in_container, until
 from support.docker_here import needs_docker
 
 from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.containers.container import Container
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox
 
 pytestmark = [needs_docker, pytest.mark.slow]
@@ -259,6 +261,19 @@ def test_a_broken_limit(tmp_path: Path, script: str, killed: str) -> None:
         assert (again.output, again.killed) == ("again\n", None)
 
     in_container(tmp_path, act, memory_mb=64, workspace_mb=5)
+
+
+def test_processes_that_end_during_a_check_break_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Container.processes
+
+    def read_late(container: Container) -> list[int]:
+        time.sleep(2)  # the machine's processes were listed before, those of the container are read after it
+        return real(container)
+
+    monkeypatch.setattr(Container, "processes", read_late)
+    script = "for i in $(seq 12); do sleep 1.5 & done; sleep 3; echo ended"
+    [done] = executed(tmp_path, script, settings={"processes": 4})
+    assert (done.killed, done.output) == (None, "ended\n")
 
 
 def test_removed_in_the_end(tmp_path: Path) -> None:

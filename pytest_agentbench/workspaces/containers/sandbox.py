@@ -87,7 +87,8 @@ class ContainerSandbox(SharedFolder):
     def __init__(self, container: Container, workspace: Workspace, limits: ResourceLimits, watchdog: Watchdog) -> None:
         self.workspace = workspace
         self._container, self._limits, self._watchdog = container, limits, watchdog
-        self._watch = Watch(workspace.path, limits, container.processes, self._break)
+        # The daemon limits its processes. Those of the snapshot may have ended before `processes` reads what is left
+        self._watch = Watch(workspace.path, limits, container.processes, self._break, counts_processes=False)
         self._broken: Broken | SandboxError | None = None
         self._programs: set[ContainerProcess] = set()
         self._services: set[asyncio.Task[None]] = set()

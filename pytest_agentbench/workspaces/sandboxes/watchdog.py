@@ -253,12 +253,14 @@ class Watch:
 
     `kill` ends all of them at once. Its argument is the reason: a broken limit, or this machine's lack of space. The
     watchdog's thread calls it, perhaps more than once. `hidden_looks` counts consecutive checks with a hidden process.
+    `counts_processes` is false if the kernel limits the sandbox's processes.
     """
 
     folder: Path
     limits: ResourceLimits
     roots: Callable[[], Collection[int]]
     kill: Callable[[Broken | SandboxError], None]
+    counts_processes: bool = True
     hidden_looks: int = 0
 
 
@@ -336,7 +338,7 @@ def _check_limits(watch: Watch, processes: Processes) -> Broken | SandboxError |
     limits, roots = watch.limits, watch.roots()
     pids = processes.below(roots)
     # Each root is the sandbox's own process, one for each command, so roots do not count as the agent's.
-    if processes.threads(pids) - len(roots) > limits.processes:
+    if watch.counts_processes and processes.threads(pids) - len(roots) > limits.processes:
         return "processes"
     nameless = nameless_files(pids, os.stat(watch.folder).st_dev)
     # smaps_rollup makes the kernel walk all page tables. It is read only if the cheap upper bound is near the limit.
