@@ -11,6 +11,7 @@ closed. If the program does not exit, it gets SIGTERM and then SIGKILL. The last
 """
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -73,10 +74,19 @@ def copy(source: int, target: int) -> None:
             data = os.read(source, CHUNK)
             if not data:
                 return
-            while data:
-                data = data[os.write(target, data) :]
+            write_all(target, data)
     except OSError:
         return
+
+
+def write_all(target: int, data: bytes) -> None:
+    """Write all data, also if the program, which shares the descriptor of stderr, does not let it block."""
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(target, left) :]
+        except BlockingIOError:
+            select.select([], [target], [])
 
 
 def feed(child: "subprocess.Popen[bytes]") -> None:
@@ -108,7 +118,7 @@ def run_with_streams(argv: "tuple[str, ...]") -> int:
     reader.join(HELD_OPEN_SECONDS)
     if code < 0:
         code = 128 - code
-    print(f"relay: {argv[0]} ended with status {code}", file=sys.stderr)
+    write_all(2, f"relay: {argv[0]} ended with status {code}\n".encode(errors="surrogateescape"))
     return code
 
 
@@ -119,9 +129,7 @@ def main(port: str, path: str, mark: str, *argv: str) -> None:
         listener = socket.create_server(("127.0.0.1", int(port)))
         threading.Thread(target=serve, args=(listener, path), daemon=True).start()
     if mark == STREAMS:
-        code = run_with_streams(argv)
-        sys.stderr.flush()
-        os._exit(code)
+        os._exit(run_with_streams(argv))
     written, code = bytearray(), 127
     try:
         child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
@@ -137,8 +145,8 @@ def main(port: str, path: str, mark: str, *argv: str) -> None:
         if code < 0:  # ended by a signal
             code = 128 - code
     sys.stderr.flush()
-    sys.stdout.buffer.write(b"\n%s\n" % mark.encode() + bytes(written[-MOST_BYTES:]))
-    sys.stdout.buffer.flush()
+    # Often stderr and stdout are one, and programs of Node and Bun make their stderr non-blocking
+    write_all(1, b"\n%s\n" % mark.encode() + bytes(written[-MOST_BYTES:]))
     # Without the interpreter's shutdown, because daemon threads may still be forwarding
     os._exit(code)
 

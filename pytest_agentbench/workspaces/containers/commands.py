@@ -96,12 +96,13 @@ RUN_BESIDE = (
 """As RUN_ALONE, but at its end only the command's processes are killed, because other programs are running."""
 
 LEAVE = (
-    f'{_FUNCTIONS}echo $$ >&2\nmark=$1\nshift\n(exec "$@" 2>&1)\nreport $?\nprintf %s "$mark"\n'
+    f'{_FUNCTIONS}echo $$ >&2\nmark=$1\nshift\n(exec "$@" 2>&1)\nreport $?\n'
+    'until printf %s "$mark" 2>/dev/null; do sleep 1; done\n'
     f"exec sleep {KEEP_ALIVE_SECONDS}"
 )
 """Run the arguments after the first, and leave its background processes running. Report as RUN_ALONE, and write the
-first argument to stdout, after the command's own output. The script continues, so that the daemon keeps the streams of
-these processes open.
+first argument to stdout, after the command's own output. That fails while stdout is full, if the command has made it
+non-blocking. The script continues, so that the daemon keeps the streams of these processes open.
 """
 
 STAY = 'echo $$ >&2\nexec "$@" 2>&1'
