@@ -64,6 +64,12 @@ def test_json_is_found_below_logs_and_above_them() -> None:
     assert read_answer(where, None, None, ProgramOutput(stdout)).text == "yes"
 
 
+def test_the_last_element_of_a_list_that_matches_counts() -> None:
+    where = reading(**{"from": "stdout_json", "where": {"type": "text"}, "path": "text"})
+    stdout = json.dumps([{"type": "text", "text": "first"}, {"type": "text", "text": "last"}, {"type": "end"}])
+    assert read_answer(where, None, None, ProgramOutput(stdout)).text == "last"
+
+
 def test_an_error_beside_the_answer() -> None:
     where = reading(**{"from": "stdout_json", "path": "result", "error_path": "is_error"})
     assert read_answer(where, None, None, ProgramOutput('{"result": "no key", "is_error": true}')).error == "no key"
@@ -116,10 +122,8 @@ def test_output_of_gemini_cli_is_read() -> None:
 
 
 def test_output_of_qwen_code_is_read() -> None:
-    stdout = json.dumps(
-        [{"type": "system"}, {"type": "result", "result": "Done.", "is_error": False, "session_id": "q"}]
-    )
-    assert said("qwen_code", stdout) == Answer("Done.", None, "q")
+    end = {"type": "result", "result": "Done.", "is_error": False, "session_id": "q"}
+    assert said("qwen_code", lines({"type": "system"}, end)) == Answer("Done.", None, "q")
 
 
 def test_output_of_opencode_is_read() -> None:

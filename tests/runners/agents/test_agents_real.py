@@ -99,6 +99,19 @@ def test_one_script_for_all_agents_with_tools(bench: Bench) -> None:
         assert re.search(r"\b[1-9]\d{3,}\n.*Read-only file system\nlo\nkingfisher\b", seen), seen
 
 
+def test_no_output_of_tools_is_lost(bench: Bench) -> None:
+    commands = [f"{long}echo bird {n}" for n in range(8) for long in ("", "seq 1 3000; ")]
+    case(bench, "many", "Look at birds.", deterministic_checks=[check("answer", kind="regex_match", pattern="Many\\.")])
+    script(bench, "many", {"steps": [*(call("shell", command=command) for command in commands), step(content="Many.")]})
+    finished = run(bench, "demo", AGENTS)
+    assert finished.outcomes == {f"many[{name}+demo]": "passed" for name in AGENTS}, finished.text
+    for name, found in artifacts(bench).items():
+        results = [each["content"] for each in found["trace"] if each["type"] == "tool_result"]
+        lost = [result for n, result in enumerate(results) if not re.search(rf"(?<!echo )bird {n // 2}\b", result)]
+        assert len(results) == len(commands), name
+        assert lost == [], name
+
+
 def ask_of(name: str) -> list[str]:
     """The turns of an agent that goes on, or of one that cannot."""
     return [f"What is in bird.txt? ({name})", *([f"And now? ({name})"] if name in WITH_SESSIONS else [])]
