@@ -51,20 +51,32 @@ async def check_folders(sandbox: Sandbox, workspaces: Workspaces) -> None:
     await expect_error(sandbox.download("missing", target), "download: of no folder", OSError)
 
 
+_PATIENCE_SECONDS = 10.0
+
 _ASK = """
 import os, socket, sys
 os.chdir(os.path.join(sys.argv[1], "agentbench-kit"))
-connections = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+connections = [socket.socket(socket.AF_UNIX) for _ in range(3)]
 try:
     for connection in connections:
         connection.connect("socket")
 except OSError:
     sys.exit(3)
-for connection in reversed(connections):
-    connection.sendall(b"asked\\n")
+*staying, leaving = connections
+for connection in reversed(staying):
+    connection.sendall(b"stay\\n")
     print(connection.makefile().readline(), end="", flush=True)
+leaving.settimeout(float(sys.argv[2]))
+leaving.sendall(b"leave\\n")
+try:
+    print(leaving.makefile().read(), end="")
+except socket.timeout:  # TimeoutError since Python 3.10
+    sys.exit(5)
 """
-"""Opens two connections to a socket and asks both; ends with 3 if it cannot connect."""
+"""Opens three connections to a socket and asks at each. The answers to two of them do not return.
+
+Ends with 3 if it cannot connect, and with 5 if the third connection is open after its answer.
+"""
 
 
 async def check_sockets(sandbox: Sandbox, *, is_local: bool) -> None:
@@ -72,21 +84,25 @@ async def check_sockets(sandbox: Sandbox, *, is_local: bool) -> None:
     waiting: list[bool] = []
 
     async def answer(connection: Connection) -> None:
-        while (data := await connection.read()) and not data.endswith(b"\n"):
-            pass
+        asked = b""
+        while not asked.endswith(b"\n") and (data := await connection.read()):
+            asked += data
         await connection.write(b"answered\n")
+        if asked == b"leave\n":
+            return
         try:
             await asyncio.Event().wait()
         finally:
             waiting.append(False)
 
     folder = '"$TMPDIR"' if is_local else "/tmp"  # noqa: S108
-    command = f"command -v python3 >/dev/null || exit 4; python3 - {folder} <<'END'\n{_ASK}END"
+    command = f"command -v python3 >/dev/null || exit 4; python3 - {folder} {_PATIENCE_SECONDS} <<'END'\n{_ASK}END"
     async with sandbox.serve("/tmp/agentbench-kit/socket", answer):  # noqa: S108 - the sandbox's own
         done = await _run(sandbox, command)
         if done.exit_code == 4:  # an image without Python
             return
-        expect(done.output == "answered\nanswered\n", f"serve: two connections got {done.output!r}, expected answers")
+        expect(done.exit_code != 5, "serve: a connection is open after its answer has returned")
+        expect(done.output == "answered\n" * 3, f"serve: three connections got {done.output!r}, expected answers")
     expect(len(waiting) == 2, "serve: an answer is not cancelled at the end of its block")
     done = await _run(sandbox, command)
     expect(done.exit_code == 3, "serve: the socket is open after the end of its block")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -25,7 +25,7 @@ from pytest_agentbench import (
     check_sandbox_session,
 )
 from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.workspaces.sandboxes.base import provider_of
+from pytest_agentbench.workspaces.sandboxes.base import Connection, provider_of
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 
@@ -204,12 +204,29 @@ def serve_for_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PlainSandbox, "serve", serve)
 
 
+def leave_connections_open(patch: pytest.MonkeyPatch) -> None:
+    from agentbench_sample.plain import PlainSandbox
+
+    real = PlainSandbox.serve
+
+    def serve(self: PlainSandbox, path: str, answer: Any) -> AbstractAsyncContextManager[None]:
+        async def answer_and_wait(connection: Connection) -> None:
+            await answer(connection)
+            await asyncio.Event().wait()
+
+        return real(self, path, answer_and_wait)
+
+    patch.setattr(PlainSandbox, "serve", serve)
+    patch.setattr("pytest_agentbench.testing.sandbox_files._PATIENCE_SECONDS", 0.5)
+
+
 @pytest.mark.parametrize(
     ("break_it", "said"),
     [
         (drop_uploads, r"upload: found .*not found.* after the upload of a folder"),
         (follow_links, "download: it followed a link"),
         (serve_for_ever, "serve: an answer is not cancelled at the end of its block"),
+        (leave_connections_open, "serve: a connection is open after its answer has returned"),
         (leave_children, "a process that a command had started was running after its end"),
         (keep_environment, "the variable of `environment`"),
         (forget_stdin, "stdin came as ''"),
