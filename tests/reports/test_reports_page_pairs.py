@@ -105,6 +105,7 @@ def test_keys_lead_to_the_next_and_previous_case_on_which_the_chosen_columns_dif
             visited.append(shown.value(marked))
         assert visited == [*differing[:3], differing[1]]
         page.keyboard.press("Enter")
+        page.wait_for_selector(".answer-box")
         for key, case in {"x": differing[2], "X": differing[1]}.items():
             page.keyboard.press(key)
             page.wait_for_url(re.compile(f"/run/{case}/"))

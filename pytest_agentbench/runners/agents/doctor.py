@@ -67,7 +67,10 @@ def try_agent(adapter: Adapter, form: Form, root: ConfigRoot, sandbox: str) -> D
 
 def _advise(difference: Difference) -> str:
     if difference.where == OFFER:
-        return "; if it is an MCP server's, it asks before its MCP servers have started. Which setting lets it wait?"
+        return (
+            "; if it is an MCP server's, the program asked before that server had started, or lost its connection. "
+            "Which setting lets it wait?"
+        )
     if difference.line is None:
         return "; switch it off, or add a pattern for it to volatile, else recordings are not replayed"
     return f"; add to volatile: {difference.line}"
