@@ -59,6 +59,14 @@ def test_hidden_tests_call_a_solution(bench: VerifierBench) -> None:
     assert result.outputs["graded"] == "apart"
 
 
+@once
+def test_a_long_value_arrives_if_the_solution_makes_its_output_non_blocking(bench: VerifierBench) -> None:
+    bench.left({"solution.py": "import os\ndef many():\n    os.set_blocking(1, False)\n    return [1] * 10**5\n"})
+    asks = "from agentbench_solution import Solution\ndef test_many():\n    "
+    result = bench.tests(f"{asks}assert len(Solution(seconds=20).call('solution:many')) == 10**5\n", apart=True)
+    assert result.message == "1 of 1 test passed", result
+
+
 ASKS = """
 from agentbench_solution import Solution
 

@@ -27,6 +27,7 @@ def main() -> None:
         reply = json.dumps({"value": found(*request["arguments"], **request["named"])})
     except BaseException as error:  # noqa: BLE001  a solution may raise anything, SystemExit too
         reply = json.dumps({"error": f"{type(error).__name__}: {error}"})
+    os.set_blocking(1, True)  # a program that the solution ran may have changed that
     sys.stdout.flush()
     view = memoryview(f"{request['mark']}{reply}".encode("ascii"))
     while view:
