@@ -95,6 +95,11 @@ RUN_BESIDE = (
 )
 """As RUN_ALONE, but at its end only the command's processes are killed, because other programs are running."""
 
+READ_ON = "\nexec cat >/dev/null"
+"""Follows RUN_ALONE and RUN_BESIDE if there is stdin, of which the command may have left a part. If nobody reads it,
+podman 4.3.1 closes the connection, in one of eight commands before the report.
+"""
+
 LEAVE = (
     f'{_FUNCTIONS}echo $$ >&2\nmark=$1\nshift\n(exec "$@" 2>&1)\nreport $?\n'
     'until printf %s "$mark" 2>/dev/null; do sleep 1; done\n'

@@ -14,6 +14,7 @@ from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.workspaces.containers.commands import (
     END,
     LEAVE,
+    READ_ON,
     RUN_ALONE,
     RUN_BESIDE,
     STAY,
@@ -159,8 +160,11 @@ class ContainerSandbox(SharedFolder):
         script, argv = RUN_ALONE, command.argv
         if command.mark is not None:
             script, argv = LEAVE, [command.mark, *command.argv]
-        elif self._has_company(command.user):
-            script = RUN_BESIDE
+        else:
+            if self._has_company(command.user):
+                script = RUN_BESIDE
+            if stdin:
+                script += READ_ON
         stream = await self._container.run(script, argv, command.environment, with_stdin=bool(stdin), user=command.user)
         self._broken = None
         self._watch_limits()
