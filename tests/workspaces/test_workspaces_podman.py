@@ -59,8 +59,10 @@ def test_input_output_and_environment(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
         counted = await sandbox.exec(["wc", "-c"], seconds=20, stdin=given)
         assert counted.output.strip() == str(len(given))
-        unread = [await sandbox.exec(["head", "-c3"], seconds=20, stdin=b"one" + given) for _ in range(20)]
-        assert [(each.exit_code, each.output) for each in unread] == [(0, "one")] * 20
+        unread = await sandbox.exec(["true"], seconds=20, stdin=given)
+        assert unread.exit_code == 0
+        begun = [await sandbox.exec(["head", "-c3"], seconds=20, stdin=b"one" + given) for _ in range(20)]
+        assert [(each.exit_code, each.output) for each in begun] == [(0, "one")] * 20
         shown = await sandbox.exec(["sh", "-c", 'echo "$A $B"'], seconds=20, environment={"A": "1 2", "B": "x=y"})
         assert shown.output == "1 2 x=y\n"
         cut = await sandbox.exec(["seq", "1", "300000"], seconds=20, output_limit=100)
